@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -10,8 +9,9 @@ from typing import Any, TypeVar
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.parameters.values import check_names, json_of
 
 T = TypeVar("T")
 
@@ -93,10 +93,7 @@ def _options(text: str, executor: str, known: Mapping[str, Hyperparameter]) -> d
         raise ParameterError(name, text, f"executor={executor} has none", "Leave it out.")
     given: Mapping[str, object]
     if text.lstrip().startswith("{"):
-        try:
-            given = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise ParameterError(name, text, f"is not valid JSON ({error})") from error
+        given = json_of(name, text, text)
     else:
         pairs = [part.partition("=") for part in text.split(",")]
         if not all(separator for _, separator, _ in pairs):
@@ -104,9 +101,8 @@ def _options(text: str, executor: str, known: Mapping[str, Hyperparameter]) -> d
             raise ParameterError(name, text, allowed)
         given = {key.strip(): value.strip() for key, _, value in pairs}
     found = {}
+    check_names(name, given, known)
     for key, value in given.items():
-        if key not in known:
-            raise unknown_name(name, key, known)
         try:
             found[key] = known[key].parse(key, value)
         except ParameterError as error:

@@ -18,7 +18,7 @@ from mlflow_l3d.parameters.execution import Execution, execution
 from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, choose
 from mlflow_l3d.parameters.table import MAIN, SEEDS, Parameters
-from mlflow_l3d.parameters.values import Choice, as_text, public_name
+from mlflow_l3d.parameters.values import Choice, as_text, check_names, public_name
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.privacy import public_value
@@ -29,8 +29,6 @@ from mlflow_l3d.tasks.predefined_split import NoParts
 from mlflow_l3d.tasks.resolve import ReadTask, bind_task, inactive_factors, load_task, read_data
 from mlflow_l3d.tasks.settings import SplitSettings
 
-DETERMINISTIC: Final = "deterministic"
-"""What the numerics say of cells that need not repeat; of others they say nothing."""
 _OF_FILES: Final = ("text_column", "label_column", "task_kind", "choice_columns")
 """Parameters that say how a file or data set is read."""
 
@@ -114,9 +112,7 @@ def given_texts(
     ParameterError
         If a parameter is unknown or has a value that the table does not allow, or the approach or the task is none.
     """
-    for name in parameters:
-        if name not in known:
-            raise unknown_name("parameter", name, known)
+    check_names("parameter", parameters, known)
     given = {name: as_text(name, parameters.get(name, parameter.default)) for name, parameter in known.items()}
     if approach is None:
         name = known["approach"].parse(given)
@@ -229,7 +225,8 @@ def set_up(
     own = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
     numerics = {**own, **approach.dependencies(hyperparameters, model)}
     if not deterministic:
-        numerics[DETERMINISTIC] = "false"
+        # What the numerics say of cells that need not repeat; of others they say nothing.
+        numerics["deterministic"] = "false"
     model_revision, bound = loaded()
     check_kind(bound, approach, hyperparameters, given.get("metric", ""))
     fixed_by_task = {name: why for name, why in inactive_factors(bound).items() if name in approach.factors}

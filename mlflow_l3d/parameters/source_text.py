@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.values import file_text, json_of
 
 SourceName = Literal["default", "paper", "search", "file", "inline"]
 
@@ -70,7 +71,7 @@ def parse(text: str) -> Given:
     if not _PAIR.match(stripped) or _is_file(stripped):
         name, rest = _file(stripped)
         if name:
-            return Given(text, "file", name, _json_object(text, _read(text, name)), _overrides(text, rest))
+            return Given(text, "file", name, _json_file(text, name), _overrides(text, rest))
     name, comma, rest = stripped.partition(",")
     name = name.strip()
     source = "search" if RUN_ID.fullmatch(name) else NAMES.get(name)
@@ -94,38 +95,23 @@ def _is_file(name: str) -> bool:
         return False
 
 
-def _read(text: str, name: str) -> str:
-    try:
-        return Path(name).expanduser().read_text(encoding="utf-8")
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ParameterError("hyperparameters", text, f"the file cannot be read ({reason})") from error
-
-
 def _inline_object(text: str, stripped: str) -> tuple[dict[str, Any], str]:
     """Return the object at the start of the text, and what follows it."""
     try:
         parsed, end = json.JSONDecoder().raw_decode(stripped)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise _no_json(text, error) from error
+        raise ParameterError("hyperparameters", text, f"is not valid JSON ({error})") from error
     rest = stripped[end:].strip()
     if rest and not rest.startswith(","):
         raise ParameterError("hyperparameters", text, "must be a JSON object; a comma and name=value may follow it")
     return parsed, rest
 
 
-def _json_object(text: str, content: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(content)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise _no_json(text, error) from error
+def _json_file(text: str, name: str) -> dict[str, Any]:
+    parsed: dict[str, Any] = json_of("hyperparameters", text, file_text("hyperparameters", text, name))
     if not isinstance(parsed, dict):
         raise ParameterError("hyperparameters", text, "must hold a JSON object, name -> value")
     return parsed
-
-
-def _no_json(text: str, error: Exception) -> ParameterError:
-    return ParameterError("hyperparameters", text, f"is not valid JSON ({error})")
 
 
 def _overrides(text: str, rest: str) -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from typing import Any
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import ParameterError, unknown_name
@@ -101,6 +102,33 @@ class Number:
         if not self.low < number < self.high and not (self.closed and number == self.low):
             raise ParameterError(name, text, f"must be {self}")
         return number
+
+
+def check_names(
+    parameter: str, given: Iterable[object], known: Iterable[str], what: str = "one of", more: Container[object] = ()
+) -> None:
+    """Raise a ParameterError for the first name that is neither among those that are known, nor in `more`."""
+    known = list(known)
+    for name in given:
+        if name not in known and name not in more:
+            raise unknown_name(parameter, str(name), known, what)
+
+
+def json_of(parameter: str, given: str, text: str) -> Any:
+    """Return the JSON in `text`, which was given, or raise a ParameterError."""
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ParameterError(parameter, given, f"is not valid JSON ({error})") from error
+
+
+def file_text(parameter: str, given: str, path: str) -> str:
+    """Return the content of a file that was given, or raise a ParameterError."""
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8")
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ParameterError(parameter, given, f"the file cannot be read ({reason})") from error
 
 
 def as_text(name: str, value: object) -> str:

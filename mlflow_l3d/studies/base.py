@@ -97,7 +97,7 @@ def specified(
     approach: Approach | str | None,
     task: TaskLike,
     parameters: Mapping[str, object],
-    searches: Callable[..., Any] = find_search,
+    searches: Callable[..., Any] | None = find_search,
 ) -> S:
     """Call what specifies a study; approach and task may be names or objects."""
     named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}

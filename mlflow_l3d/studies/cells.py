@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.calls import Hinted
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mlflow_l3d")
 
 C = TypeVar("C", bound=CellSpecification)
-HOPELESS: Final = 3
-"""Where so many cells fail first, and alike, the others are not tried."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -248,7 +246,7 @@ class CellStudy(Study[C, CellRecord, R]):
     @property
     def hopeless(self) -> str:
         """Why the others need not be tried: none was trained, and the first failed alike; else the empty text."""
-        if self.computed < HOPELESS or self.computed >= self.size or self.reused or len(self._errors) > 1:
+        if self.computed < 3 or self.computed >= self.size or self.reused or len(self._errors) > 1:
             return ""
         what = f"The first {self.computed} {self.unit}s failed alike: {self._first_error.rstrip('.')}."
         return f"{what} Mend that, and give the same command again." if self._first_error else ""

@@ -99,27 +99,22 @@ def self_test(specification: CellSpecification, *, progress: bool) -> SelfTest:
     return SelfTest(effects, tuple(problems), outcomes)
 
 
-def wanted(specification: CellSpecification) -> bool:
-    """Return whether seeds are to be tried before the cells: not where they were, with the same approach and data."""
-    asked = specification.given["self_test"]
-    if asked == "only":
-        raise ParameterError(
-            "self_test", asked, "is for investigate and seeds", "Try the seeds there, or leave it out."
-        )
-    return asked == "run" or (
-        asked == "auto" and specification.setup.approach.self_tested and not _mark(specification).is_file()
-    )
-
-
 def tested(specification: CellSpecification, *, progress: bool) -> dict[str, Outcome]:
     """Try the seeds of a study where that is wanted; return key -> outcome of what was trained.
+
+    By itself it is not wanted where they were tried, with the same approach and data.
 
     Raises
     ------
     L3DError
         If something is wrong with them.
     """
-    if not wanted(specification):
+    asked = specification.given["self_test"]
+    if asked == "only":
+        fix = "Try the seeds there, or leave it out."
+        raise ParameterError("self_test", asked, "is for investigate and seeds", fix)
+    automatic = specification.setup.approach.self_tested and not _mark(specification).is_file()
+    if asked == "skip" or (asked == "auto" and not automatic):
         return {}
     found = self_test(specification, progress=progress)
     if found.problems:

@@ -21,8 +21,6 @@ except ImportError:  # Windows: cells may be trained twice there
 
 _PRESENT: Final = 1 << 62
 """The byte that everybody holds who has the file open."""
-_FIRST: Final = 1 << 40
-"""Bytes of cells lie behind all lines."""
 
 
 class Claims:
@@ -73,7 +71,7 @@ class Claims:
             if done and self._file >= 0:
                 os.write(self._file, f"{key}\n".encode("ascii"))
             if key in self._held and self._file >= 0:
-                _unlock(self._file, _byte(key))
+                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _byte(key))
         self._held.discard(key)
 
     def __contains__(self, key: object) -> bool:
@@ -143,10 +141,7 @@ def _locked(file: int, byte: int) -> bool:
     return True
 
 
-def _unlock(file: int, byte: int) -> None:
-    fcntl.lockf(file, fcntl.LOCK_UN, 1, byte)
-
-
 def _byte(key: str) -> int:
     """Return the byte of a cell: 61 bits of its key, which is a hash."""
-    return _FIRST + int(key[:15], 16)
+    # Bytes of cells lie behind all lines.
+    return (1 << 40) + int(key[:15], 16)

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_LONGEST_NAME: Final = 500
-_LONGEST_DIGEST: Final = 36
-"""What MLflow's stores take."""
 _WRITTEN_MEANWHILE: Final = ("integrityerror", "uniqueviolation", "duplicate")
 """What databases say where another process wrote the same data set after the store looked for it: now it is found."""
 
@@ -49,8 +46,9 @@ def log_data(client: MlflowClient, run_id: str, data: Data | None) -> None:
     from mlflow.exceptions import MlflowException
 
     dataset = Dataset(
-        name=data.name[:_LONGEST_NAME],
-        digest=data.fingerprint[:_LONGEST_DIGEST],
+        # MLflow's stores take no more.
+        name=data.name[:500],
+        digest=data.fingerprint[:36],
         source_type=data.kind,
         source=json.dumps(data.source),
         profile=json.dumps(data.sizes),

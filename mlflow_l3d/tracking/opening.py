@@ -242,7 +242,9 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> list[Run]:
             continue
         if earlier.data.tags.get(names.STATE) == "complete" and earlier.info.status == "FINISHED":
             continue
-        if parents.may_be_alive(earlier, spool.identity):
+        # The process of a parent with our spool is dead, for we hold its lock.
+        of_others = earlier.info.status == "RUNNING" and earlier.data.tags.get(names.SPOOL) != spool.identity
+        if of_others and not parents.is_stale(earlier):
             _logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)
             continue
         taken_over.append(earlier)

@@ -16,8 +16,6 @@ _logger = logging.getLogger("mlflow_l3d")
 _telling: ContextVar[bool] = ContextVar("telling", default=False)
 STUDIES: Final = "tags.`l3d.role` != 'cell' AND tags.`l3d.role` != 'trial'"
 """Filter of MLflow's list of runs that leaves studies: the list loads its newest 100, which cells would fill."""
-_LOCAL: Final = "http://127.0.0.1:5000"
-"""Where `mlflow ui` listens unless told otherwise."""
 
 
 def run_page(experiment_id: str, run_id: str) -> str:
@@ -57,7 +55,8 @@ def places(tracking_uri: str, experiment_id: str, run_id: str) -> tuple[str, ...
     if not address:
         if str(tracking_uri).startswith("databricks"):
             return (f"MLflow run {run_id}",)
-        address, store = _LOCAL, shlex.quote(public_uri(tracking_uri))
+        # Where `mlflow ui` listens unless told otherwise.
+        address, store = "http://127.0.0.1:5000", shlex.quote(public_uri(tracking_uri))
         first = f"To look at the runs: mlflow ui --backend-store-uri {store}"
     return (
         *([first] if first else []),

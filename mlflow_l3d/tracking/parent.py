@@ -31,7 +31,6 @@ _RANDOM_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d+")
 _SOURCE_TAGS: Final = ("mlflow.user", "mlflow.source.name", "mlflow.source.type", "mlflow.source.git.commit")
 METRICS_A_BATCH: Final = 1000
 HEARTBEAT_SECONDS: Final = 60.0
-_STALE_SECONDS: Final = 600.0
 _KEY_TAGS: Final = {
     "investigation": names.INVESTIGATION_KEY,
     "golden_runs": names.INVESTIGATION_KEY,
@@ -193,24 +192,9 @@ def end_unopened(client: MlflowClient, experiment_id: str, spool_id: str, status
             end_early(client, run.info.run_id, line, status)
 
 
-def may_be_alive(run: Run, spool_id: str) -> bool:
-    """Return whether another machine may still work on a parent.
-
-    Parameters
-    ----------
-    run
-        A parent of the same investigation.
-    spool_id
-        Identity of this machine's spool: the process of a parent with the same one is dead, for we hold its lock.
-    """
-    if run.info.status != "RUNNING" or run.data.tags.get(names.SPOOL) == spool_id:
-        return False
-    return not is_stale(run)
-
-
 def is_stale(run: Run) -> bool:
     """Return whether the heartbeat of a run is so old that its process must be dead."""
-    return time.time() - float(run.data.tags.get(names.HEARTBEAT, 0)) >= _STALE_SECONDS
+    return time.time() - float(run.data.tags.get(names.HEARTBEAT, 0)) >= 600.0
 
 
 def log_params(client: MlflowClient, run_id: str, params: Mapping[str, str], known: Container[str] = ()) -> None:

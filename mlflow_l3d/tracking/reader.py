@@ -22,12 +22,9 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-_THREADS: Final = 8
 _ANSWERS: Final = ("example_id", "label", "prediction")
 _NUMBERS: Final = ("row", "column", "index")
 _OF_FACTORS: Final = ("factor.", "seed.")
-_OF_ALL_FACTORS: Final = ("golden", "base", None)
-"""Phases of cells that belong to the table of no single factor."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +96,8 @@ def read_listed(parent_run_id: str, client: MlflowClient) -> Recorded:
     return Recorded(parent, listed.drop(columns="agreement", errors="ignore"))
 
 
-def parent_run(client: MlflowClient, run_id: str) -> Run:
-    """Return a parent run.
+def parent_run(client: MlflowClient, run_id: str, parameter: str = "parent_run_id") -> Run:
+    """Return a parent run, which was given as `parameter`.
 
     Raises
     ------
@@ -109,7 +106,7 @@ def parent_run(client: MlflowClient, run_id: str) -> Run:
     """
     run = found(client.get_run, run_id)
     if run is None:
-        raise ParameterError("parent_run_id", run_id, "no such run on the tracking server")
+        raise ParameterError(parameter, run_id, "no such run on the tracking server")
     return run
 
 
@@ -155,7 +152,8 @@ def _row(run: Run) -> dict[str, Any]:
         raise L3DError(f"Run {run.info.run_id}: the tag {names.PHASE} is missing. Set it to investigation or golden.")
     return {
         "phase": tags.get(names.PHASE),
-        "factor": None if tags.get(names.PHASE) in _OF_ALL_FACTORS else tags.get(names.FACTOR),
+        # Phases of cells that belong to the table of no single factor.
+        "factor": None if tags.get(names.PHASE) in ("golden", "base", None) else tags.get(names.FACTOR),
         **{name: _coordinate(run, name) for name in _NUMBERS},
         "run_id": run.info.run_id,
         "experiment_id": str(run.info.experiment_id),
@@ -224,7 +222,7 @@ def read_predictions(client: MlflowClient, cells: pd.DataFrame) -> Generator[tup
     """
     import pyarrow.parquet as pq
 
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(_THREADS) as pool:
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(8) as pool:
         folder = Path(name)
 
         def fetch(run_id: str) -> pa.Table | None:
@@ -291,3 +289,12 @@ def fetch_document(client: MlflowClient, run_id: str, artifact: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = fetch_artifact(client, run_id, artifact, Path(folder))
         return None if path is None else json.loads(path.read_text(encoding="utf-8"))
+
+
+def known_document(client: MlflowClient, run_id: str, artifact: str) -> dict[str, Any]:
+    """Return an artifact that is a JSON object; an empty one where the run has none, or none that can be read."""
+    try:
+        found = fetch_document(client, run_id, artifact)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -33,7 +33,6 @@ _RECORD = "cell.json"
 _RUN_ID = "run_id"
 _CHECKSUM = "checksum"
 _ARTIFACTS = "artifacts"
-_A_RUN = re.compile(r"[a-zA-Z0-9][\w-]{0,255}")
 
 
 class Spool(Generic[R]):
@@ -129,7 +128,7 @@ class Spool(Generic[R]):
         """Return the run that was created for a cell; None before."""
         path = self._place(key) / _RUN_ID
         text = path.read_text(encoding="ascii", errors="replace") if path.is_file() else ""
-        return text if _A_RUN.fullmatch(text) else None
+        return text if re.fullmatch(r"[a-zA-Z0-9][\w-]{0,255}", text) else None
 
     def set_run_id(self, key: str, run_id: str | None) -> None:
         """Remember, or with None forget, the run that was created for a cell."""

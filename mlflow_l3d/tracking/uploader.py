@@ -15,8 +15,6 @@ from mlflow_l3d.tracking.connection import error_line, is_outage
 _logger = logging.getLogger("mlflow_l3d")
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
-_BRIEF: Final = 5.0
-"""Seconds of an outage that need not be told, if it is not the first."""
 
 
 class _Line:
@@ -29,29 +27,20 @@ class _Line:
     """
 
     def __init__(self, threads: int) -> None:
-        self._queue: queue.SimpleQueue[tuple[Uploader, str, Callable[[], object]] | None] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[tuple[Uploader, str, Callable[[], object]] | None] = queue.SimpleQueue()
         self.state = threading.Condition()
         self.outage_since: float | None = None
         self._away, self._pause = 0.0, 0.0
         self._outages, self._told = 0, False
         self._probe = threading.Lock()
-        self._threads = [
+        self.threads = [
             threading.Thread(target=self._run, name=f"l3d-upload-{number}", daemon=True) for number in range(threads)
         ]
-        for thread in self._threads:
+        for thread in self.threads:
             thread.start()
 
-    def put(self, uploader: Uploader, name: str, work: Callable[[], object]) -> None:
-        """Queue one piece of work."""
-        self._queue.put((uploader, name, work))
-
-    def end(self) -> None:
-        """End the threads after what they are doing."""
-        for _ in self._threads:
-            self._queue.put(None)
-
     def _run(self) -> None:
-        while (upload := self._queue.get()) is not None:
+        while (upload := self.queue.get()) is not None:
             self._until_done(*upload)
 
     def _until_done(self, uploader: Uploader, name: str, work: Callable[[], object]) -> None:
@@ -93,7 +82,8 @@ class _Line:
             else:
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             # A server that comes and goes would fill the screen: the first outage is told, and then those that last.
-            if not self._told and (self._outages == 1 or time.monotonic() - self.outage_since > _BRIEF):
+            # Seconds of an outage that need not be told, if it is not the first.
+            if not self._told and (self._outages == 1 or time.monotonic() - self.outage_since > 5.0):
                 self._told = True
                 _logger.warning("The tracking server does not answer; results are kept in the spool. (%s)", line)
 
@@ -150,7 +140,7 @@ class Uploader:
         """Queue one piece of work; returns at once."""
         with self._line.state:
             self.pending += 1
-        self._line.put(self, name, work)
+        self._line.queue.put((self, name, work))
 
     @property
     def outage_seconds(self) -> float:
@@ -188,4 +178,5 @@ class Uploader:
             self.stopped = True
             self._line.state.notify_all()
         if self._own:
-            self._line.end()
+            for _ in self._line.threads:
+                self._line.queue.put(None)

@@ -183,7 +183,7 @@ def test_submit_and_stop_do_not_wait_for_a_server_that_is_away() -> None:
     for number in range(1000):
         uploader.submit(str(number), server.take(number))
     uploader.stop()
-    for thread in uploader._line._threads:
+    for thread in uploader._line.threads:
         thread.join(2)
         assert not thread.is_alive()
     assert server.held == []

@@ -25,8 +25,6 @@ _Part = tuple[_Key, "pa.Table"]
 _ANSWERS: Final = ["example_id", "label", "prediction"]
 _ROWS: Final = 1 << 16
 """Predictions that are read at once."""
-_DIFFERENT: Final = 1e-6
-"""Where a recorded metric is further from the one of the recorded predictions, they do not belong together."""
 
 
 def read_answers(
@@ -61,7 +59,8 @@ def read_answers(
     if answers is None:
         return None, "not every cell has predictions"
     again = rescored(scores, answers, metric, rank=np.arange(answers.examples))
-    if not all(np.allclose(a, b, rtol=0, atol=_DIFFERENT, equal_nan=True) for a, b in _pairs(scores, again)):
+    # A recorded metric that is further from the one of the recorded predictions does not belong to them.
+    if not all(np.allclose(a, b, rtol=0, atol=1e-6, equal_nan=True) for a, b in _pairs(scores, again)):
         return None, f"the recorded {metric} is not that of the recorded predictions"
     return answers, ""
 

@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pandas as pd
+
 from mlflow_l3d.report.comparison.words import advice_on, answers
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.tracking import names
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 DOCUMENT: Final = "comparison.json"
 TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks.json", "self_check.json"
-IMPORTANCES: Final = "importances.json"
 
 
 def write_comparison(folder: Path, found: ComparedRuns) -> list[str]:
@@ -43,7 +44,8 @@ def write_comparison(folder: Path, found: ComparedRuns) -> list[str]:
     (folder / names.REPORT).write_text(page, encoding="utf-8")
     frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
     importances = None if found.importances.empty else found.importances
-    return write_tables(folder, {**frames, IMPORTANCES: importances, CHECKS: found.checks_frame()})
+    frames |= {"importances.json": importances, CHECKS: pd.DataFrame(checks) if checks else None}
+    return write_tables(folder, frames)
 
 
 def note(found: ComparedRuns) -> str:

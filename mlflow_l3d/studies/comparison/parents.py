@@ -91,10 +91,7 @@ def read_parents(client: MlflowClient, run_ids: Sequence[str]) -> list[Parent]:
             raise ParameterError("runs", run_id, "must be named once: a run has no difference to itself")
     parents = []
     for run_id in run_ids:
-        try:
-            run = parent_run(client, run_id)
-        except ParameterError as error:
-            raise ParameterError("runs", run_id, error.allowed) from error
+        run = parent_run(client, run_id, "runs")
         _check(run)
         document = fetch_document(client, run_id, names.INVESTIGATION)
         parents.append(Parent(run, document if isinstance(document, dict) else {}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pandas as pd
@@ -75,11 +75,6 @@ class ComparedRuns(OnOneScreen):
         if self.self_checks:
             found["false_claims_nominal"] = self.self_checks[0].nominal
         return found | {f"false_claims/{check.what}": check.rate for check in self.self_checks}
-
-    def checks_frame(self) -> pd.DataFrame | None:
-        """Return one row an A/A comparison: what, repeats, claims, nominal, rate; None without any."""
-        rows = [{**asdict(check), "rate": check.rate} for check in self.self_checks]
-        return pd.DataFrame(rows) if rows else None
 
     def summary(self) -> str:
         """Return the text that the command line prints."""

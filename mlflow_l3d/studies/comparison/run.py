@@ -15,10 +15,10 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.compare import compare_systems
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck, halves, swapped
 from mlflow_l3d.analysis.comparison.system import System, paired
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.table import COMPARE
-from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.parameters.values import as_text, check_names
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.artifacts import note, write_comparison
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, specifications
@@ -131,9 +131,7 @@ def compare_into(
     ParameterError
         If an option is none, the run is one of the parents, or these cannot be compared.
     """
-    for name in options:
-        if name not in COMPARE or name == "runs":
-            raise unknown_name("evaluator_config", name, COMPARE.keys() - {"runs"})
+    check_names("evaluator_config", options, COMPARE.keys() - {"runs"})
     if run_id in run_ids:
         fix = "Start another run: with mlflow.start_run()."
         raise ParameterError("runs", run_id, "is to hold the comparison, and is one of what is compared", fix)

@@ -13,9 +13,6 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.comparison.reading import SEED, Runs
 from mlflow_l3d.tracking import names
 
-_FEWEST = 2
-"""Rows below which there is no spread of row means."""
-
 
 def importances_of_differences(task: str, systems: Mapping[str, Runs], metric: str, level: float) -> pd.DataFrame:
     """Return the importance of each factor for each difference: one row a pair and factor.
@@ -63,7 +60,8 @@ def _of_pair(one: Runs, other: Runs, metric: str, level: float) -> Mapping[str, 
         factor
         for factor in both["factor"].dropna().unique()
         if all(f"{SEED}{name}" in shared for name in str(factor).split("+"))
-        and both.loc[both["factor"].eq(factor), "row"].nunique() >= _FEWEST
+        # Of fewer rows there is no spread of row means.
+        and both.loc[both["factor"].eq(factor), "row"].nunique() >= 2
     ]
     both = both[both["factor"].isna() | both["factor"].isin(factors)]
     if not factors:

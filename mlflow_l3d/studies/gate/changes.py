@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.parameters.values import check_names, json_of
 
 if TYPE_CHECKING:
     from mlflow_l3d.studies.gate.golden import GoldenSpecification
@@ -23,18 +23,13 @@ def changes_of(text: object) -> dict[str, Any]:
     """Return the parameters of `main` that a candidate names."""
     changes = dict(text) if isinstance(text, Mapping) else _typed(str(text).strip())
     allowed_names = [key for key in MAIN if key not in OF_A_PLAN]
-    for key in changes:
-        if key not in allowed_names:
-            raise unknown_name("candidate", str(key), allowed_names, "with parameters of an investigation's runs:")
+    check_names("candidate", changes, allowed_names, "with parameters of an investigation's runs:")
     return changes
 
 
 def _typed(text: str) -> dict[str, Any]:
     if text.startswith("{"):
-        try:
-            return dict(json.loads(text))
-        except ValueError as error:
-            raise ParameterError("candidate", text, f"is not valid JSON ({error})") from error
+        return dict(json_of("candidate", text, text))
     pairs = [part.partition("=") for part in text.split(";") if part.strip()]
     if not pairs or not all(equals for _, equals, _ in pairs):
         allowed = "must be a run id, or what differs from the baseline as model=...;num_labelled=500 or JSON"

@@ -252,7 +252,8 @@ class GoldenRuns:
                 yield cell
 
         executor = executor_of(self.specification.setup)
-        self._outcomes = outcomes = executor.run(Hinted(noted(), self._hint))  # type: ignore[assignment]
+        hinted = Hinted(noted(), lambda: self.missing(self._until) - len(self._running))
+        self._outcomes = outcomes = executor.run(hinted)  # type: ignore[assignment]
         return outcomes
 
     def _free(self) -> Iterator[Cell]:
@@ -286,9 +287,6 @@ class GoldenRuns:
 
     def _number(self, cell: Cell) -> int:
         return next(iter(cell.configurations.values())) - self.specification.base
-
-    def _hint(self) -> int:
-        return self.missing(self._until) - len(self._running)
 
     def _take(self, outcome: Outcome) -> None:
         cell = self._running.pop(outcome.key)

@@ -10,6 +10,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.gate import Forecast
+from mlflow_l3d.analysis.comparison.sequential_power import Noise
 from mlflow_l3d.report.gate import plan_lines, plan_text
 from mlflow_l3d.report.numbers import counted, rough_duration
 from mlflow_l3d.studies.base import expected_workers
@@ -19,9 +20,6 @@ from mlflow_l3d.tracking.children import finished_cells
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-_READ: int = 30
-"""Golden runs of the baseline that say how much of its mean is luck of the test examples."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +67,10 @@ def plan_gate(specification: GateSpecification, client: MlflowClient) -> GatePla
     them, and so are test examples where they count: with what they share, power is higher.
     """
     asked, most = specification, specification.plan.looks[-1]
-    noise = asked.planned_noise
+    noise = Noise(math.sqrt(2) * asked.run_std)  # as far as is known before: runs that share nothing
     if asked.examples == "random":
-        runs = min(_READ, int(asked.baseline.scores(asked.metric.name, most).size))
+        # Golden runs of the baseline that say how much of its mean is luck of the test examples.
+        runs = min(30, int(asked.baseline.scores(asked.metric.name, most).size))
         known = {"baseline": Runs(asked.baseline, asked, client)}
         system = systems_of(known, runs, asked, predictions=True)["baseline"]
         of_examples = max(0.0, float(mean_scores([system]).of_examples[0, 0]))

@@ -18,15 +18,13 @@ from mlflow_l3d.report.style import save_png
 from mlflow_l3d.studies.files import write_json
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
-from mlflow_l3d.tracking.reader import fetch_document
+from mlflow_l3d.tracking.reader import known_document
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _logger = logging.getLogger("mlflow_l3d")
 DOCUMENT: Final = "gate.json"
-MARKDOWN: Final = "gate.md"
-PICTURE: Final = "gate.png"
 SUMMARY_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows below a job."""
 RESUMED: Final = "An earlier run of this gate"
@@ -75,11 +73,8 @@ def find_earlier(client: MlflowClient, key: str) -> Earlier | None:
     """Return the run of the same gate that took the most looks, the latest of them; None where none took one."""
     found = None
     for run in search(client, None, condition({names.ROLE: "gate", names.GATE_KEY: key})):
-        try:
-            document = fetch_document(client, str(run.info.run_id), DOCUMENT)
-        except (OSError, ValueError):
-            continue
-        if isinstance(document, dict) and document["looks"]:
+        document = known_document(client, str(run.info.run_id), DOCUMENT)
+        if document.get("looks"):
             record = Earlier.of(document)
             found = record if found is None or len(record.looks) >= len(found.looks) else found
     return found
@@ -114,10 +109,10 @@ def write_record(folder: Path, answer: GateAnswer, about: dict[str, Any]) -> Non
 def write_results(folder: Path, answer: GateAnswer, *, run_id: str, settings: dict[str, str]) -> str:
     """Write the report, its picture and the summary for a CI job; return the summary."""
     figure = gate_figure(answer)
-    save_png(figure, folder / PICTURE)
+    save_png(figure, folder / "gate.png")
     (folder / names.REPORT).write_text(gate_page(answer, figure, settings=settings), encoding="utf-8")
     summary = gate_markdown(answer, run_id=run_id)
-    (folder / MARKDOWN).write_text(summary, encoding="utf-8")
+    (folder / "gate.md").write_text(summary, encoding="utf-8")
     return summary
 
 

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _logger = logging.getLogger("mlflow_l3d")
-_COUNTS = ("computed", "ahead")
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,8 @@ class _Conduct:
                     side.finish(self.answer.looks[-1].runs)
             self._write(run)
         trained = [side.training for side in self.runs.values() if side.training is not None]
-        return Gate(run.run_id, self.answer, asked, *(sum(getattr(each, name) for each in trained) for name in _COUNTS))
+        computed, ahead = sum(each.computed for each in trained), sum(each.ahead for each in trained)
+        return Gate(run.run_id, self.answer, asked, computed, ahead)
 
     @property
     def _done(self) -> bool:

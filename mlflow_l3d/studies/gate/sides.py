@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -53,6 +53,8 @@ class Side:
         With which more can be trained; None where they cannot.
     reason
         Why they cannot.
+    document
+        What its run says of how it was made, with the device among the parameters; empty where nothing.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Side:
     cells: pd.DataFrame | None = None
     specification: GoldenSpecification | None = None
     reason: str = ""
+    document: Mapping[str, Any] = field(default_factory=dict)
 
     def scores(self, metric: str, runs: int) -> FloatArray:
         """Return the scores of the first `runs` golden runs, nan where there is none; shape (runs,)."""
@@ -112,7 +115,7 @@ def recorded_side(client: MlflowClient, name: str, run_id: str, **machine: str) 
     phase = "base" if cells["phase"].eq("base").any() else "golden"
     cells = cells[cells["phase"].eq(phase)].assign(number=cells["row" if phase == "base" else "index"])
     document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
-    given = document.get("parameters", {})
+    given = {**document.get("parameters", {}), "device": own_parameter(run, "device") or "auto"}
     title, context = str(run.info.run_name or run_id), run.data.tags.get(names.CONTEXT_KEY)
     known = Side(
         name,
@@ -124,10 +127,11 @@ def recorded_side(client: MlflowClient, name: str, run_id: str, **machine: str) 
         document.get("task"),
         own_parameter(run, "metric"),
         cells.dropna(subset="number").drop_duplicates("number").astype({"number": int}).set_index("number"),
+        document={**document, "parameters": given},
     )
     try:
-        own = {"hyperparameters": document["hyperparameters"], "device": own_parameter(run, "device") or "auto"}
-        specification = specify_golden(name, {**given, **own}, phase=phase, **machine)
+        asked = {**given, "hyperparameters": document["hyperparameters"]}
+        specification = specify_golden(name, asked, phase=phase, **machine)
     except (L3DError, KeyError) as error:
         reason = "it does not say how it was made" if isinstance(error, KeyError) else str(error)
         return replace(known, reason=reason)
@@ -154,20 +158,17 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
     ParameterError
         If it is neither, or cannot be trained.
     """
+    document = baseline.document
     if isinstance(text, str) and RUN_ID.fullmatch(text.strip()):
         named = recorded_side(client, "candidate", text.strip(), **machine)
-        document = fetch_document(client, baseline.run_id, names.INVESTIGATION) or {}
         if named.specification is not None and "hyperparameters" in document:
             named = replace(named, title=title_of(document, named.specification) or named.title)
         return named
     changes = changes_of(text)
-    run = parent_run(client, baseline.run_id)
-    document = fetch_document(client, baseline.run_id, names.INVESTIGATION) or {}
     if "hyperparameters" not in document:
         allowed = "is what differs from the baseline, whose run does not say how it was made"
         raise ParameterError("candidate", as_text("candidate", text), allowed, "Name a run.")
-    given = {**document["parameters"], "device": own_parameter(run, "device") or "auto"}
-    hyperparameters = document["hyperparameters"]
+    given, hyperparameters = document["parameters"], document["hyperparameters"]
     if str(changes.get("approach", given["approach"])) != given["approach"]:
         hyperparameters, given = "default", {**given, "model": "auto"}
     if "hyperparameters" in changes:

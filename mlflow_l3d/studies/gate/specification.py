@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.resolution import check_effect
 from mlflow_l3d.analysis.comparison.sequential import FEWEST, SequentialPlan, planned_looks
 from mlflow_l3d.analysis.comparison.sequential_power import MOST_AUTO, Noise, Outlook, power, runs_for_power
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.gate import GATE
 from mlflow_l3d.parameters.table import PLACE
-from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.parameters.values import as_text, check_names
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.golden import GoldenSpecification
@@ -26,10 +26,6 @@ from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_NO_SCORES: Final = ("seconds", "loss", "error")
-"""How names of what is measured beside scores end, ours and those that people give: less of it is better."""
-_STREAM: Final = 20_221_122
-"""Seed of the simulations behind a stated power: the same question has the same answer."""
 Examples = Literal["fixed", "random"]
 
 
@@ -81,11 +77,6 @@ class GateSpecification:
         """Name of the run as people read it."""
         return f"gate: {self.candidate.title} against {self.baseline.title}"
 
-    @property
-    def planned_noise(self) -> Noise:
-        """What differences vary by as far as is known before: runs of the baseline's spread that share nothing."""
-        return Noise(math.sqrt(2) * self.run_std)
-
     def with_budget(self, most: int) -> GateSpecification:
         """Return the same with another budget: that of an earlier run of the same gate."""
         return replace(self, plan=replace(self.plan, looks=planned_looks(most, int(self.given["looks"]))))
@@ -109,7 +100,8 @@ class GateSpecification:
 
 def stream() -> np.random.Generator:
     """Return the stream of simulated runs, from its start."""
-    return np.random.default_rng(_STREAM)
+    # Seed of the simulations behind a stated power: the same question has the same answer.
+    return np.random.default_rng(20_221_122)
 
 
 def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateSpecification:
@@ -120,9 +112,7 @@ def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateSpe
     ParameterError
         For the first that is not allowed.
     """
-    for name in parameters:
-        if name not in GATE:
-            raise unknown_name("parameter", name, GATE)
+    check_names("parameter", parameters, GATE)
     given = {name: as_text(name, parameters.get(name, parameter.default)) for name, parameter in GATE.items()}
     typed = {name: parameter.parse(given) for name, parameter in GATE.items()}
     if given["candidate"] == "none":
@@ -171,7 +161,8 @@ def _metric(asked: str, baseline: Side, candidate: Side) -> Metric:
         allowed = f"the baseline is judged by {own} and the candidate by {theirs}"
         raise ParameterError("metric", "auto", allowed, "Name the metric.")
     name = own if asked == "auto" else asked
-    if name not in registered() and name.rpartition("_")[2] in _NO_SCORES:
+    # How names of what is measured beside scores end, ours and those that people give: less of it is better.
+    if name not in registered() and name.rpartition("_")[2] in ("seconds", "loss", "error"):
         raise ParameterError("metric", name, "is no score: more of it is not better", "Name a score.")
     for side in (baseline, candidate):
         if side.cells is not None and name not in side.cells:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import OF_CLASSES
 from mlflow_l3d.metrics.known import named, scores_of
+from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.importing.formats import FORMATS
 from mlflow_l3d.studies.importing.kinds import as_fractions, with_kinds
 from mlflow_l3d.studies.importing.recorded import RecordedRun
@@ -55,13 +56,9 @@ def chosen(runs: Sequence[RecordedRun], tasks: str, only: Mapping[str, str]) -> 
         fix = f"Name one, --task {found[0]}; or, of variants of one task with the same examples, several."
         raise ParameterError("task", "auto", f"there are runs of {len(found)} tasks, {', '.join(found)}", fix)
     wanted = found if tasks == "auto" else [name.strip() for name in tasks.split(",")]
-    for name in wanted:
-        if name not in found:
-            raise unknown_name("task", name, found)
+    check_names("task", wanted, found)
     recorded = {name for run in runs for name in run.settings}
-    for name in only:
-        if name not in recorded:
-            raise unknown_name("only", name, recorded, "a recorded setting:")
+    check_names("only", only, recorded, "a recorded setting:")
     kept = [run for run in runs if run.task in wanted and only.items() <= run.settings.items()]
     if not kept:
         raise ParameterError("only", ",".join(f"{name}={value}" for name, value in only.items()), "no run has these")
@@ -75,23 +72,16 @@ def checked(
 
     Runs are compared on the examples that most of them have.
     """
-    problems: list[str] = []
-    sound: list[RecordedRun] = []
-    for run in runs:
-        line = _broken(run)
-        if line:
-            problems.append(f"{run.source}: {line}")
-        else:
-            sound.append(run)
+    found = [(run, _broken(run)) for run in runs]
+    problems, sound = [f"{run.source}: {line}" for run, line in found if line], [run for run, line in found if not line]
     sound, wrong, remarks = with_kinds(sound, task_kind, classes) if sound else ([], [], [])
     problems += wrong
     kept, notes = _once(_with_most(sound, problems))
     kept, percent = as_fractions([_scored(run) for run in kept])
     if metric == "auto" and kept:
         metric = next(iter(kept[0].scores), "")
-    offered = sorted({name for run in kept for name in run.scores})
-    if kept and metric not in offered:
-        raise unknown_name("metric", metric, offered, "one that the runs have:")
+    if kept:
+        check_names("metric", [metric], {name for run in kept for name in run.scores}, "one that the runs have:")
     whole = [run for run in kept if np.isfinite(run.scores.get(metric, np.nan))]
     problems += [f"{run.source}: has no {metric}, or it is no number." for run in kept if run not in whole]
     # Of scores alone the metric says what kind they are of.

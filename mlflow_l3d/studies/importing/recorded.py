@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,6 @@ from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.privacy import public_value
 from mlflow_l3d.tracking.records import CellRecord
 
-_WRONG: Final = "(the label, called wrong)"
 Array = npt.NDArray[Any]
 
 
@@ -112,8 +111,8 @@ def settled(answers: Array, labels: Array, right: Sequence[bool]) -> Array:
 
     An answer that reads as the label and was called wrong (for a space, say) stays apart from right ones.
     """
-    graded = zip(answers, labels, right, strict=True)
-    return texts([label if good else _WRONG if answer == label else answer for answer, label, good in graded])
+    graded, wrong = zip(answers, labels, right, strict=True), "(the label, called wrong)"
+    return texts([label if good else wrong if answer == label else answer for answer, label, good in graded])
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -186,10 +186,9 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
         study, frame, predictions = asked.study()
         with temporary_folder() as folder, under_way("writing", shown=self.progress):
             ledger.wait()
-            run_ids = ledger.run_ids()
-            cells = frame.assign(
-                phase="golden", run_id=frame["cell_key"].map(run_ids), **{"seed.seed": [*self._seeds()]}
-            ).drop(columns="seed")
+            run_ids, seeds = ledger.run_ids(), [cell.seeds["seed"] for cell in asked.cells]
+            cells = frame.assign(phase="golden", run_id=frame["cell_key"].map(run_ids), **{"seed.seed": seeds})
+            cells = cells.drop(columns="seed")
             settings = {**heading(ledger.parent.run_id), "task": asked.task, "from": asked.given["from_"]}
             settings |= {**asked.shared, "versions": version_words()}
             write_scores(folder, study, cells, predictions, title=asked.title, notes=asked.remarks, settings=settings)
@@ -207,6 +206,3 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
             problems=asked.problems,
             notes=asked.notes,
         )
-
-    def _seeds(self) -> Iterator[int]:
-        return (cell.seeds["seed"] for cell in self.specification.cells)

@@ -16,9 +16,6 @@ from mlflow_l3d.studies.files import file_stem, write_json, write_tables
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
 
-_MOST_EXAMPLES = 2000
-"""The UI shows no longer tables well; the rest is in the predictions."""
-
 
 def write_artifacts(
     folder: Path,
@@ -56,7 +53,8 @@ def write_artifacts(
     public.to_parquet(folder / names.CELLS, index=False)
     tables = {
         names.CELLS_TABLE: _for_people(public, analysis.metric),
-        names.EXAMPLES: None if analysis.examples is None else analysis.examples.frame.head(_MOST_EXAMPLES),
+        # The UI shows no longer tables well; the rest is in the predictions.
+        names.EXAMPLES: None if analysis.examples is None else analysis.examples.frame.head(2000),
         names.INTERIM_ANALYSES: analysis.interim_analyses,
     }
     write_tables(folder, tables)

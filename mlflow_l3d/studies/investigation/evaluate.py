@@ -13,8 +13,9 @@ from mlflow_l3d import registry
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named, registered
+from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.scoring import Scored, score
@@ -157,9 +158,7 @@ def _metrics(cells: pd.DataFrame) -> list[str]:
 
 def check_metric(cells: pd.DataFrame, metric: str) -> None:
     """Raise a ParameterError where no cell has the metric."""
-    found = _metrics(cells)
-    if metric not in found:
-        raise unknown_name("metric", metric, found, "one that the cells have:")
+    check_names("metric", [metric], _metrics(cells), "one that the cells have:")
     low, high = named(metric).range
     beyond = cells[(cells[metric] < low - 1e-9) | (cells[metric] > high + 1e-9)]
     if len(beyond):

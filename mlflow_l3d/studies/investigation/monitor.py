@@ -20,9 +20,6 @@ from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.studies.investigation.run_plan import Plan
 from mlflow_l3d.studies.investigation.specification import Specification
 
-PERCENT = 100
-"""Scores are fractions, and people give epsilon in percentage points, as the papers do."""
-
 
 class Stopping:
     """Looks at the scores after every row; the investigation ends when all factors' rules have said stop.
@@ -53,7 +50,8 @@ class Stopping:
         scores
             The rows run so far; each row is looked at once, in order.
         """
-        scores = scores.changed(lambda values: PERCENT * values)
+        # Scores are fractions, and people give epsilon in percentage points, as the papers do.
+        scores = scores.changed(lambda values: 100 * values)
         for factor, rule in self._rules.items():
             if isinstance(rule, IntervalRule):
                 estimate = partial(self._estimate, scores, factor)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PLACE: Final = ("cell_key", *names.COORDINATES)
-_TEXTS: Final = ("cell_key", "phase", "factor")
-_ROWS_A_GROUP: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -190,7 +188,7 @@ class _Writer:
         schema = self._tables[0].schema if self._tables else self._schema
         self._tables.append(pa.table(predictions, schema=schema))
         self._rows += len(self._tables[-1])
-        if self._rows >= _ROWS_A_GROUP:
+        if self._rows >= 1 << 16:
             self._write()
 
     def _write(self) -> None:
@@ -202,7 +200,7 @@ class _Writer:
         cell_of_row = pa.array(np.repeat(np.arange(len(self._cells)), [len(each) for each in self._tables]))
         for at, name in enumerate(_PLACE):
             values = [_plain(getattr(cell, name, None)) for cell in self._cells]
-            texts = name in _TEXTS
+            texts = name in ("cell_key", "phase", "factor")
             own = pa.array(values, pa.string()).dictionary_encode() if texts else pa.array(values, pa.int32())
             table = table.add_column(at, name, own.take(cell_of_row))
         if self._writer is None:

@@ -11,12 +11,13 @@ from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.joint import factor_members, joint_name
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, splits_of
 from mlflow_l3d.parameters.setup import given_texts, headline_metric, set_up
 from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import OF_NO_APPROACH, REPLICATE, TASK_FACTORS, TEST_SAMPLE
 from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
@@ -248,9 +249,7 @@ def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
     names = []
     for part in parts:
         members = (part,) if part in known else tuple(name.strip() for name in part.split("+"))
-        for name in members:
-            if name not in known:
-                raise unknown_name("factor", name, known, f"a factor of {approach.name}:")
+        check_names("factor", members, known, f"a factor of {approach.name}:")
         if len(members) > 1 and not apart.isdisjoint(members):
             raise ParameterError("factor", part, "joins factors of the approach only", "Name the others by themselves.")
         names.append(part if len(members) == 1 else joint_name(members, approach.factors))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.budget import Budget
     from mlflow_l3d.studies.investigation.specification import Specification
 
-_INDEPENDENT: Final = ("golden", "base")
-"""Phases of cells whose factors are all drawn anew."""
 _NEARLY: Final = 1.05
 """How much wider than the narrowest an interval may be that is as good in practice."""
 _SHOWN: Final = (10, 30, 100, 300, 1_000, 3_000, 10_000)
@@ -134,7 +132,8 @@ def _variances(
     """Return what scores of the pilot's independent runs are made of; None where it cannot be told."""
     metric = named(specification.metric)
     cells = read_investigation(run_id, client).cells
-    cells = cells[cells["phase"].isin(_INDEPENDENT) & cells["status"].eq("FINISHED")]
+    # Phases of cells whose factors are all drawn anew.
+    cells = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
     classes = len(specification.setup.task.class_names) or None
     values, ids, level, count = [], [], [], math.prod(lists.values())
     numbers = _levels(cells, lists)
@@ -148,7 +147,8 @@ def _variances(
             own = pseudo_values(metric, labels, predictions, classes)
             if np.isfinite(own).all():
                 values.append(own)
-                ids.append(_numbers(example_ids))
+                # Ids that numpy can sort; those of pandas' texts are objects.
+                ids.append(example_ids if example_ids.dtype.kind in "iu" else example_ids.astype(str))
                 level.append(number)
     return score_variances(values, ids, level if count > 1 else None, count)
 
@@ -159,8 +159,3 @@ def _levels(cells: pd.DataFrame, lists: Mapping[str, int]) -> list[int]:
     for name, count in lists.items():
         found = found * count + (cells[f"seed.{name}"] % count).to_numpy(dtype=np.int64)
     return list(found.tolist())
-
-
-def _numbers(example_ids: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return ids that numpy can sort; those of pandas' texts are objects."""
-    return example_ids if example_ids.dtype.kind in "iu" else example_ids.astype(str)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mlflow_l3d.analysis.planning.runs_needed import MOST_COLUMNS, MOST_ROWS
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.studies.investigation.specification import Specification
     from mlflow_l3d.studies.planning.pilot import Pilot
-
-NEAR_ONE: Final = 0.9
-"""S_T from which a factor is said to leave too little to compare with: 9 times the variance of all others."""
 
 
 def planner_notes(
@@ -106,7 +103,8 @@ def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
     for factor, share in shares.items():
         where = tuple(design for design in designs if factor in never(factors, design))
         if where:
-            alike.setdefault((where, float(share) > NEAR_ONE), []).append(str(factor))
+            # A factor leaves too little to compare with from 9 times the variance of all others on.
+            alike.setdefault((where, float(share) > 0.9), []).append(str(factor))
     notes = []
     for (where, near), hopeless in alike.items():
         named = ", ".join(f"{factor} (S_T {shares[factor]:.2f})" for factor in hopeless)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.studies.files import json_types
 from mlflow_l3d.studies.shown import OnOneScreen
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mlflow_l3d.studies.investigation.specification import Specification
-
-_NOT_WRITTEN: Final = ("specification", "run_id")
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,7 +126,8 @@ class Plan(OnOneScreen):
 
     def document(self) -> dict[str, Any]:
         """Return the plan as JSON types, free of private paths; numbers that are not known are null."""
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NOT_WRITTEN}
+        shown = [each.name for each in fields(self) if each.name not in ("specification", "run_id")]
+        own = {name: getattr(self, name) for name in shown}
         asked = self.specification
         written = {"schema": 1, **own, "half_width": asked.plan.half_width, "investigation": asked.document()}
         return dict(json_types(written))

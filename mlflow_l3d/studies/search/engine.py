@@ -100,8 +100,7 @@ class StageRun:
         failed = [trial for trial in found if trial.state == "failed"]
         if failed and len(failed) == len(found):
             stage = self.study.study_name.rpartition("-")[2]
-            msg = f"all {len(found)} {stage} trials failed; the first: {failed[0].error}"
-            raise L3DError(msg)
+            raise L3DError(f"all {len(found)} {stage} trials failed; the first: {failed[0].error}")
         return found
 
     def _resume(self) -> None:
@@ -141,7 +140,10 @@ class StageRun:
         while self._asked < trials:
             if queue_only and not self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
                 return
-            if (cell := self._ask()) is not None:
+            self._draw_as_after(len(self.study.get_trials(deepcopy=False)))
+            trial = self.study.ask()
+            self._asked += 1
+            if (cell := self._begin(trial)) is not None:
                 yield cell
 
     def _received(self, outcome: Outcome) -> None:
@@ -157,13 +159,6 @@ class StageRun:
         for twin, repeated in twins:
             self._repeat(twin, repeated, ended)
 
-    def _ask(self) -> TrialCell | None:
-        """Begin the next trial; return its cell where it must be trained."""
-        self._draw_as_after(len(self.study.get_trials(deepcopy=False)))
-        trial = self.study.ask()
-        self._asked += 1
-        return self._begin(trial)
-
     def _draw_as_after(self, trials: int) -> None:
         if self.sampler is not None:
             self.study.sampler = self.sampler(trials)
@@ -178,15 +173,11 @@ class StageRun:
             return None
         begun = replace(begun, hyperparameters=cell.hyperparameters, key=cell.key, cell=cell)
         trial.set_user_attr(CELL, begun.identity())
-        if self._has(cell.key):
+        if cell.key in self.known or cell.key in self.pruned or cell.key in self._ended:
             self._reuse(trial, begun)
             return None
         self._running.setdefault(cell.key, []).append((trial, begun))
         return cell if len(self._running[cell.key]) == 1 else None
-
-    def _has(self, key: str) -> bool:
-        """Return whether it is known how a trial with this key ends."""
-        return key in self.known or key in self.pruned or key in self._ended
 
     def _reuse(self, trial: optuna.Trial, begun: FinishedTrial) -> None:
         """End a trial with the score of an earlier one, or of a finished outcome."""
@@ -208,13 +199,10 @@ class StageRun:
         self._finish(trial, ended)
 
     def _finish(self, trial: optuna.Trial, ended: FinishedTrial) -> None:
-        # In this order: what a killed process had not told Optuna is known to whoever listened.
-        self.on_finished(ended)
-        self._tell(trial, ended)
-
-    def _tell(self, trial: optuna.Trial, ended: FinishedTrial) -> None:
         from optuna.trial import TrialState
 
+        # In this order: what a killed process had not told Optuna is known to whoever listened.
+        self.on_finished(ended)
         trial.set_user_attr(RESULT, ended.result())
         if ended.state == "complete":
             self.study.tell(trial, ended.score)

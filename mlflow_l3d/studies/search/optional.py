@@ -17,8 +17,7 @@ def need_optuna() -> ModuleType:
         If it is not installed.
     """
     if find_spec("optuna") is None:
-        msg = "A search of hyperparameters needs the package optuna. Run: pip install 'mlflow-l3d[search]'"
-        raise L3DError(msg)
+        raise L3DError("A search of hyperparameters needs the package optuna. Run: pip install 'mlflow-l3d[search]'")
     import optuna
 
     if optuna.logging.get_verbosity() == optuna.logging.INFO:

@@ -181,8 +181,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         """Return the best trial of the last stage."""
         best = best_of([*levels.values()][-1].trials, self.metric)
         if best is None:
-            msg = "No trial was complete: all were pruned or failed. Use pruner=none, or another space."
-            raise L3DError(msg)
+            raise L3DError("No trial was complete: all were pruned or failed. Use pruner=none, or another space.")
         return best
 
     def _result(self, levels: Mapping[Stage, _Level]) -> SearchResult:

@@ -23,7 +23,6 @@ Stage = Literal["coarse", "fine"]
 PLANNED: Final = ("grid", "qmc")
 """Samplers whose settings are all known before the first trial; see :func:`planned`."""
 _STARTUP: Final = 5
-_MOST: Final = 2**62
 _DOUBLINGS: Final = 6
 _SAMPLERS: Final[Mapping[str, tuple[str, Mapping[str, Any], tuple[str, ...]]]] = {
     "tpe": ("TPESampler", {"multivariate": False, "constant_liar": True, "n_startup_trials": _STARTUP}, ()),
@@ -205,7 +204,7 @@ def _key(point: Mapping[str, Value], space: SearchSpace) -> tuple[Value, ...]:
 
 
 def _grid(space: SearchSpace, most: int, seed: int) -> Iterator[dict[str, Value]]:
-    size = min(space.grid_size, _MOST)
+    size = min(space.grid_size, 2**62)
     order = stream(seed, "search grid").choice(size, size=min(most, size), replace=False, shuffle=True)
     return (space.grid_point(int(index)) for index in order)
 

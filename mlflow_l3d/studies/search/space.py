@@ -15,11 +15,8 @@ from mlflow_l3d.studies.search.space_text import check_searched, read_space
 
 AUTO: Final = "auto"
 Number = int | float
-_DIGITS: Final = 3
 _FEW: Final = 3
 """Values of level 1 where the bounds do not give more."""
-_MOST_TRIED: Final = 500
-"""Combinations that are looked at for one that the approach accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +169,8 @@ def _check_some_accepted(space: SearchSpace, approach: Approach, base: Mapping[s
     """Raise what the approach says of the first combination where it accepts none of those looked at."""
     first: ParameterError | None = None
     size = space.grid_size
-    for index in range(0, size, max(1, size // _MOST_TRIED)):
+    # Combinations that are looked at for one that the approach accepts.
+    for index in range(0, size, max(1, size // 500)):
         try:
             setting(approach, base, space.grid_point(index))
         except ParameterError as error:
@@ -253,7 +251,7 @@ def _steps(values: list[float], best: float) -> tuple[float, float]:
 
 def _rounded(value: float, searched: SearchRange) -> float:
     """Return `value` with few digits, where that hardly moves it, and within the bounds."""
-    short = float(f"{value:.{_DIGITS}g}")
+    short = float(f"{value:.3g}")
     near = abs(short - value) <= 0.01 * (searched.high - searched.low)
     return min(max(short if near else value, searched.low), searched.high)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.parameters.values import check_names, file_text
 
 _FORMS: Final = "must be auto, a .json file, a JSON object, or name=low..high, name=a|b|c or name, separated by commas"
 _SCALES: Final = ("linear", "log")
@@ -103,9 +103,7 @@ def _searched(name: str, entry: Any, declaration: Hyperparameter, offered: Searc
         raise ParameterError(
             f"space.{name}", json.dumps(entry), "must be a list of values, or an object with low and high"
         )
-    for key in entry:
-        if key not in {"low", "high", "log", "coarse", "choices"}:
-            raise unknown_name(f"space.{name}", key, ("low", "high", "log", "coarse", "choices"))
+    check_names(f"space.{name}", entry, ("low", "high", "log", "coarse", "choices"))
     if "choices" in entry:
         if len(entry) > 1 or not isinstance(entry["choices"], list):
             raise ParameterError(f"space.{name}", json.dumps(entry), "must hold choices, a list, and nothing else")
@@ -148,11 +146,7 @@ def _inline_entry(name: str, value: str) -> Any:
 def _json_entries(text: str) -> dict[str, Any]:
     content = text
     if not text.lstrip().startswith("{"):
-        try:
-            content = Path(text).expanduser().read_text(encoding="utf-8")
-        except (OSError, RuntimeError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ParameterError("space", text, f"the file cannot be read ({reason})") from error
+        content = file_text("space", text, text)
     try:
         parsed = json.loads(content, object_pairs_hook=lambda pairs: _once(text, pairs))
     except (json.JSONDecodeError, RecursionError) as error:

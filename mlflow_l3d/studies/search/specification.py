@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError
@@ -22,9 +22,6 @@ from mlflow_l3d.studies.search.storages import public_storage
 from mlflow_l3d.studies.specification import StudySpecification
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
-
-MOST_COARSE: Final = 40
-"""Trials of level 1 under ``coarse_trials=auto``, where the grid of coarse values is larger."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +159,8 @@ def specify_search(
     asked, _ = as_published(given, approach)
     setup = set_up(asked, approach, task, root_seed=root_seed, searches=searches)
     space = SearchSpace.of(approach, setup.hyperparameters, given["space"])
-    coarse_trials = min(_grid_left(space, setup) + 1, MOST_COARSE) if wanted is None else wanted
+    # Trials of level 1 under ``coarse_trials=auto``, where the grid of coarse values is larger.
+    coarse_trials = min(_grid_left(space, setup) + 1, 40) if wanted is None else wanted
     samplers: dict[Stage, str] = {
         "coarse": _sampler("coarse_sampler", given, "coarse", _grid_left(space, setup), coarse_trials - 1),
         "fine": _sampler("fine_sampler", given, "fine", 0, fine_trials),

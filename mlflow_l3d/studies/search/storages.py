@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 AUTO: Final = "auto"
 _FORMS: Final = "must be auto, a path that ends in .log, or the URL of a database such as sqlite:///trials.db"
-_SECONDS: Final = 15
-"""How long a database server may take to answer the first call."""
 _logger = logging.getLogger("mlflow_l3d")
 _PAUSE: Final = 0.002
 """Seconds between two looks whether the lock is free."""
@@ -102,8 +100,7 @@ def public_storage(text: str) -> str:
 def _journal(optuna: Any, place: str) -> BaseStorage:
     path = Path(place)
     if not path.parent.is_dir():
-        msg = "its folder does not exist"
-        raise FileNotFoundError(msg)
+        raise FileNotFoundError("its folder does not exist")
     backend = optuna.storages.journal.JournalFileBackend(place)
     storage: BaseStorage = optuna.storages.JournalStorage(QuickJournal(backend, path))
     return storage
@@ -116,7 +113,8 @@ def _database(optuna: Any, place: str) -> BaseStorage:
     if place.startswith("sqlite"):
         arguments = {"timeout": 60}  # workers wait for each other
     elif place.startswith(("postgresql", "mysql")):
-        arguments = {"connect_timeout": _SECONDS}
+        # How long a database server may take to answer the first call.
+        arguments = {"connect_timeout": 15}
     options = {"connect_args": arguments, "pool_pre_ping": True}
     engine = sqlalchemy.create_engine(place, **options)
     try:

@@ -117,8 +117,7 @@ class TunedSession(CellwiseSession):
     def run_cell(self, cell: Cell) -> Outcome:
         """Train and score a trial."""
         if not isinstance(cell, TrialCell):
-            msg = f"a search trains trials, and was given the cell {cell.name}."
-            raise L3DError(msg)
+            raise L3DError(f"a search trains trials, and was given the cell {cell.name}.")
         session = self._session(cell.hyperparameters)
         cells = [_configuration(cell, number) for number in range(len(cell.configurations_seeds))]
         report = self._reports.of(cell) if self.tuned.pruner != "none" and session.reports_epochs else None

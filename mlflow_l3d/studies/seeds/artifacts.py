@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -14,8 +14,6 @@ from mlflow_l3d.tracking import names
 if TYPE_CHECKING:
     from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks
     from mlflow_l3d.analysis.seeds.study import SeedsStudy
-
-_MOST_EXAMPLES: Final = 2000
 
 
 def write_scores(
@@ -36,7 +34,7 @@ def write_scores(
     cells.to_parquet(folder / names.CELLS, index=False)
     if predictions is not None:
         predictions.to_parquet(folder / names.PREDICTIONS, index=False)
-    examples = None if study.examples is None else study.examples.frame.head(_MOST_EXAMPLES)
+    examples = None if study.examples is None else study.examples.frame.head(2000)
     write_tables(folder, {names.CELLS_TABLE: study.to_frame(), names.EXAMPLES: examples})
     about = ("task", "model", "kind", "metric", "training_size", "seeds")
     document = {**{name: getattr(study, name) for name in about}, "metrics": study.metrics()}

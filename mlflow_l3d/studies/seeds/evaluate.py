@@ -20,7 +20,7 @@ from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
 from mlflow_l3d.tracking.past import latest_investigation, own_parameter
-from mlflow_l3d.tracking.reader import fetch_document, read_investigation, read_predictions
+from mlflow_l3d.tracking.reader import known_document, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -140,7 +140,7 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
     if "seed.seed" not in cells:
         allowed = "is no study of seeds: its cells have no parameter seed.seed"
         raise ParameterError("parent_run_id", run_id, allowed)
-    document = _document(client, run_id)
+    document = known_document(client, run_id, names.INVESTIGATION)
     imported = {run["cell_key"]: run for run in document.get("runs", ())}
     if imported:
         cells = cells[cells["cell_key"].isin(imported)]
@@ -206,14 +206,6 @@ def _rescored(client: MlflowClient, run_id: str, metric: str, *, log: bool) -> S
         tags = {names.ROLE: "investigation", names.SCHEMA_TAG: names.SCHEMA, names.FACTOR: "seed", names.DESIGN: DESIGN}
         set_tags(client, run_id, tags)
     return read.study
-
-
-def _document(client: MlflowClient, run_id: str) -> dict[str, Any]:
-    try:
-        found = fetch_document(client, run_id, names.INVESTIGATION)
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _metrics(found: Sequence[ModelOverTasks]) -> dict[str, float]:

@@ -18,8 +18,8 @@ from mlflow_l3d.analysis.importance.strategies import (
     strategy_table,
 )
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.parameters.table import STRATEGIES
+from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.numbers import Unit, signed, unit_of
 from mlflow_l3d.report.text import heading
 from mlflow_l3d.studies.base import entry_point, say, specified
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 DESIGNS: Final = ("random", "fixed", "crossed")
 """In the paper's order; the last is the published method, *interactions*."""
 TABLE: Final = "strategies.json"
-RESULTS: Final = "strategy_results.json"
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,9 +124,7 @@ def compare_strategies(
         With one line that says what to change.
     """
     with entry_point() as project_run:
-        for name in parameters:
-            if name not in STRATEGIES:
-                raise unknown_name("parameter", name, STRATEGIES)
+        check_names("parameter", parameters, STRATEGIES)
         searches = cache(find_search)  # the latest search is the same one for all strategies
         specifications = {
             design: specified(specify, approach, task, {**parameters, "design": design}, searches) for design in DESIGNS
@@ -147,7 +144,7 @@ def compare_strategies(
                 parts[design] = InvestigationStudy(specification, progress=progress).run(part)
                 set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
             comparison = Comparison(opened.run_id, parts, _results(parts))
-            frames = {TABLE: comparison.table().reset_index(), RESULTS: comparison.to_frame()}
+            frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
             run_ids = ",".join(each.run_id for each in parts.values())
             tags = {names.INVESTIGATIONS: run_ids, names.NOTE: _note(comparison)}
             opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=write_tables(folder, frames))

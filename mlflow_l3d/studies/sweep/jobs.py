@@ -16,8 +16,6 @@ from mlflow_l3d.execution.sessions import OpenSessions, cells_at_once
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
-MOST_AT_ONCE: Final = 1024
-"""Cells that the session of a sweep takes in one call; how many it is given, the sweep says (its hint)."""
 NOT_PREPARED: Final = "This point cannot be prepared: "
 """How the outcome of a cell begins whose session is not there."""
 
@@ -95,7 +93,8 @@ class PointsSession(Session):
         Those of the points.
     """
 
-    cells_at_once = MOST_AT_ONCE
+    # Cells that one call takes; how many it is given, the sweep says (its hint).
+    cells_at_once = 1024
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -74,7 +74,7 @@ class SweepPlan(OnOneScreen):
         known = (
             f"about {duration_text(3600 * self.hours)} with {self.workers} worker{'s' * (self.workers > 1)}"
             if math.isfinite(self.hours)
-            else _UNKNOWN
+            else "no earlier cells of the same task, approach and model tell how long they take"
         )
         points, cells = counted(len(frame), "point"), counted(int(frame["cells"].sum()), "cell")
         parts = [f"{points}, {cells}, {done:,} done, {left:,} to compute: {known}"]
@@ -106,7 +106,6 @@ class SweepPlan(OnOneScreen):
 
 _Finished: TypeAlias = "Mapping[str, Mapping[str, Run]]"
 """Context -> key -> run of every finished cell."""
-_UNKNOWN: Final = "no earlier cells of the same task, approach and model tell how long they take"
 
 
 def plan_sweep(specification: SweepSpecification, client: MlflowClient) -> SweepPlan:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.values import as_text, public_parameter
+from mlflow_l3d.studies.base import specified
 from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.studies.sweep.request import SET, Asked
 from mlflow_l3d.tasks.base import Task
@@ -40,7 +41,8 @@ class PointSpecification(Specification):
     @property
     def name(self) -> str:
         """Its choices in a few words, as in ``shots=4, prompt_format=B``; the task where there is nothing to choose."""
-        return choices_text(self.choices) or self.setup.task.name
+        words = (f"{name}={value_text(value)}" for name, value in self.choices.items())
+        return ", ".join(words) or self.setup.task.name
 
     @property
     def title(self) -> str:
@@ -70,12 +72,15 @@ def specify_points(
     ParameterError
         If a point cannot be specified, or two are the same investigation; it names the point.
     """
-    labels = _labels(asked)
-    read, shared = cache(read_task), _Shared()
+    labels, read = _labels(asked), cache(read_task)
+    # One object for equal tasks, so that a job with many points holds, and pickles, their data once.
+    shared: dict[Any, Task] = {}
     found = []
     for each, label in zip(asked, labels, strict=True):
-        specification = _specified(each, label, lambda given: _specify(given, searches, read))
-        found.append(replace(specification, setup=replace(specification.setup, task=shared(specification.setup.task))))
+        specification = _specified(each, label, partial(specify, read=read), searches)
+        if type(task := specification.setup.task) is Task:
+            task = shared.setdefault((task.fingerprint, task.name, task.settings, task.notes), task)
+        found.append(replace(specification, setup=replace(specification.setup, task=task)))
     choices = _choices(asked, found)
     points = tuple(
         PointSpecification(
@@ -87,31 +92,18 @@ def specify_points(
     return points
 
 
-def choices_text(choices: Mapping[str, str | float]) -> str:
-    """Return choices in a few words."""
-    return ", ".join(f"{name}={value_text(value)}" for name, value in choices.items())
-
-
 def value_text(value: str | float) -> str:
     """Return a value of a choice as people write it."""
     return f"{value:.12g}" if isinstance(value, int | float) else value
 
 
-def _specify(given: Mapping[str, Any], searches: Searches | None, read: Callable[..., Task]) -> Specification:
-    approach, task = given.get("approach"), given.get("task")
-    return specify(
-        {name: value for name, value in given.items() if isinstance(value, str) or name not in ("approach", "task")},
-        approach=None if approach is None or isinstance(approach, str) else approach,
-        task=None if task is None or isinstance(task, str) else task,
-        searches=searches,
-        read=read,
-    )
-
-
-def _specified(asked: Asked, label: str, specify_one: Callable[[Mapping[str, Any]], Specification]) -> Specification:
+def _specified(
+    asked: Asked, label: str, specify_one: Callable[..., Specification], searches: Searches | None
+) -> Specification:
     """Specify a point; an error says which one it is."""
     try:
-        return specify_one(asked.given())
+        own = asked.given()
+        return specified(specify_one, own.pop("approach", None), own.pop("task", None), own, searches)
     except ParameterError as error:
         if not label:
             raise
@@ -122,21 +114,16 @@ def _specified(asked: Asked, label: str, specify_one: Callable[[Mapping[str, Any
         raise L3DError(f"At the point {label}: {error}") from error
 
 
-class _Shared:
-    """Gives one object for equal tasks, so that a job with many points holds, and pickles, their data once."""
-
-    def __init__(self) -> None:
-        self._known: dict[Any, Task] = {}
-
-    def __call__(self, task: Task) -> Task:
-        if type(task) is not Task:
-            return task
-        return self._known.setdefault((task.fingerprint, task.name, task.settings, task.notes), task)
+def typed_text(name: str, value: Any) -> str:
+    """Return what was asked for as people type it; of objects the name."""
+    if isinstance(value, list | tuple):
+        return ",".join(typed_text(name, each) for each in value)
+    return str(value.name) if isinstance(value, Approach | Task) else as_text(name, value)
 
 
 def _labels(asked: Sequence[Asked]) -> list[str]:
     """Return for each point what was asked for there and not at all others."""
-    texts = [{name: _text(name, value) for name, value in each.values.items()} for each in asked]
+    texts = [{name: typed_text(name, value) for name, value in each.values.items()} for each in asked]
     names = [name for name in dict.fromkeys(n for each in texts for n in each) if len({e.get(name) for e in texts}) > 1]
     return [", ".join(f"{name}={each[name]}" for name in names if name in each) for each in texts]
 
@@ -173,10 +160,6 @@ def _numbers(values: Sequence[str | None]) -> list[str | float | None]:
         return [None if value is None else float(value) for value in values]
     except ValueError:
         return list(values)
-
-
-def _text(name: str, value: Any) -> str:
-    return str(value.name) if isinstance(value, Approach | Task) else as_text(name, value)
 
 
 def _check_distinct(points: Sequence[PointSpecification], labels: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint
@@ -17,15 +17,13 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import error_line
 from mlflow_l3d.tracking.past import own_parameter
-from mlflow_l3d.tracking.reader import fetch_document, parent_run
+from mlflow_l3d.tracking.reader import known_document, parent_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-_THREADS: Final = 8
 _CHOICE: Final = "choice."
-_HYPERPARAMETER: Final = "hyperparameter."
 _HOW: Final = ("device", "executor", "workers", "cell_timeout", "executor_options")
 _NO_CHOICES: Final = (*_HOW, "factor", "hyperparameters", "stop", "half_width", "epsilon")
 """Parameters of an investigation in which points may differ without being another system; factors have columns."""
@@ -63,7 +61,7 @@ def points_of_sweep(client: MlflowClient, run_id: str) -> ReadPoints:
         If there is no such run, or it has no points.
     """
     top = parent_run(client, run_id)
-    document = _document(client, run_id, names.SWEEP_DOCUMENT)
+    document = known_document(client, run_id, names.SWEEP_DOCUMENT)
     every = children_of(client, str(top.info.experiment_id), run_id)
     parents = [run for run in every if run.data.tags.get(names.ROLE) == "investigation"]
     parents = [run for run in parents if names.SUPERSEDED_BY not in run.data.tags]
@@ -100,7 +98,7 @@ def points_of_runs(client: MlflowClient, run_ids: Sequence[str]) -> ReadPoints:
 
 def points_of(client: MlflowClient, parents: Sequence[Run]) -> ReadPoints:
     """Return one point a parent, in their order; one that was not scored says why."""
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(8) as pool:
         analyses = list(pool.map(partial(_analysis, client), parents))
     choices = choices_among(parents)
     alike = [
@@ -133,7 +131,7 @@ def _parameters(run: Run) -> Iterator[tuple[str, str]]:
     for name in run.data.params:
         if "." not in name and name not in _NO_CHOICES and (value := own_parameter(run, name)) is not None:
             yield name, value
-    one_by_one = _under(run, _HYPERPARAMETER)
+    one_by_one = _under(run, "hyperparameter.")
     if not one_by_one:
         try:
             together = json.loads(own_parameter(run, "hyperparameters") or "")
@@ -155,18 +153,10 @@ def _text(value: object) -> str:
 def _analysis(client: MlflowClient, run: Run) -> tuple[Analysis | None, str]:
     """Return what a parent says, or why it says nothing."""
     tags = run.data.tags
-    document = _document(client, str(run.info.run_id), names.IMPORTANCE)
+    document = known_document(client, str(run.info.run_id), names.IMPORTANCE)
     if not document:
         return None, tags.get(names.ERROR) or f"has no {names.IMPORTANCE}: it is {tags.get(names.STATE, 'not ours')}"
     try:
         return analysis_of(document), ""
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return None, f"its {names.IMPORTANCE} cannot be read ({error_line(error)}): evaluate it again"
-
-
-def _document(client: MlflowClient, run_id: str, name: str) -> dict[str, Any]:
-    try:
-        found = fetch_document(client, run_id, name)
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

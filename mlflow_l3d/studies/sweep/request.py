@@ -6,13 +6,12 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.source_text import parse
 from mlflow_l3d.parameters.table import MAIN, SWEEP
-from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.parameters.values import as_text, check_names, file_text
 from mlflow_l3d.studies.sweep.values import listed, over_of, same, values_of
 
 SET: Final = "set"
@@ -50,6 +49,10 @@ class Asked:
             name in own and any(same(name, own[name], value) for value in listed(values))
             for name, values in conditions.items()
         )
+
+    def changed(self, by: Asked) -> Asked:
+        """Return the point with what an override says instead."""
+        return Asked({**self.parameters, **by.parameters}, {**self.over, **by.over}, self.set)
 
     def given(self) -> dict[str, Any]:
         """Return the parameters of the separate command that would give the same investigation."""
@@ -94,9 +97,7 @@ class Request:
         known = {name for point in every for name in point.values}
         for what, rules in (("exclude", self.exclude), ("overrides", [when for when, _ in self.overrides])):
             for rule in rules:
-                for name in rule:
-                    if name not in known:
-                        raise unknown_name(what, name, known, "what the points of this sweep name:")
+                check_names(what, rule, known, "what the points of this sweep name:")
                 if not any(point.matches(rule) for point in every):
                     raise ParameterError(what, json.dumps(dict(rule), default=str), "matches no point of this sweep")
         left = [point for point in every if not any(point.matches(rule) for rule in self.exclude)]
@@ -104,7 +105,7 @@ class Request:
             allowed = f"leaves none of the {len(every)} points"
             raise ParameterError("exclude", json.dumps(list(map(dict, self.exclude)), default=str), allowed)
         for when, change in self.overrides:
-            left = [_changed(point, change) if point.matches(when) else point for point in left]
+            left = [point.changed(change) if point.matches(when) else point for point in left]
         return left
 
     def _product(self, name: str = "") -> Iterator[Asked]:
@@ -136,9 +137,7 @@ def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:
     ParameterError
         If a name is unknown or the file cannot be used.
     """
-    for name in parameters:
-        if name not in {*SWEEP, *_OF_FILE}:
-            raise unknown_name("parameter", name, SWEEP)
+    check_names("parameter", parameters, SWEEP, more=_OF_FILE)
     given = {
         name: value
         for name, value in parameters.items()
@@ -160,17 +159,12 @@ def read_file(name: Any) -> dict[str, Any]:
     if name == "none":
         return {}
     try:
-        content = yaml.safe_load(Path(name).expanduser().read_text(encoding="utf-8"))
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ParameterError("file", name, f"the file cannot be read ({reason})") from error
+        content = yaml.safe_load(file_text("file", name, name))
     except yaml.YAMLError as error:
         raise ParameterError("file", name, f"is neither YAML nor JSON ({error})") from error
     if not isinstance(content, dict):
         raise ParameterError("file", name, "must hold a mapping: name -> value or list of values")
-    for key in content:
-        if key == "file" or key not in {*SWEEP, *_OF_FILE}:
-            raise unknown_name("file", str(key), [*(each for each in SWEEP if each != "file"), *_OF_FILE])
+    check_names("file", content, [*(each for each in SWEEP if each != "file"), *_OF_FILE])
     return content
 
 
@@ -197,9 +191,7 @@ def read_request(given: Mapping[str, Any]) -> Request:
 def _set(name: str, content: Any) -> Request:
     where = f"sets.{name}"
     content = _mapping(where, content if content is not None else {})
-    for key in content:
-        if key not in MAIN and key != "over":
-            raise unknown_name(where, str(key), [*MAIN, "over"])
+    check_names(where, content, [*MAIN, "over"])
     return read_request(content)
 
 
@@ -213,10 +205,6 @@ def _override(rule: Mapping[str, Any]) -> tuple[Mapping[str, Any], Asked]:
             raise ParameterError(f"overrides.{name}", as_text(name, list(values)), "must be one value")
     parameters, over = ({name: values[0] for name, values in part.items()} for part in (own.parameters, own.over))
     return _mapping("overrides.when", rule["when"]), Asked(parameters, over)
-
-
-def _changed(point: Asked, change: Asked) -> Asked:
-    return Asked({**point.parameters, **change.parameters}, {**point.over, **change.over}, point.set)
 
 
 def _rules(name: str, given: Mapping[str, Any]) -> Sequence[Any]:

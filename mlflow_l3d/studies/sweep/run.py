@@ -220,8 +220,7 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
             f"{complete} of {len(found.points)} points are complete.",
             "In the list of runs the filter ``tags.`l3d.role` != 'cell'`` shows sweep and points without their cells.",
         ]
-        lines += (
-            [f"The budget of {found.specification.budget} is spent; a larger one continues."] if found.spent else []
-        )
+        if found.spent:
+            lines.append(f"The budget of {found.specification.budget} is spent; a larger one continues.")
         lines += [f"- {point.name}: {point.error}" for point in found.points if point.error]
         return "\n\n".join(lines)

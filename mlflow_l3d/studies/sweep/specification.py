@@ -11,10 +11,10 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.table import PLACE, SWEEP
-from mlflow_l3d.parameters.values import as_text, public_parameter
+from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.sweep.points import PointSpecification, specify_points
+from mlflow_l3d.studies.sweep.points import PointSpecification, specify_points, typed_text
 from mlflow_l3d.studies.sweep.request import merged, read_request
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
@@ -109,7 +109,7 @@ def specify_sweep(
     """
     objects = {name: value for name, value in (("approach", approach), ("task", task)) if value is not None}
     given = merged({**parameters, **objects})
-    texts = {name: _text(name, given.get(name, parameter.default)) for name, parameter in SWEEP.items()}
+    texts = {name: typed_text(name, given.get(name, parameter.default)) for name, parameter in SWEEP.items()}
     budget = Budget.parse(given.pop("budget", SWEEP["budget"].default))
     texts["dry_run"] = texts["dry_run"].lower()
     dry_run = SWEEP["dry_run"].parse(texts) == "true"
@@ -120,9 +120,3 @@ def specify_sweep(
         raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
     key = content_key({"points": sorted(point.key for point in points)})
     return SweepSpecification(texts, points, budget, dry_run, key)
-
-
-def _text(name: str, value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ",".join(_text(name, each) for each in value)
-    return str(value.name) if isinstance(value, Approach | Task) else as_text(name, value)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.table import PLACE, SWEEP
-from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.parameters.values import as_text, json_of
 
 WITH_COMMAS: Final = (
     *("factor", "hyperparameters", "mitigation", "text_column", "executor_options"),
@@ -47,11 +46,7 @@ def values_of(name: str, value: Any) -> list[Any]:
 def _of_text(name: str, text: str) -> list[Any]:
     stripped = text.strip()
     if stripped.startswith("["):
-        try:
-            found = json.loads(stripped)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise ParameterError(name, text, f"is not valid JSON ({error})") from error
-        return list(found)
+        return list(json_of(name, text, stripped))
     if name in WITH_COMMAS:
         return [text] if stripped.startswith("{") else [part.strip() for part in text.split(";")]
     return [part.strip() for part in text.split(",")]
@@ -60,10 +55,7 @@ def _of_text(name: str, text: str) -> list[Any]:
 def over_of(value: Any) -> dict[str, list[Any]]:
     """Return hyperparameter -> its values."""
     if isinstance(value, str):
-        try:
-            value = {} if value == SWEEP["over"].default else json.loads(value)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise ParameterError("over", value, f"is not valid JSON ({error})") from error
+        value = {} if value == SWEEP["over"].default else json_of("over", value, value)
     if not isinstance(value, Mapping):
         raise ParameterError("over", value, 'must be a mapping: hyperparameter -> values, as in {"shots": [2, 4]}')
     found = {str(name): listed(values) for name, values in value.items()}

@@ -8,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.importing.recorded import RecordedRun
 
 
@@ -43,7 +44,7 @@ class Format:
         if not self.mark or file.suffix != ".json":
             return True
         with file.open(encoding="utf-8", errors="replace") as text:
-            return self.mark in text.read(_OPENING)
+            return self.mark in text.read(4096)
 
 
 FORMATS: Final[Mapping[str, Format]] = {
@@ -54,7 +55,6 @@ FORMATS: Final[Mapping[str, Format]] = {
     "csv": Format(("*.csv", "*.tsv"), "csv_file"),
 }
 """Value of ``--from`` -> how it is read."""
-_OPENING: Final = 4096
 
 
 def tool_of(path: Path, given: str) -> str:
@@ -65,8 +65,7 @@ def tool_of(path: Path, given: str) -> str:
     ParameterError
         If there is no such path or tool, or the files do not say which tool it is.
     """
-    if given not in ("auto", *FORMATS):
-        raise unknown_name("from", given, ("auto", *FORMATS))
+    check_names("from", [given], ("auto", *FORMATS))
     if not path.exists():
         raise ParameterError("path", path, "no such file or folder")
     if given != "auto":

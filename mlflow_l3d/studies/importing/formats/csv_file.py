@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import sounds_like_metric
-from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.parameters.values import check_names, public_name
 from mlflow_l3d.studies.importing.recorded import RecordedRun, pairs, texts
 from mlflow_l3d.tasks.answers import Classes, labels_of, plain_number, read_columns, text_of
 
@@ -33,9 +33,7 @@ Runs = list[tuple[dict[str, str], pd.DataFrame]]
 
 def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one file; `columns` says which of its columns is what, see ``--columns``."""
-    for name in columns:
-        if name not in _KNOWN:
-            raise unknown_name("columns", name, _KNOWN)
+    check_names("columns", columns, _KNOWN)
     values = {name: map(text_of, each) for name, each in read_columns(path).items() if not _INDEX.fullmatch(name)}
     frame = pd.DataFrame({name: [text or "" for text in each] for name, each in values.items()}, dtype=object)
     listed = [name for name in columns.get("settings", "").split("+") if name]

@@ -25,7 +25,6 @@ _SCORES: Final = {"acc": "accuracy", "perplexity": "log_likelihood"}
 """Metric of the tool, as its samples have it -> the same of ours."""
 _RIGHT: Final = ("acc", "exact_match")
 """Metrics that say of a sample whether its answer is right."""
-_MORE: Final = ("doc_hash", "filter")
 _NEEDED: Final = ("doc_id", "target", "filtered_resps", "metrics")
 
 
@@ -79,7 +78,7 @@ def _samples(path: Path) -> _Samples:
         if not first:
             return {}
         sample = read_json(path, first, 1)
-        names = (*_NEEDED, *_MORE, *sample.get("metrics", ()))
+        names = (*_NEEDED, "doc_hash", "filter", *sample.get("metrics", ()))
         try:
             schema = pa.Table.from_pylist([{name: sample[name] for name in names if name in sample}]).schema
             options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_json, settled, texts
-
-_ERROR: Final = 2
-"""``failureReason`` of a test that was not answered; promptfoo gives it a score of 0."""
 
 
 def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
@@ -45,7 +42,8 @@ def _run(source: str, task: str, rows: list[Mapping[str, Any]], settings: dict[s
             raise L3DError(
                 f"{source}: test {row.get('testIdx')} has no score ({row.get('error') or 'no error named'})."
             )
-        if row.get("failureReason") == _ERROR:
+        # ``failureReason`` of a test that was not answered; promptfoo gives it a score of 0.
+        if row.get("failureReason") == 2:
             said = " ".join(str(row.get("error") or "no error named").split())[:100]
             raise L3DError(f"{source}: test {row.get('testIdx')} has no answer ({said}). Ask again what failed.")
     labels = texts([_expected(row) for row in rows])
@@ -68,10 +66,8 @@ def _run(source: str, task: str, rows: list[Mapping[str, Any]], settings: dict[s
 
 def _settings(row: Mapping[str, Any]) -> dict[str, str]:
     provider, prompt = row.get("provider") or {}, row.get("prompt") or {}
-    named = (
-        {"model": provider.get("label") or provider.get("id")} if isinstance(provider, Mapping) else {"model": provider}
-    )
-    return flat({**named, "prompt": prompt.get("label") or prompt.get("raw")})
+    model = provider.get("label") or provider.get("id") if isinstance(provider, Mapping) else provider
+    return flat({"model": model, "prompt": prompt.get("label") or prompt.get("raw")})
 
 
 def _example(row: Mapping[str, Any]) -> str:

@@ -57,17 +57,11 @@ def _settings(folder: Path, state: Mapping[str, Any]) -> dict[str, str]:
     config = folder / "config.json"
     known = read_json(config) if config.is_file() else {}
     card = folder / "README.md"
-    listed = (
-        dict(_OF_CARD.findall(card.read_text(encoding="utf-8").partition("hyperparameters")[2]))
-        if card.is_file()
-        else {}
-    )
+    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    listed = dict(_OF_CARD.findall(text.partition("hyperparameters")[2]))
     own = {name: state.get(name) for name in ("num_train_epochs", "train_batch_size", "max_steps")}
     settings = flat({"model": known.get("_name_or_path"), **own, **listed})
     # Without a card the name of the folder says what nothing else does: which run it is.
-    return settings if "seed" in settings else {**settings, **_of_name(folder.name)}
-
-
-def _of_name(name: str) -> dict[str, str]:
-    found = re.search(r"(seed)[-_=]?(\d+)", name, re.IGNORECASE)
-    return {"seed": found[2]} if found else {"folder": name}
+    found = re.search(r"(seed)[-_=]?(\d+)", folder.name, re.IGNORECASE)
+    named = {"seed": found[2]} if found else {"folder": folder.name}
+    return settings if "seed" in settings else {**settings, **named}
