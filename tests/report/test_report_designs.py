@@ -82,7 +82,7 @@ def test_pooled_runs_are_nowhere_called_golden():
 
 
 def test_level_of_the_records_is_shown():
-    analysis = simulated("crossed", level=0.9, factors=FACTORS[:2])
+    analysis = simulated("crossed", level=0.9, factors=FACTORS[:1])
     for text in (words(page(analysis)), summary(analysis, title="t")):
         assert "90 % interval" in text
     record = next(iter(analysis.importances.values()))
@@ -197,7 +197,7 @@ def test_early_stop_stands_on_top_with_its_reason():
     assert analysis.interim_analyses["decision"].iloc[-1] == "stop"
     why, looked = early_stops(analysis)
     assert why == f"Stopped by its rule: {reason}."
-    assert "allow for every look" in looked
+    assert "allow for every interim analysis" in looked
     text = words(page(analysis, mitigation_runs="320"))
     assert text.index(f"Stopped by its rule: {reason}") < text.index("How much of the score is luck?")
     assert "Stopped by its rule: after 6 rows" in summary(analysis, title="t")
@@ -212,7 +212,7 @@ def test_one_factor_that_goes_on_is_no_stop():
     interim_analyses = analysis.interim_analyses
     interim_analyses.loc[interim_analyses["factor"] == "data_split", "decision"] = "continue"
     (looked,) = early_stops(analysis)
-    assert "allow for every look" in looked
+    assert "allow for every interim analysis" in looked
     assert early_stops(replace(analysis, interim_analyses=interim_analyses.iloc[:0])) == ()
 
 

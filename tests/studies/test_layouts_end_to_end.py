@@ -15,6 +15,7 @@ from run_helpers import Place, sqlite_place
 from mlflow_l3d.analysis.importance.checks import factor_checks
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
+from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS, IntervalRule
 from mlflow_l3d.approaches.synthetic import score, true_importance_corrected
 from mlflow_l3d.plan.cells import Cell
@@ -102,7 +103,7 @@ def test_radial_gives_all_factors_at_once(place: Place) -> None:
         factor: [direct(result, cell) for cell in cells if cell.phase == "swap" and cell.factor == factor]
         for factor in result.specification.factors
     }
-    expected = radial_importance(base, swaps)
+    expected = radial_importance(base, swaps, level=joint_level(0.95, len(swaps)))
     truth = true_importance_corrected(result.specification.setup.hyperparameters)
     for factor, record in result.analysis.importances.items():
         assert record.metrics() == pytest.approx(expected[factor].metrics(), rel=1e-12)

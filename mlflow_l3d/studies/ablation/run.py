@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.analysis.importance.verdicts import joint_level
+from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.subsets import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.designs.analyse import Planned
@@ -170,7 +172,8 @@ def _ablate(
         columns = ",".join(map(str, wanted["columns"]))
         raise ParameterError("columns", columns, f"must be auto: a {design.name} design has no columns")
     settings = _settings(scores, answers, wanted)
-    importances = partial(design.importances, missing=plan.missing)
+    level = joint_level(LEVEL, len(scores.tables))
+    importances = partial(design.importances, missing=plan.missing, level=level)
     frame = ablate_tables(scores, settings, importances, seed=seed, repeats=repeats, answers=answers, metric=metric)
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
     return Ablation(recorded.parent.info.run_id, metric, frame, notes)
