@@ -68,9 +68,9 @@ def test_headline_and_table_hold_the_numbers(importance, analysis, path):
     assert "How much of the score is luck?" in text
     assert f"{golden.mean():.2f} ± {golden.std():.2f}" in text
     assert f"The unluckiest run scored {golden.min():.2f}, the luckiest {golden.max():.2f}" in text
-    assert "data_order: undecided" in text
+    assert "Undecided: data_order." in text
     assert "87.5\u00a0% agree" in text.replace("87.5 %", "87.5\u00a0%")
-    row = re.search(r"data_order ?no, unsure(.*?)contr\.", text).group(1)
+    row = re.search(r"data_order ?undecided(.*?)dominates:", text).group(1)
     for number in (
         f"\N{MINUS SIGN}{-record.importance:.2f}",
         "\N{MINUS SIGN}0.31\N{MINUS SIGN}0.90 to +0.10",

@@ -85,10 +85,8 @@ def test_level_of_the_records_is_shown():
     analysis = simulated("crossed", level=0.9, factors=FACTORS[:1])
     for text in (words(page(analysis)), summary(analysis, title="t")):
         assert "90 % interval" in text
-    record = next(iter(analysis.importances.values()))
-    assert "90 % interval of the corrected score" in Shown(analysis).verdict(record).sentence
     labels = [text.get_text() for text in figures.importance_bars(Shown(analysis)).legends[0].get_texts()]
-    assert "corrected score, 90 % interval" in labels
+    assert "corrected importance, 90 % interval" in labels
 
 
 @pytest.mark.usefixtures("undrawn")
