@@ -9,7 +9,8 @@ from typing import Final
 HIDDEN: Final = "***"
 """Stands where a credential stood."""
 _NOUN: Final = (
-    r"(?:pass(?:word|wd|phrase)|(?<=[;_-])pwd|secret|credentials?"
+    r"(?:pass(?:word|wd|phrase)|(?<![a-z])pass(?=[ =])|(?<=[;_-])pwd|(?:access|session|auth|id|refresh)[-_]token|secret"
+    r"|credentials?"
     r"|(?:api|access|secret|private|account|auth|signing|license)[-_ ]?key(?:[-_]id)?)"
 )
 # Of a tokeniser, or of a sentence on it: eos_token, pad_token, "unexpected token".
@@ -21,7 +22,7 @@ _VALUE: Final = (
     r"(?!\{\w+\}|\*\*\*|(?:none|null|true|false)\b)"
     r"(?:\\?(?P<quote>[\"'])(?P<in>(?:(?!\\?(?P=quote)).)+)|[^\s,;&'\"\\]+(?:,(?![\w.-]+[=:])[^\s,;&'\"\\]+)*)"
 )
-_SCHEME: Final = r"(?:(?:bearer|basic|token|digest)\s+)?"
+_SCHEME: Final = r"(?:(?:bearer|basic|token|digest|apikey|api-key|negotiate|key)\s+)?"
 _NAMED: Final = re.compile(
     rf"(?P<name>{_NOUN}(?:\\?[\"'])?\s*[:=]\s*{_SCHEME}"
     rf"|{_OTHER_NOUN}(?!\s*[:=]\s*\d{{1,7}}\b)(?:\\?[\"']\s*:\s*|\s*=\s*(?![<\[(])|:(?! )|: (?=\S*\d|\S{{20}}))"
@@ -40,6 +41,7 @@ _USER: Final = re.compile(
 _SHAPE: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|\b(?:sk-(?!learn|image)(?:(?=[\w-]*[\dA-Z])[\w-]{6,}|[\w-]{20,})|gh[pousr]_\w{8,}|github_pat_\w{8,}|glpat-[\w-]{8,}"
+    r"|(?:gsk|npm|r8|[sr]k_live|dckr_pat|lsv2_pt|tskey|pypi)[_-](?=\w*[\dA-Z])[\w-]{12,}|SG\.[\w-]{8,}\.[\w-]{8,}"
     r"|hf_(?:(?=[^\W_]*[\dA-Z])[^\W_]{8,}|[a-z]{16,})\b|(?:AKIA|ASIA)[A-Z\d]{8,}|AIza[\w-]{20,}|xox[a-z]-[\w-]{6,}"
     r"|eyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?)",
     re.DOTALL,

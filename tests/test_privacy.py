@@ -10,6 +10,11 @@ from mlflow_l3d.privacy import public_text, public_value
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAhunter2\nabc+/=\n-----END RSA PRIVATE KEY-----"
 SECRETS = [
+    ("Authorization: ApiKey plantedtwo99", "plantedtwo99"),
+    ("train --pass plantedseven77", "plantedseven77"),
+    ("aws_session_token: FwoGplanted1", "FwoGplanted1"),
+    ("server said gsk_abcDEF123456789012", "gsk_abcDEF123456789012"),
+    ("npm_abcdefghij1234567890 was refused", "npm_abcdefghij1234567890"),
     ("Authorization: Bearer sk-S3CRETabcdef", "sk-S3CRETabcdef"),
     ("curl -H 'Authorization: Basic YWxpY2U6aHVudGVyMg=='", "YWxpY2U6aHVudGVyMg"),
     ("401 for {'Authorization': 'Bearer hunter2hunter2'}", "hunter2hunter2"),

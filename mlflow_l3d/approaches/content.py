@@ -67,12 +67,17 @@ class _Content:
         """Add what stands behind a name."""
         function_or_data: Any = getattr(value, "function", value) if isinstance(value, Approach) else value
         value = inspect.unwrap(function_or_data)
-        if called in self.texts or value is None or isinstance(value, _WITHOUT_CONTENT):
+        if called in self.texts or value is None:
             return
-        if isinstance(value, FunctionType | type):
-            if value.__module__ == self.module:
-                self._follow(called, value)
-        elif isinstance(value, MethodType) or not inspect.isroutine(value):
+        if isinstance(value, FunctionType | type) and value.__module__ == self.module:
+            self._follow(called, value)
+        elif isinstance(value, MethodType):
+            self.texts[called] = self._text(value, called)
+        elif isinstance(value, (FunctionType, type, *_WITHOUT_CONTENT)) or inspect.isroutine(value):
+            # What another package brings along is what its name says.
+            if (full := _full_name(value)) not in (called, f"builtins.{called}"):
+                self.texts[called] = full
+        else:
             self.texts[called] = self._text(value, called)
 
     def _follow(self, called: str, thing: FunctionType | type) -> None:
@@ -85,8 +90,12 @@ class _Content:
         if id(thing) in self._followed:
             return
         self._followed.add(id(thing))
-        for base in thing.__bases__ if isinstance(thing, type) else ():
-            self.refer(base.__name__, base)
+        if isinstance(thing, type):
+            for base in thing.__bases__:
+                self.refer(base.__name__, base)
+            for name, value in vars(thing).items():
+                if not name.startswith("__") and isinstance(value, (*_SHOWN, list, dict, tuple, set, np.ndarray)):
+                    self.refer(f"{called}.{name}", value)
         for function in _functions(thing):
             for each in _named(function.__code__):
                 self.refer(each, function.__globals__.get(each))
@@ -117,8 +126,9 @@ class _Content:
         if isinstance(value, functools.partial):
             return self._text([value.func, list(value.args), value.keywords], path)
         if inspect.isroutine(value) or isinstance(value, (type, *_WITHOUT_CONTENT)) or hasattr(value, "__wrapped__"):
-            self.refer(path, value)
-            return f"{kind} {getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+            if getattr(value, "__module__", None) == self.module:
+                self.refer(path, value)
+            return f"{kind} {_full_name(value)}"
         if value is getattr(random, "_inst", None):  # what functions of `random` are methods of
             return kind
         if isinstance(value, _SHOWN) or (library == "torch" and kind in ("dtype", "device")):
@@ -148,6 +158,12 @@ class _Content:
             names = self._text([list(frame.columns), list(frame.index.names), list(map(str, frame.dtypes))], path)
             return f"{kind}({names}, {_digest(_arrow_bytes(frame))})"
         return f"{kind}({_digest(_arrow_bytes(value))})" if hasattr(value, "__arrow_c_stream__") else ""
+
+
+def _full_name(value: Any) -> str:
+    """Return module and name of a function, class or module."""
+    names = (getattr(value, "__module__", None), getattr(value, "__qualname__", getattr(value, "__name__", "")))
+    return ".".join(name for name in names if name)
 
 
 def _functions(thing: FunctionType | type) -> Iterator[FunctionType]:

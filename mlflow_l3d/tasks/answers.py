@@ -187,11 +187,17 @@ class Classes:
         return sorted(text for text in others if text in truth or self.reads_like_one(text))
 
     def mismatch(self, answers: Sequence[str | None]) -> str:
-        """Return what is wrong if no answer is one of the labels; else the empty text."""
+        """Return what is wrong if no answer is a label, or most are decimals that are none; else the empty text."""
         numbers = self.numbers(answers)
+        labels = ", ".join(map(shorten, self.names[: min(self.labelled, _SHOWN)]))
+        unread = [text for text, number in zip(answers, numbers, strict=True) if number < 0 and text is not None]
+        decimals = [text for text in unread if "." in (plain_number(text) or "")]
+        if 2 * len(decimals) > len(answers):
+            return (
+                f"most predictions are decimals ({decimals[0]}, ...) and no label ({labels}): scores, or probabilities"
+            )
         if ((numbers >= 0) & (numbers < self.labelled)).any():
             return ""
-        labels = ", ".join(map(shorten, self.names[: min(self.labelled, _SHOWN)]))
         return f"no prediction is one of the labels ({labels}), but {_listed(Counter(answers))}"
 
     def remarks(self, labels: Iterable[str], answers: Counter[str | None]) -> list[str]:

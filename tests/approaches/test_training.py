@@ -332,3 +332,25 @@ def test_a_class_without_an_example_has_the_lowest_score():
 
     model = make_pipeline(CountVectorizer(), LinearSVC()).fit(["so good", "too bad"], [0, 2])
     assert (_scores(model, ["good", "bad"], 4).argmax(axis=1) == [0, 2]).all()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("from math import sqrt as f", "from math import exp as f"),
+        ("import numpy as np; f = np.tanh", "import numpy as np; f = np.sin"),
+        ("from collections import OrderedDict as f", "from collections import Counter as f"),
+        ("import json as f", "import pickle as f"),
+        ("class f:\n    rate = 1", "class f:\n    rate = 1 + 1"),
+    ],
+)
+def test_what_a_name_stands_for_is_in_the_key(
+    first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    texts = []
+    for number, line in enumerate((first, second)):
+        name = f"aliased_{number}_{len(first)}"
+        (tmp_path / f"{name}.py").write_text(f"{line}\ndef train(x):\n    return f\n", encoding="utf-8")
+        texts.append(content_texts(importlib.import_module(name).train, "train"))
+    assert texts[0] != texts[1]

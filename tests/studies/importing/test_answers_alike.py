@@ -134,17 +134,23 @@ def test_what_is_read_otherwise_is_said(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("labels", "answers"), [(["Positive", "Negative"], ["pos", "neg"]), (["0", "1"], ["0.1", "0.9"])]
+    ("labels", "answers", "reason"),
+    [
+        (["Positive", "Negative"], ["pos", "neg"], "no prediction is one of the labels"),
+        (["0", "1"], ["0.1", "0.9"], "most predictions are decimals"),
+        (["0", "1", "1"], ["0.1", "0.9", "1"], "most predictions are decimals"),
+    ],
 )
 def test_answers_that_are_none_of_the_labels_are_the_reason_given(
-    labels: list[str], answers: list[str], tmp_path: Path
+    labels: list[str], answers: list[str], reason: str, tmp_path: Path
 ):
-    frame = pd.DataFrame({"example_id": range(10), "label": labels * 5, "prediction": answers * 5})
+    examples = range(5 * len(labels))
+    frame = pd.DataFrame({"example_id": examples, "label": labels * 5, "prediction": answers * 5})
     pd.concat([frame.assign(seed=seed) for seed in range(2)]).to_csv(tmp_path / "runs.csv", index=False)
     runs, problems, _ = imported(tmp_path / "runs.csv")
     assert runs == []
-    assert all("no prediction is one of the labels" in line for line in problems)
-    with pytest.raises(ParameterError, match="no prediction is one of the labels"):
+    assert all(reason in line for line in problems)
+    with pytest.raises(ParameterError, match=reason):
         commanded(pd.concat([frame.assign(seed=seed) for seed in range(SEEDS)]), tmp_path)
 
 

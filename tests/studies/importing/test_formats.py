@@ -16,7 +16,7 @@ import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.importing.checking import _scored
-from mlflow_l3d.studies.importing.formats import FORMATS, inspect_log, tool_of
+from mlflow_l3d.studies.importing.formats import FORMATS, csv_file, inspect_log, tool_of
 from mlflow_l3d.studies.importing.kinds import with_kinds
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat
 
@@ -378,3 +378,19 @@ def test_credentials_in_recorded_settings_are_hidden() -> None:
     settings = {"model_args": {"api_key": "abc123", "base_url": "https://me:pw12345@host/v1", "max_length": 512}}
     shown = {"model_args.api_key": "***", "model_args.base_url": "https://***@host/v1", "model_args.max_length": "512"}
     assert flat(settings) == shown
+
+
+@pytest.mark.parametrize("columns", ["accuracy\n0.81\n0.81\n0.79", "lr,accuracy\n1,0.81\n1,0.81\n1,0.79"])
+def test_runs_without_a_seed_that_score_alike_are_runs_of_their_own(columns: str, tmp_path: Path) -> None:
+    (tmp_path / "scores.csv").write_text(columns, encoding="utf-8")
+    runs = csv_file.read(tmp_path / "scores.csv", {})
+    assert [run.scores["accuracy"] for run in runs] == [0.81, 0.81, 0.79]
+    assert len({run.key for run in runs}) == 3
+
+
+def test_a_comma_of_thousands_is_no_decimal_one(tmp_path: Path) -> None:
+    (tmp_path / "scores.csv").write_text('seed,perplexity\n1,"1,234"\n2,"2,345"\n', encoding="utf-8")
+    with pytest.raises(L3DError, match="1,234 in column perplexity may be a thousand or a decimal"):
+        csv_file.read(tmp_path / "scores.csv", {})
+    (tmp_path / "scores.csv").write_text('seed,perplexity\n1,"0,816"\n2,"12,5"\n', encoding="utf-8")
+    assert [run.scores["perplexity"] for run in csv_file.read(tmp_path / "scores.csv", {})] == [0.816, 12.5]

@@ -70,6 +70,11 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
     for name in map(str, frame):
         plain = frame[name].str.strip().str.replace(r"^(-?\d+),(\d+)(%?)$", r"\1.\2\3", regex=True)
         numbers = pd.to_numeric(plain.str.removesuffix("%"), errors="coerce").to_numpy(dtype=np.float64)
+        thousands = frame[name].str.fullmatch(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
+        if name not in listed and thousands.any() and (thousands | (frame[name].str.strip() == "")).all():
+            shown = frame[name][thousands].iloc[0].strip()
+            fix = "Write it without the comma, or with a point for decimals."
+            raise L3DError(f"{path.name}: {shown} in column {name} may be a thousand or a decimal. {fix}")
         if name in listed or np.isnan(numbers).sum() > (plain == "").sum() or np.isnan(numbers).all():
             continue
         asked = sounds_like_metric(name) or name == metric
@@ -81,9 +86,13 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
         fix = f"Name it: --metric {next(iter(scores))}."
         raise L3DError(f"{path.name}: which of {', '.join(scores)} is the metric is not known. {fix}")
     settings = [str(name) for name in frame if name not in (*scores, "task")]
+    # Rows without a seed are runs of their own, though all that is known of them is the same.
+    seedless = not any("seed" in name.lower() for name in settings)
+    again = frame.groupby(settings).cumcount() if settings else pd.Series(range(len(frame)))
     runs = []
     for row, values in enumerate(frame.to_dict("records")):
         own_settings = {name: public_name(values[name]) for name in settings if values[name]}
+        own_settings |= {"run": str(again[row] + 1)} if seedless and again.any() else {}
         how = ", ".join(f"{name}={value}" for name, value in own_settings.items())
         every = {name: float(scores[name][1][row]) for name in dict.fromkeys((*named, *scores))}
         run = RecordedRun(
