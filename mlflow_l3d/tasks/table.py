@@ -84,7 +84,7 @@ def read_texts(path: Path) -> pd.DataFrame:
             form: dict[str, Any] = {"sep": sep, "dtype": str, "keep_default_na": False, "encoding": encoding}
             # pandas itself gives the second of two columns another name.
             names = pd.read_csv(path, header=None, nrows=1, **form).iloc[0]
-            table = pd.read_csv(path, index_col=False, **form)
+            table: pd.DataFrame = pd.read_csv(path, index_col=False, **form)
     except pd.errors.EmptyDataError:
         raise ValueError("is empty") from None
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
