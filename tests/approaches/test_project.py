@@ -207,6 +207,15 @@ def test_a_project_that_gives_nothing_is_one_line(folder, script, why):
 
 
 @pytest.mark.usefixtures("kept_store")
+def test_a_project_that_predicts_numbers_is_a_regression(folder):
+    rows = "example_id,label,prediction\\n0,0.5,0.4\\n1,1.5,1.6\\n"
+    ends = f'open(folder.removeprefix("file://") + "/predictions.csv", "w").write("{rows}")'
+    (folder / "shop" / "train.py").write_text(FAST.replace("SEED", "0") + ends)
+    approach = project(folder, entry_point="quick", project_parameters={"random.seed": "{a}"}, metric="auto")
+    assert approach.own_task(resolve_hyperparameters(approach, {}), folder).kind == "regression"
+
+
+@pytest.mark.usefixtures("kept_store")
 def test_a_child_holds_what_its_project_logged(folder, tracking_uri, monkeypatch):
     from mlflow import MlflowClient
 

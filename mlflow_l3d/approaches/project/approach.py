@@ -90,6 +90,7 @@ class Project(Command):
         self.factors = factors_of(self.given.values(), "project_parameters", typed)
         _check_seeded(self.given, dict.fromkeys((*self.factors, OUTPUT, HERE), 0))
         self.template = Template(tuple(self.given.values()), self.here, self.factors)
+        self.asked = metric
         self.metric = "f1_macro" if metric == AUTO else metric
         self.metrics = () if self.metric in registered() else (metric,)
         self._found: dict[tuple[str, str], tuple[Located, EntryPoint]] = {}
