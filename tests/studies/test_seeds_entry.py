@@ -158,9 +158,9 @@ def test_children(whole: tuple[Place, SeedsRun], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_same_seed_is_the_same_run_and_only_new_seeds_are_trained(place: Place, tmp_path: Path) -> None:
-    first = study(place, seeds=2)
+    first = study(place, seeds=2, self_test="skip")
     assert (first.computed, first.reused, trainings(place.cache)) == (2, 0, 2)
-    second = study(place, seeds="52,0,42")
+    second = study(place, seeds="52,0,42", self_test="skip")
     assert (second.computed, second.reused, trainings(place.cache)) == (1, 2, 3)
     assert [run.data.params["seed.seed"] for run in place.cells(second.run_id)] == ["0"]
     pd.testing.assert_frame_equal(second.study.scores.loc[[42, 52]], first.study.scores, check_exact=True)
@@ -561,7 +561,7 @@ def test_run_of_mlflow_that_is_refused_is_failed(place: Place, monkeypatch: pyte
 def test_runs_of_mlflow_become_the_parent_and_the_comparison(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     project_run = [place.client.create_run("0").info.run_id for _ in range(2)]
     monkeypatch.setenv("MLFLOW_RUN_ID", project_run[0])
-    first = study(place, seeds=2)
+    first = study(place, seeds=2, self_test="skip")
     assert first.run_id == project_run[0]
     second = study(place, seeds=2, task=class_task("other", 60))
     monkeypatch.setenv("MLFLOW_RUN_ID", project_run[1])
