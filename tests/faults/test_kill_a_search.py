@@ -177,16 +177,17 @@ def test_killed_twice_with_pruning_and_a_sampler_that_learns(place: Place, tmp_p
 def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow_l3d.studies.search import engine
 
-    tell = engine.StageRun._tell
+    finish = engine.StageRun._finish
     told: list[int] = []
 
     def fall(self: Any, trial: Any, ended: Any) -> None:
         told.append(ended.number)
         if len(told) == 4:
+            self.on_finished(ended)
             raise KeyboardInterrupt
-        tell(self, trial, ended)
+        finish(self, trial, ended)
 
-    monkeypatch.setattr(engine.StageRun, "_tell", fall)
+    monkeypatch.setattr(engine.StageRun, "_finish", fall)
     with pytest.raises(KeyboardInterrupt):
         find(place)
     monkeypatch.undo()
