@@ -166,7 +166,7 @@ def flips(comparisons: int, seed: int) -> Iterator[dict[str, object]]:
     intervals of all looks hold the truth.
     """
     for examples in (50, 200):
-        for answers, share in ((1, 0.05), (1, 0.1), (1, 0.25), (1, 0.5), (4, 0.25)):
+        for answers, share in ((1, 0.05), (1, 0.1), (1, 0.25), (1, 0.5), (4, 0.25), (10, 0.1)):
             row: dict[str, object] = {"test examples": examples, "answers that flip": answers, "in": f"{share:.0%}"}
             for spending in SPENDINGS:
                 for budget in (10, 20, 43, 80):

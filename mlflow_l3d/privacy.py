@@ -30,6 +30,7 @@ _NAMED: Final = re.compile(
     r"|\bbearer\s+(?=\S*\d|\S{16})"
     rf"|(?<![\w-])--?[\w-]*(?:{_NOUN}|{_OTHER_NOUN})[\"']?,?\s+(?!-)"
     r"|(?<![\w-])(?:-u|--user)[= ](?=[^\s:]+:)"
+    r"|\bsignature=(?=[\da-f]{16})"
     r"|[?&](?:sig|signature|key|auth|code|x-(?:amz|goog|ms)-[\w-]+)=)"
     rf"{_VALUE}",
     re.IGNORECASE | re.DOTALL,

@@ -45,6 +45,7 @@ SECRETS = [
     ("git@github.com:ghp_abcdefgh12345678/repo", "ghp_abcdefgh12345678"),
     ("https://h/d?api_key=swordfish&n=5", "swordfish"),
     ("https://h/d?se=2026&sig=sword%2Ffish&n=5", "sword%2Ffish"),
+    ("Authorization: AWS4-HMAC-SHA256 Credential=swordfish/2026, Signature=0123456789abcdef", "0123456789abcdef"),
     ("https://b.s3.amazonaws.com/f?X-Amz-Signature=deadbeef&X-Amz-Credential=swordfish", "swordfish"),
     ("python t.py --api-key swordfish --lr 3", "swordfish"),
     ("python t.py --password 'sword fish' --lr 3", "sword fish"),

@@ -65,11 +65,18 @@ class _Content:
 
     def refer(self, called: str, value: Any) -> None:
         """Add what stands behind a name."""
-        function_or_data: Any = getattr(value, "function", value) if isinstance(value, Approach) else value
-        value = inspect.unwrap(function_or_data)
+        value = value.function if isinstance(value, Approach) and hasattr(value, "function") else value
+        for decorated in _decorated(value):
+            self._refer_plainly(f"{called}, decorated", decorated)
+            for kind, function in getattr(decorated, "registry", {}).items():  # of functools.singledispatch
+                self.refer(f"{called}, of {_full_name(kind)}", function)
+        self._refer_plainly(called, inspect.unwrap(value))
+
+    def _refer_plainly(self, called: str, value: Any) -> None:
+        """Add what stands behind a name, whatever is decorated by it."""
         if called in self.texts or value is None:
             return
-        if isinstance(value, FunctionType | type) and value.__module__ == self.module:
+        if isinstance(value, FunctionType | type) and _module_of(value) == self.module:
             self._follow(called, value)
         elif isinstance(value, MethodType):
             self.texts[called] = self._text(value, called)
@@ -83,19 +90,18 @@ class _Content:
     def _follow(self, called: str, thing: FunctionType | type) -> None:
         """Add a source, and what it refers to."""
         try:
-            self.texts[called] = inspect.getsource(thing)
+            self.texts[called] = inspect.getsource(thing.__code__ if isinstance(thing, FunctionType) else thing)
         except (OSError, TypeError):
             allowed = f"has no source of {called} to be told apart by"
             raise ParameterError("function", self.name, allowed, _VERSION) from None
         if id(thing) in self._followed:
             return
         self._followed.add(id(thing))
-        if isinstance(thing, type):
-            for base in thing.__bases__:
-                self.refer(base.__name__, base)
-            for name, value in vars(thing).items():
-                if not name.startswith("__") and isinstance(value, (*_SHOWN, list, dict, tuple, set, np.ndarray)):
-                    self.refer(f"{called}.{name}", value)
+        for base in (*thing.__bases__, type(thing)) if isinstance(thing, type) else ():
+            self.refer(base.__name__, base)
+        for name, value in vars(thing).items():
+            if not name.startswith("__") and isinstance(value, (*_SHOWN, list, dict, tuple, set, np.ndarray)):
+                self.refer(f"{called}.{name}", value)
         for function in _functions(thing):
             for each in _named(function.__code__):
                 self.refer(each, function.__globals__.get(each))
@@ -131,6 +137,8 @@ class _Content:
             return f"{kind} {_full_name(value)}"
         if value is getattr(random, "_inst", None):  # what functions of `random` are methods of
             return kind
+        if isinstance(value, re.Pattern):  # shows its first 200 characters
+            return f"{kind}({value.pattern!r}, {value.flags})"
         if isinstance(value, _SHOWN) or (library == "torch" and kind in ("dtype", "device")):
             return repr(value)
         if isinstance(value, list | tuple):
@@ -140,7 +148,8 @@ class _Content:
             return f"{kind}({', '.join(sorted(self._text(each, path) for each in value))})"
         if isinstance(value, dict):
             pairs = (f"{self._text(key, path)}: {self._text(each, f'{path}[{key!r}]')}" for key, each in value.items())
-            return f"{{{', '.join(pairs)}}}"
+            default = getattr(value, "default_factory", None)
+            return f"{{{', '.join(pairs)}}}" + (f", else {self._text(default, path)}" if default else "")
         if dataclasses.is_dataclass(value) or isinstance(value, argparse.Namespace):
             self.refer(kind, type(value))
             return f"{kind}({self._text(dict(vars(value)), path)})"
@@ -162,14 +171,33 @@ class _Content:
 
 def _full_name(value: Any) -> str:
     """Return module and name of a function, class or module."""
+    if isinstance(value, FunctionType):
+        return f"{_module_of(value)}.{value.__code__.co_qualname}"
     names = (getattr(value, "__module__", None), getattr(value, "__qualname__", getattr(value, "__name__", "")))
     return ".".join(name for name in names if name)
 
 
+def _module_of(value: FunctionType | type) -> str:
+    """Return the module in which a function or class stands; a decorator names that of what it decorates as its own."""
+    return str(value.__globals__.get("__name__") if isinstance(value, FunctionType) else value.__module__)
+
+
+def _decorated(value: Any) -> Iterator[Any]:
+    """Yield a decorated function with each of its decorations, the outermost first; not what is decorated."""
+    while (inner := getattr(value, "__wrapped__", None)) is not None:
+        yield value
+        value = inner
+
+
 def _functions(thing: FunctionType | type) -> Iterator[FunctionType]:
-    """Yield a function, or those of a class."""
-    for each in vars(thing).values() if isinstance(thing, type) else (thing,):
+    """Yield a function, or those of a class, with the decorations that its module has."""
+    if isinstance(thing, FunctionType):
+        yield thing
+        return
+    for each in vars(thing).values():
         for held in (each, *(getattr(each, name, None) for name in ("__func__", "fget", "func"))):
+            own = (layer for layer in _decorated(held) if isinstance(layer, FunctionType))
+            yield from (layer for layer in own if _module_of(layer) == thing.__module__)
             if isinstance(function := inspect.unwrap(held) if callable(held) else None, FunctionType):
                 yield function
 

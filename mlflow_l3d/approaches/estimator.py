@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -87,10 +90,12 @@ class Estimator(Callable):
         return {**super().numerics(device), "scikit-learn": sklearn.__version__}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
-        """Return the hash of all parameters of the estimator."""
+        """Return the hash of all parameters of the estimator, and of the classes in it that no package brings along."""
         del hyperparameters, model
         said = self.estimator.get_params(deep=True)
         given = {name: _parameter_text(name, value) for name, value in said.items()}
+        for kind in {type(value) for value in (self.estimator, *said.values())}:
+            given |= {f"{kind.__qualname__}.{name}": text for name, text in _own_class(kind).items()}
         return {"estimator": content_key({"type": repr(type(self.estimator)), **given})}
 
     def fitted_and_asked(
@@ -123,6 +128,15 @@ def _parameter_text(name: str, value: Any) -> str:
         with suppress(ParameterError):
             texts = content_texts(value, name)
     return "\n".join(texts.values()) or re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def _own_class(kind: type) -> dict[str, str]:
+    """Return the source of a class and of what it refers to; empty if a package brings it, or that is not known."""
+    with suppress(ParameterError, OSError, TypeError):
+        packaged = not {"site-packages", "dist-packages"}.isdisjoint(Path(inspect.getfile(kind)).parts)
+        if not packaged and kind.__module__.partition(".")[0] not in sys.stdlib_module_names:
+            return content_texts(kind, kind.__name__)
+    return {}
 
 
 def random_states(estimator: BaseEstimator) -> tuple[str, ...]:

@@ -125,9 +125,10 @@ THOUGHT = "positive or negative?\nHm."
         lambda best: {"content": f"{THOUGHT}</think>{best}"},
         lambda best: {"content": best, "reasoning_content": THOUGHT},
         lambda best: {"content": best, "reasoning": THOUGHT},
+        lambda best: {"content": best, "reasoning_details": [{"type": "reasoning.text", "text": THOUGHT}]},
         lambda best: {"content": [{"type": "thinking", "thinking": []}, {"type": "text", "text": best}]},
     ],
-    ids=["marked", "opened by the template", "reasoning_content", "reasoning", "parts"],
+    ids=["marked", "opened by the template", "reasoning_content", "reasoning", "reasoning_details", "parts"],
 )
 def test_thoughts_are_no_answer(server, tmp_path, message):
     server.gives = "nothing"
@@ -145,6 +146,7 @@ def test_thoughts_are_no_answer(server, tmp_path, message):
     [
         ({}, {"content": f"<think>{THOUGHT}"}, "thought"),
         ({}, {"content": None, "reasoning_content": THOUGHT}, "thought"),
+        ({}, {"reasoning": THOUGHT}, "thought"),
         ({"thought_tokens": 5}, {"content": "positive or"}, "thought"),
         ({}, {"content": "it may well"}, "cut"),
         ({}, {"content": " "}, "empty"),

@@ -275,6 +275,29 @@ def test_functions_and_arrays_of_an_estimator_are_in_the_key():
     assert len(set(made)) == len(made)
 
 
+OWN = """
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+
+def shorter(texts):
+    return [text[:9] for text in texts]
+
+class Shorter(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None): return self
+    def transform(self, X): return shorter(X)
+"""
+
+
+def test_methods_of_an_estimator_of_ones_own_are_in_the_key(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    keys = []
+    for number, source in enumerate((OWN, OWN, OWN.replace("[:9]", "[:8]"))):
+        (tmp_path / f"own_{number}.py").write_text(source)
+        shorter = importlib.import_module(f"own_{number}").Shorter()
+        steps = make_pipeline(shorter, CountVectorizer(), RandomForestClassifier(3))
+        keys.append(Estimator(steps).dependencies({}, "")["estimator"])
+    assert keys[0] == keys[1] != keys[2]
+
+
 def test_an_estimator_without_a_random_state():
     steps = make_pipeline(CountVectorizer(preprocessor=small_task), MultinomialNB())
     with pytest.raises(ParameterError, match=r"random_state=model_initialisation: has no effect: MultinomialNB"):
@@ -334,10 +357,48 @@ def test_a_class_without_an_example_has_the_lowest_score():
     assert (_scores(model, ["good", "bad"], 4).argmax(axis=1) == [0, 2]).all()
 
 
+DECORATED = """
+from functools import wraps
+
+LIMIT = 1
+
+def more(function):
+    @wraps(function)
+    def decorated(*given):
+        return function(*given) + {more}
+
+    return decorated
+
+@more
+def f(x):
+    return x
+"""
+DISPATCHED = """
+from functools import singledispatch
+
+@singledispatch
+def f(x):
+    return x
+
+@f.register
+def _(x: str):
+    return {of_text}
+"""
+METACLASS = "class Kind(type):\n    rate = {rate}\nclass f(metaclass=Kind): ..."
+DEFAULT = "from collections import defaultdict\nf = defaultdict("
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
         ("from math import sqrt as f", "from math import exp as f"),
+        (DECORATED.format(more=1), DECORATED.format(more=2)),
+        (DECORATED.format(more="LIMIT"), DECORATED.replace("LIMIT = 1", "LIMIT = 2").format(more="LIMIT")),
+        (DISPATCHED.format(of_text=1), DISPATCHED.format(of_text=2)),
+        (METACLASS.format(rate=1), METACLASS.format(rate=2)),
+        ("def f(): ...\nf.rate = 1", "def f(): ...\nf.rate = 2"),
+        ("import re\nf = re.compile('a' * 300 + 'b')", "import re\nf = re.compile('a' * 300 + 'c')"),
+        (f"{DEFAULT}lambda: 1)", f"{DEFAULT}lambda: 2)"),
         ("import numpy as np; f = np.tanh", "import numpy as np; f = np.sin"),
         ("from collections import OrderedDict as f", "from collections import Counter as f"),
         ("import json as f", "import pickle as f"),

@@ -19,7 +19,6 @@ from mlflow_l3d.analysis.stability.examples import ExampleVotes, example_votes
 from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
-from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import named, of_kind, scores_of
 
 _ROUNDING: Final = 1e-12
@@ -179,7 +178,7 @@ def seeds_study(
         One row a prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
         for regression; texts, compared as they stand, for all else). All seeds predict the same examples; a
         seed without predictions is not compared. Macro averages
-        that are computed from them are over the classes that any seed's labels or predictions have.
+        that are computed from them are over the classes of a seed's own labels and predictions, as in scikit-learn.
     metric
         The task's own metric; that of the kind by default.
     kind
@@ -219,11 +218,10 @@ def seeds_study(
         plain = numbered(predictions)
         compared, matrix, labels, ids = prediction_matrix(plain, seeds, kind)
         if kind in (*OF_CLASSES, *OF_NUMBERS):
-            counted = occurring(labels, matrix) if kind in OF_CLASSES else None
             # Answers that are texts are right or wrong, and of no class.
             only = () if plain is predictions else ("accuracy",)
             given = {} if only and metric in table else dict(zip(compared, matrix, strict=True))
-            rows = {seed: scores_of(labels, row, kind, classes=counted, only=only) for seed, row in given.items()}
+            rows = {seed: scores_of(labels, row, kind, only=only) for seed, row in given.items()}
         else:
             texts = predictions.groupby(["seed"])[["label", "prediction"]]
             given = {seed: texts.get_group((seed,)) for seed in compared}

@@ -77,7 +77,7 @@ def checked(
     sound, wrong, remarks = with_kinds(sound, task_kind, classes) if sound else ([], [], [])
     problems += wrong
     kept, notes = _once(_with_most(sound, problems))
-    kept, percent = as_fractions([_scored(run) for run in kept])
+    kept, percent = as_fractions([_scored(run, classes_named=classes != "auto") for run in kept])
     if metric == "auto" and kept:
         metric = next(iter(kept[0].scores), "")
     if kept:
@@ -150,13 +150,15 @@ def _once(runs: Iterable[RecordedRun]) -> tuple[list[RecordedRun], list[str]]:
     return list(found.values()), notes
 
 
-def _scored(run: RecordedRun) -> RecordedRun:
+def _scored(run: RecordedRun, *, classes_named: bool = False) -> RecordedRun:
     """Return a run with the metrics of its kind, which its predictions give; the tool's own come first.
 
-    Answers that are texts, of which the tool or equality says which are right, have no classes to average over.
+    Macro averages are over the classes that the user names, else over those of the run's own labels and predictions, as
+    in scikit-learn: what another run predicts changes nothing. Answers that are texts, of which the tool or equality
+    says which are right, have no classes to average over.
     """
     if run.labels is None or run.predictions is None or (run.labels.dtype == object and run.kind in OF_CLASSES):
         return run
-    scores = scores_of(run.labels, run.predictions, run.kind, classes=len(run.classes) or None)
+    scores = scores_of(run.labels, run.predictions, run.kind, classes=len(run.classes) if classes_named else None)
     known = {name: value for name, value in scores.items() if name not in run.scores}
     return replace(run, scores={**run.scores, **known})

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import f1_score
 
 from mlflow_l3d.analysis.seeds.study import seeds_study
 from mlflow_l3d.approaches.base import resolve_hyperparameters
@@ -122,6 +123,21 @@ def test_an_import_and_a_command_give_the_numbers_of_brute_force(spelling: str, 
     study = seeds_study(pd.DataFrame([{"seed": seed, **run.scores} for seed, run in enumerate(runs)]), predictions)
     assert study.pairs["consistency"].mean == pytest.approx(np.mean(agree))
     assert study.constant_seeds == ()
+
+
+def test_a_class_that_one_run_alone_predicts_changes_no_other_run(tmp_path: Path):
+    truth = ["a", "b"] * 6
+    answers = [["a", "a", "b", "b"] * 3, ["a", "b"] * 5 + ["c", "b"], ["a", "b"] * 5 + ["c", "d"]]
+    own = {"example_id": range(12), "label": truth}
+    rows = pd.concat([pd.DataFrame({**own, "prediction": given, "seed": seed}) for seed, given in enumerate(answers)])
+    rows.to_csv(tmp_path / "runs.csv", index=False)
+    runs, *_ = imported(tmp_path / "runs.csv")
+    wanted = [f1_score(truth, given, average="macro") for given in answers]
+    assert [run.scores["f1_macro"] for run in runs] == pytest.approx(wanted)
+    numbers = {name: number for number, name in enumerate("abcd")}
+    predictions = rows.assign(**{name: rows[name].map(numbers) for name in ("label", "prediction")})
+    study = seeds_study(pd.DataFrame({"seed": range(3)}), predictions)
+    assert study.scores["f1_macro"].tolist() == pytest.approx(wanted)
 
 
 def test_what_is_read_otherwise_is_said(tmp_path: Path):

@@ -240,6 +240,22 @@ def test_csv_long_and_wide_hold_the_same_runs(tmp_path: Path):
     assert first[1].predictions.tolist() == [0, 2, 1, 1, 0, 1]  # type: ignore[union-attr]
 
 
+WIDE = {"example_id": range(4), "label": [0, 1, 1, 0], "seed_1": [0, 1, 1, 0], "seed_2": [0, 1, 0, 0]}
+
+
+@pytest.mark.parametrize("more", ["has_link_1", "fold_1", "feature_2"])
+def test_other_numbered_columns_of_a_wide_file_are_no_runs(tmp_path: Path, more: str):
+    pd.DataFrame({**WIDE, more: [1, 0, 0, 1]}).to_csv(tmp_path / "wide.csv", index=False)
+    assert [run.settings for run in read("csv", tmp_path / "wide.csv")] == [{"seed": "1"}, {"seed": "2"}]
+    frame = pd.DataFrame({**WIDE, more: [1, 0, 0, 1]}).rename(columns={"seed_1": "bert_1", "seed_2": "bert_2"})
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    with pytest.raises(L3DError, match=f"columns bert_1 and {more} both look like runs. Rename the columns of runs"):
+        read("csv", tmp_path / "wide.csv")
+    frame = frame.rename(columns={"bert_1": "bert=1"})
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    assert [run.settings for run in read("csv", tmp_path / "wide.csv")] == [{"bert": "1"}, {"bert": "2"}]
+
+
 def test_csv_numbers_and_texts(tmp_path: Path):
     frame = pd.DataFrame(
         {"example_id": [1, 2, 3], "label": [0.5, 1.5, 2.0], "seed_1": [0.4, "", 2.1], "seed_2": [1, 2, 3]}

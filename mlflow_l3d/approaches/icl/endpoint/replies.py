@@ -11,6 +11,8 @@ import numpy.typing as npt
 _SHARED_START: Final = 3
 """Words that begin with so many letters alike may have the same first token."""
 
+_BESIDE: Final = ("reasoning_content", "reasoning", "reasoning_details")
+"""Fields of a message that hold a thought, as servers name them."""
 _THOUGHTS: Final = ("thinking", "reasoning")
 """Kinds of parts of a message that are no answer."""
 
@@ -40,8 +42,9 @@ def written(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the text of a reply, why it ended, and whether a thought of the model stands beside it."""
     choice = reply["choices"][0]
     message = choice.get("message", choice)
-    text = message["content"] if "message" in choice else choice["text"]
-    thought = message.get("reasoning_content") or message.get("reasoning")
+    thought = any(message.get(name) for name in _BESIDE)
+    # Servers leave content out, or null, where a thought took all tokens.
+    text = choice["text"] if "message" not in choice else message.get("content") if thought else message["content"]
     if isinstance(text, list):  # parts, of which thoughts are some
         thought = thought or any(part.get("type") in _THOUGHTS for part in text)
         text = "".join(str(part.get("text", "")) for part in text if part.get("type") not in _THOUGHTS)

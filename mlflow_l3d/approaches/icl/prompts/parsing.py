@@ -26,9 +26,10 @@ _OPTION: Final = re.compile(
 _UNSPACED: Final = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR")
 
 
-_NAMES: Final = "think(?:ing)?|thoughts?|reasoning|seed:think"
+_NAMES: Final = "think(?:ing)?|thoughts?|reasoning|reflection|seed:think"
 _OPENED: Final = re.compile(
-    rf"<(?:{_NAMES})>|\[THINK\]|<\|begin_of_thought\|>|\u25c1think\u25b7|<\|channel\|>analysis<\|message\|>",
+    rf"<(?:{_NAMES})(?:\s[^<>]*)?>|\[THINK\]|<\|begin_of_thought\|>|\u25c1think\u25b7"
+    r"|<\|channel\|>analysis<\|message\|>",
     re.IGNORECASE,
 )
 _CLOSED: Final = re.compile(
@@ -36,6 +37,7 @@ _CLOSED: Final = re.compile(
     re.IGNORECASE,
 )
 """What ends a thought; of the last one nothing is left but words where a tokenizer drops special tokens."""
+_THOUGHT: Final = re.compile(f"(?:{_OPENED.pattern}).*?(?:{_CLOSED.pattern})", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,10 @@ class Written:
 
 
 def behind_thought(text: str) -> tuple[str, bool]:
-    """Return a text without the thoughts in it, and whether the last one has no end."""
-    ends = [match.end() for match in _CLOSED.finditer(text)]
-    rest = text[ends[-1] :] if ends else text
+    """Return what stands behind the last thought, else before it, and whether it has no end."""
+    rest = _CLOSED.split(text)[-1]
+    if not rest.strip():
+        rest = _CLOSED.split(_THOUGHT.sub("", text))[-1]
     opened = _OPENED.search(rest)
     return (rest, False) if opened is None else (rest[: opened.start()], True)
 

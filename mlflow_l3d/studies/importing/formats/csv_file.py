@@ -20,6 +20,8 @@ from mlflow_l3d.tasks.answers import Classes, labels_of, plain_number, read_colu
 _OWN: Final = ("example_id", "label", "prediction")
 _KNOWN: Final = (*_OWN, "score", "task", "settings")
 _NUMBERED: Final = re.compile(r"(?:prediction[_.])?([A-Za-z]\w*?)_?(\d+)")
+_RUN: Final = re.compile(r"(?i)(random_?)?(seed|state)|run|pred(iction)?|trial|rep(eat|etition|licate)?|model")
+"""Usual words for runs in names of columns."""
 _INDEX: Final = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 """Names under which pandas writes or reads the index of a frame."""
 _OF_EXAMPLES: Final = re.compile(
@@ -53,7 +55,7 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
             raise L3DError(f"{path.name}: has no column {name}, but {have}. {fix}")
     if frame.empty:
         raise L3DError(f"{path.name}: holds no rows.")
-    found = _wide(frame) if wide else _long(path.name, frame, listed)
+    found = _wide(path.name, frame) if wide else _long(path.name, frame, listed)
     if not found:
         example = "seed_1, or seed=1;shots=4"
         raise L3DError(f"{path.name}: has neither a column prediction nor any that names a run, such as {example}.")
@@ -106,26 +108,49 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
     return runs if scores else []
 
 
-def _wide(frame: pd.DataFrame) -> Runs:
-    """Return settings and rows of each column whose name is ``name=value;name=value`` or ends in a number.
+def _wide(source: str, frame: pd.DataFrame) -> Runs:
+    """Return settings and rows of each column whose name is ``name=value;name=value``, or a word and a number.
 
-    Numbered columns without any of the labels are texts (``sentence1``) if other columns have some.
+    Of the words (``seed_1``) one names runs: that of a column with ``=``, if there are any; else the one whose columns
+    read like labels (not ``sentence1``), and of several such the one that is usual for runs.
+
+    Raises
+    ------
+    L3DError
+        If more than one word is left: any of them may be a feature.
     """
-    classes = Classes.found([{each for each in labels_of(frame["label"]) if each}], ())
-    found, like_labels = [], set()
+    columns = {name: pairs(name.replace(";", ",")) for name in map(str, frame) if "=" in name}
+    words: dict[str, dict[str, dict[str, str]]] = {}
     for name in map(str, frame):
-        settings = pairs(name.replace(";", ",")) if "=" in name else {}
-        match = None if settings or name in _KNOWN else _NUMBERED.fullmatch(name)
-        if match:
-            settings = {match[1]: match[2]}
-        if not settings:
-            continue
+        if name not in _KNOWN and (match := _NUMBERED.fullmatch(name)):
+            words.setdefault(match[1], {})[name] = {match[1]: match[2]}
+    if columns:
+        named = {name for settings in columns.values() for name in settings}
+        columns |= {name: each for word in named for name, each in words.get(word, {}).items()}
+    else:
+        columns = _numbered(source, frame, words)
+    kept = frame[["example_id", "label", *(["task"] if "task" in frame else [])]]
+    return [(columns[name], kept.assign(prediction=frame[name])) for name in map(str, frame) if name in columns]
+
+
+def _numbered(
+    source: str, frame: pd.DataFrame, words: Mapping[str, dict[str, dict[str, str]]]
+) -> dict[str, dict[str, str]]:
+    """Return the columns of the word that names runs; see :func:`_wide`."""
+    labels = [label for label in labels_of(frame["label"]) if label]
+    classes, numbers = Classes.found([{*labels}], ()), all(map(plain_number, labels))
+
+    def reads_like_labels(name: str) -> bool:
         answers = frame[name].tolist()
-        if not match or not classes.mismatch(answers) or all(map(plain_number, filter(None, answers))):
-            like_labels.add((*settings,))
-        part = frame[["example_id", "label", *(["task"] if "task" in frame else [])]]
-        found.append((settings, part.assign(prediction=frame[name])))
-    return [(settings, part) for settings, part in found if not like_labels or (*settings,) in like_labels]
+        return not classes.mismatch(answers) or (numbers and all(map(plain_number, filter(None, answers))))
+
+    likely = {word: columns for word, columns in words.items() if any(map(reads_like_labels, columns))} or words
+    usual = {word: columns for word, columns in likely.items() if _RUN.fullmatch(word)} or likely
+    if len(usual) > 1:
+        first, second, *_ = (next(iter(columns)) for columns in usual.values())
+        fix = "Rename the columns of runs, as in seed=1, seed=2."
+        raise L3DError(f"{source}: columns {first} and {second} both look like runs. {fix}")
+    return next(iter(usual.values()), {})
 
 
 def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
