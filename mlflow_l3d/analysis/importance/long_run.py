@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import BOUNDARY_TAIL
 from mlflow_l3d.analysis.importance.models import LEVELS, TableModel
@@ -110,7 +111,6 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
     Spearman's rank correlation. If the columns are all levels, rows show their true spread.
     """
     from scipy.special import stdtr
-    from scipy.stats import rankdata
 
     table = with_scores(table)
     levels = model is LEVELS
@@ -129,7 +129,8 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
     found = max(0.0, covariance / product)
     if levels:
         return found, 0.0
-    correlation = min(float(np.corrcoef(rankdata(one), rankdata(other))[0, 1]), 1 - 1e-12)
+    ranks = [pd.Series(each).rank() for each in (one, other)]  # scipy.stats takes a second to be imported
+    correlation = min(float(np.corrcoef(*ranks)[0, 1]), 1 - 1e-12)
     return found, float(stdtr(rows - 2, -correlation * math.sqrt((rows - 2) / (1 - correlation**2))))
 
 

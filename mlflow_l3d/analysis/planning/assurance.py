@@ -117,7 +117,7 @@ def half_width_of(
         the table, and how far the errors of both are off. nan where there will be no interval, or the pilot has no
         variance.
     """
-    from scipy.special import expit, stdtrit
+    from scipy.special import expit
 
     known = Outlook.of(pilot)
     if assurance is None:
@@ -130,8 +130,8 @@ def half_width_of(
     by_rows = expectation[0] * _off(of_rows, known.tails[0], size[0], rows)
     by_columns = expectation[1] * _off(of_columns, known.tails[-1], size[-1], columns)
     variance = by_rows + by_columns
-    degrees = variance**2 / (by_rows**2 / (rows - 1) + by_columns**2 / (columns - 1))
-    half = stdtrit(degrees, (1 + level) / 2) * np.sqrt(variance)
+    per_degree = (by_rows**2 / (rows - 1) + by_columns**2 / (columns - 1)) / variance**2
+    half = np.interp(per_degree, *_quantiles(level)) * np.sqrt(variance)
     parts = known.components
     shares = np.array(parts.contributed), np.array(parts.mitigated)
     if known.model is None:
@@ -145,13 +145,22 @@ def half_width_of(
         logits, half = np.log(1 / lefts - 1), half * (1 + lefts) / lefts
         ends = [expit(-logits - side * half) for side in (1, -1)]
     high, low = (importances_of_variances(1 - end, end) for end in ends)
-    return float(np.quantile((high - low) / 2, assurance))
+    return float(np.interp(assurance, np.linspace(0, 1, DRAWS), np.sort((high - low) / 2)))
 
 
 def _off(draws: FloatArray, tails: float, pilot: float, planned: int) -> FloatArray:
     """Return how far errors of a table of some size are from what a pilot of another size lets expect, as factors."""
     of_pilot, of_table = tails / (pilot + FEW), tails / (planned + FEW)
     return np.exp(draws * math.sqrt(of_pilot + of_table) + (of_pilot - of_table) / 2)
+
+
+@cache
+def _quantiles(level: float) -> tuple[FloatArray, FloatArray]:
+    """Return 1 / degrees of freedom, rising, and Student's quantile for each, to look up: a plan asks for millions."""
+    from scipy.special import stdtrit
+
+    per_degree = np.linspace(0, 1, 2049)[1:]
+    return per_degree, stdtrit(1 / per_degree, (1 + level) / 2)
 
 
 @cache

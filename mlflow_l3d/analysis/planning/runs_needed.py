@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -77,11 +78,15 @@ def runs_needed(
         return half_width_of(known, model, rows=rows, columns=columns, assurance=assurance, level=level)
 
     if model.shared_columns and columns is None:
-        found = [_fewest_rows(half_width, width, n) for n in _column_choices()]
-        enough = [each for each in found if each.cells is not None]
-        if enough:
-            return min(enough, key=lambda each: (each.cells or 0, each.rows or 0))
-        return min(found, key=lambda each: each.half_width)
+        fewest = RunsNeeded(None, None, None, math.inf)
+        for n in _column_choices():
+            # A table of more cells than the smallest so far need not be narrow enough.
+            most = MOST_ROWS if fewest.cells is None else min(MOST_ROWS, fewest.cells // n)
+            found = _fewest_rows(half_width, width, n, most)
+            if found.cells is not None or (fewest.cells is None and found.half_width < fewest.half_width):
+                by_size = lambda each: (each.cells or math.inf, each.rows or 0, each.half_width)  # noqa: E731
+                fewest = min(fewest, found, key=by_size)
+        return fewest
     if columns is None:
         columns = optimal_columns(known.components.total_index)
         if known.model is model:
@@ -97,8 +102,9 @@ def _column_choices() -> Sequence[int]:
     return choices
 
 
-def _fewest_rows(wanted: float, width: Callable[[int, int], float], columns: int) -> RunsNeeded:
-    if not width(MOST_ROWS, columns) <= wanted:
-        return RunsNeeded(None, None, None, width(MOST_ROWS, columns))
-    rows = 3 + bisect_left(range(3, MOST_ROWS), True, key=lambda rows: width(rows, columns) <= wanted)
+def _fewest_rows(wanted: float, width: Callable[[int, int], float], columns: int, most: int = MOST_ROWS) -> RunsNeeded:
+    widest = width(most, columns)
+    if not widest <= wanted:
+        return RunsNeeded(None, None, None, widest)
+    rows = 3 + bisect_left(range(3, most), True, key=lambda rows: width(rows, columns) <= wanted)
     return RunsNeeded(rows, columns, rows * columns, width(rows, columns))
