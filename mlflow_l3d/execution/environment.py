@@ -109,6 +109,15 @@ def refuse_interrupts() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
+def alive(process: int) -> bool:
+    """Return whether a process of ours lives; what is not ours got its number after its end."""
+    try:
+        os.kill(process, 0)
+    except OSError:
+        return False
+    return True
+
+
 def forget_project_run() -> None:
     """Remove what ties this process to a run of MLflow."""
     for name in ATTACH_VARIABLES:

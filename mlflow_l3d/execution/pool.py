@@ -16,7 +16,7 @@ from typing import Any, Final
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import starting_worker
-from mlflow_l3d.execution.worker import Lost, serve
+from mlflow_l3d.execution.worker import serve
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 from mlflow_l3d.plan.cells import Cell
 
@@ -32,7 +32,6 @@ class ProcessWorker(Worker):
     def __init__(self, pickled_job: bytes, device: str, sharers: int) -> None:
         super().__init__()
         self.device = device
-        self.lost = ""
         context = get_context("spawn")
         self._connection, theirs = context.Pipe()
         main = threading.current_thread() is threading.main_thread()
@@ -58,11 +57,7 @@ class ProcessWorker(Worker):
         with suppress(OSError):  # the worker died; that shows at the other side of the pipe
             self._connection.send_bytes(pickled_job)
 
-    def give(self, cells: list[Cell]) -> None:
-        """Send cells to the worker."""
-        self.tell(cells)
-
-    def tell(self, cells: list[Cell] | None) -> None:
+    def give(self, cells: list[Cell] | None) -> None:
         """Send cells to the worker, or None: there are no more."""
         with suppress(OSError):  # the worker died; that shows when it is looked at next
             self._connection.send(cells)
@@ -72,10 +67,8 @@ class ProcessWorker(Worker):
         alive = self.process.is_alive()
         try:
             if self._connection.poll():
-                message: Message | Lost = self._connection.recv()
-                if not isinstance(message, Lost):
-                    return message
-                self.lost = message.why
+                message: Message = self._connection.recv()
+                return message
         except (EOFError, OSError):
             alive = False
         return None if alive else Ended(self._how())
@@ -91,8 +84,6 @@ class ProcessWorker(Worker):
         self.kill()
         self.process.join()
         code = self.process.exitcode
-        if self.lost:
-            return f"worker lost its device ({self.lost})"
         if code is None or code >= 0:
             return f"worker ended with exit code {code}"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
@@ -134,22 +125,16 @@ class ProcessPool(Pool[ProcessWorker]):
     """
 
     def __init__(self, job: Job, most: int, devices: list[str]) -> None:
-        super().__init__()
+        super().__init__(most)
         self._pickled = pickled(job, "processes")
-        self._most = most
         self._devices = devices
-
-    @property
-    def most(self) -> int:
-        """As many as were asked for."""
-        return self._most
 
     def start(self) -> ProcessWorker:
         """Start a process."""
         used = [worker.device for worker in self.workers]
         device = min(self._devices, key=used.count)
         # The first devices get one more, where workers cannot be shared out evenly.
-        sharers = math.ceil((self._most - self._devices.index(device)) / len(self._devices))
+        sharers = math.ceil((self.most - self._devices.index(device)) / len(self._devices))
         return ProcessWorker(self._pickled, device, max(1, sharers))
 
     def events(self, seconds: float) -> Iterator[tuple[ProcessWorker, Message]]:
@@ -172,7 +157,7 @@ class ProcessPool(Pool[ProcessWorker]):
         """End processes: kill them, or let those that are ready close their sessions first."""
         for worker in workers:
             if worker.ready and not at_once:
-                worker.tell(None)
+                worker.give(None)
             else:
                 worker.kill()
         deadline = time.monotonic() + FAREWELL_SECONDS

@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
-from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT
+from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, alive
 from mlflow_l3d.execution.pool import FAREWELL_SECONDS, pickled
 from mlflow_l3d.execution.processes import check_workers
 from mlflow_l3d.execution.ray_actor import BATCH, CellActor, Here
@@ -87,9 +87,9 @@ class ActorPool(Pool[ActorWorker]):
     loses_words = True
 
     def __init__(self, job: Job, workers: int | None, options: Mapping[str, Any]) -> None:
-        super().__init__()
+        super().__init__(workers or 0)
         ray = connected(options)
-        self._ray, self._workers = ray, workers
+        self._ray = ray
         self._home = ray.get_runtime_context().get_node_id()
         self._asks = asked(options, gpu=job.device.startswith("cuda"))
         sharers = max(1, int(1 / self._asks["num_gpus"])) if self._asks["num_gpus"] else 1
@@ -101,8 +101,8 @@ class ActorPool(Pool[ActorWorker]):
     @property
     def most(self) -> int:
         """As many as were asked for, or as the cluster has room for now."""
-        if self._workers is not None:
-            return self._workers
+        if self._most:
+            return self._most
         if not self._room or time.monotonic() - self._looked > RESOURCES_SECONDS:
             self._looked = time.monotonic()
             has = self._ray.cluster_resources()
@@ -187,7 +187,7 @@ class ActorPool(Pool[ActorWorker]):
             self._ray.kill(worker.actor)
         own = [worker.here.process for worker in workers if worker.here and worker.here.node == self._home]
         deadline = time.monotonic() + FAREWELL_SECONDS
-        while any(map(_alive, own)) and time.monotonic() < deadline:
+        while any(map(alive, own)) and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def _until_over(self, worker: ActorWorker, deadline: float) -> None:
@@ -302,11 +302,3 @@ def _why(error: Exception) -> str:
     for begin in ("Worker exit detail: ", "The actor is dead because ", "The actor died because "):
         text = text.partition(begin)[2] or text
     return text.partition(". ")[0][:200]
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError:
-        return False
-    return True
