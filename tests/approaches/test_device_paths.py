@@ -99,7 +99,7 @@ def test_heads_with_parts_of_unequal_size_have_their_own_logits(monkeypatch):
         orders = [np.random.default_rng(number).permutation(40) for number in range(3)]
         splits = [Split(*np.split(order, [8, 12 + number])) for number, order in enumerate(orders)]
         own = [
-            Head(cell(number), splits[number], initial_head(number, 6, 5, 2), Progress(chosen)) for number in range(3)
+            Head(cell(number), splits[number], Progress(chosen), initial_head(number, 6, 5, 2)) for number in range(3)
         ]
         with watched():
             return train_heads(own, features, labels, chosen, device)
