@@ -50,17 +50,14 @@ def serve(connection: Connection, device: str, sharers: int, parent: int, parent
     _die_with_parent(parent, parent_is_main_thread)
     forget_project_run()
     share_device(sharers)
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants no more
-        _serve(connection, device)
 
-
-def _serve(connection: Connection, device: str) -> None:
-    def job() -> Job:
+    def load() -> Job:
         return replace(unpickled(connection.recv_bytes()), device=device)
 
-    if not serve_calls(job, connection.recv, connection.send):
-        # At once: what libraries do at the end of a process may wait for the device for ever.
-        os._exit(LOST_DEVICE)
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants no more
+        if not serve_calls(load, connection.recv, connection.send):
+            # At once: what libraries do at the end of a process may wait for the device for ever.
+            os._exit(LOST_DEVICE)
 
 
 def serve_calls(

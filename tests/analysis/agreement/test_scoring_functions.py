@@ -284,7 +284,7 @@ def test_closeness_by_hand():
         (TokenMatch(), "O O", "prediction=str: must be a sequence of tags"),
         (Overlap(), ["a", "a"], "a ranking must have each id once"),
         (Closeness(1), math.nan, "must be a finite number"),
-        (Closeness(1), "1", "must be a finite number"),
+        (Closeness(1), "1", "must be a number"),
         (ExactMatch(), bytearray(b"x"), "must be hashable"),
     ],
 )
