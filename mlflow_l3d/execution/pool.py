@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing import connection as pipes
 from multiprocessing import get_context
-from typing import Any, Final
+from typing import Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
@@ -33,7 +33,7 @@ class ProcessWorker(Worker):
         super().__init__()
         self.device = device
         context = get_context("spawn")
-        self._connection, theirs = context.Pipe()
+        self.connection, theirs = context.Pipe()
         main = threading.current_thread() is threading.main_thread()
         # Daemonic, so that an iterator that nobody closes does not keep the interpreter from ending.
         self.process = context.Process(target=serve, args=(theirs, device, sharers, os.getpid(), main), daemon=True)
@@ -45,7 +45,7 @@ class ProcessWorker(Worker):
             if self.process.pid is not None:
                 self.process.kill()
                 self.process.join()
-            self._connection.close()
+            self.connection.close()
             raise
         finally:
             theirs.close()
@@ -55,28 +55,23 @@ class ProcessWorker(Worker):
 
     def _send_job(self, pickled_job: bytes) -> None:
         with suppress(OSError):  # the worker died; that shows at the other side of the pipe
-            self._connection.send_bytes(pickled_job)
+            self.connection.send_bytes(pickled_job)
 
     def give(self, cells: list[Cell] | None) -> None:
         """Send cells to the worker, or None: there are no more."""
         with suppress(OSError):  # the worker died; that shows when it is looked at next
-            self._connection.send(cells)
+            self.connection.send(cells)
 
     def look(self) -> Message | None:
         """Return what the worker says, None where that is nothing; that it ended, once everything is read."""
         alive = self.process.is_alive()
         try:
-            if self._connection.poll():
-                message: Message = self._connection.recv()
+            if self.connection.poll():
+                message: Message = self.connection.recv()
                 return message
         except (EOFError, OSError):
             alive = False
         return None if alive else Ended(self._how())
-
-    @property
-    def waitables(self) -> tuple[pipes.Connection[Any, Any] | int, ...]:
-        """What becomes ready when there is something to look at."""
-        return self._connection, self.process.sentinel
 
     def _how(self) -> str:
         """Return how the worker ended."""
@@ -102,7 +97,7 @@ class ProcessWorker(Worker):
         self.kill()
         self.process.join()
         self._sender.join()
-        self._connection.close()
+        self.connection.close()
         self.process.close()
 
 
@@ -143,7 +138,8 @@ class ProcessPool(Pool[ProcessWorker]):
         What a worker that takes many cells at once sent is taken out of its pipe, so that it need not wait with the
         next outcome.
         """
-        pipes.wait([part for worker in self.workers for part in worker.waitables], seconds)
+        ready = [part for worker in self.workers for part in (worker.connection, worker.process.sentinel)]
+        pipes.wait(ready, seconds)
         for worker in tuple(self.workers):
             for _ in range(worker.cells_at_once):
                 message = worker.look()

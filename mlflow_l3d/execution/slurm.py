@@ -19,7 +19,7 @@ from mlflow_l3d.execution.dispatch import dispatch
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, worker_environment
 from mlflow_l3d.execution.files import Inbox, Outbox, Pulse, looked_for
 from mlflow_l3d.execution.pool import FAREWELL_SECONDS, pickled
-from mlflow_l3d.execution.processes import check_workers
+from mlflow_l3d.execution.processes import check_workers, complete
 from mlflow_l3d.execution.seat import ALIVE, BEATS, CALLS, JOB, SAID, STOPS, Seat
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 from mlflow_l3d.paths import cache_folder, private_folder
@@ -293,7 +293,7 @@ class SubmititExecutor:
         if workers is None:
             raise ParameterError("workers", "auto", "must be a number with executor=submitit", "Each is an array task.")
         check_workers(workers)
-        self._job, self._workers, self._given = job, workers, complete(options)
+        self._job, self._workers, self._given = job, workers, complete(OPTIONS, options)
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Run the cells, and yield outcomes as they come in; errors as of every executor."""
@@ -302,7 +302,7 @@ class SubmititExecutor:
     @staticmethod
     def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:
         """Return what a task gets when it calls `function`."""
-        given = complete(options)
+        given = complete(OPTIONS, options)
         folder = run_folder(given)
         try:
             return submitter(folder, given, gpu=True).submit(function, *arguments).result()
@@ -310,8 +310,3 @@ class SubmititExecutor:
             raise L3DError(f"executor=submitit: no task says what it computes with ({one_line(error)})") from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def complete(options: Mapping[str, Value] | None) -> dict[str, Value]:
-    """Return all options: the given ones, the others at their defaults."""
-    return {**{name: option.default for name, option in OPTIONS.items()}, **(options or {})}

@@ -63,12 +63,9 @@ class StackedLinear(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the products, shape (B * rows, *, out), of x, shape (B * rows, *, in)."""
         rows, transposed = x.reshape(len(self.weight), -1, x.shape[-1]), self.weight.transpose(1, 2)
-        found = torch.bmm(rows, transposed) if self.bias is None else self._with_bias(rows, transposed)
+        bias = self.bias
+        found = torch.bmm(rows, transposed) if bias is None else torch.baddbmm(bias[:, None], rows, transposed)
         return found.view(*x.shape[:-1], -1)
-
-    def _with_bias(self, rows: torch.Tensor, transposed: torch.Tensor) -> torch.Tensor:
-        assert self.bias is not None
-        return torch.baddbmm(self.bias[:, None], rows, transposed)
 
 
 class Beside:

@@ -64,8 +64,13 @@ class HeadNetwork:
             hidden.copy_(active)
         else:
             torch.mul(active, mask, out=hidden)
-        logits = self._logits(rows)
-        error = logits.sub(wanted).mul_(2) if self.scores else torch.softmax(logits, 2).sub_(wanted)
+        if self.scores:
+            # A batched product with one column is rounded in another way for one cell than for several.
+            logits = (rows * stack.w2.transpose(1, 2)).sum(2, keepdim=True)
+            error = logits.sub(wanted).mul_(2)
+        else:
+            logits = torch.bmm(rows, stack.w2)
+            error = torch.softmax(logits, 2).sub_(wanted)
         error.div_(examples)
         torch.bmm(rows_t, error, out=stack.g2)
         torch.bmm(error, self._inner, out=back)
@@ -74,12 +79,6 @@ class HeadNetwork:
             back.mul_(mask)
         torch.bmm(x.transpose(1, 2), back, out=stack.g1)
         return logits
-
-    def _logits(self, rows: torch.Tensor) -> torch.Tensor:
-        if not self.scores:
-            return torch.bmm(rows, self.stack.w2)
-        # A batched product with one column is rounded in another way for one cell than for several.
-        return (rows * self.stack.w2.transpose(1, 2)).sum(2, keepdim=True)
 
     def _empty(self, examples: int) -> tuple[torch.Tensor, ...]:
         """Return memory for batches of a size: hidden rows with a constant 1, parts of them, activations, errors."""
@@ -119,10 +118,6 @@ class Head(Course):
     best: tuple[torch.Tensor, ...] = ()
     centre: float = 0.0
     scale: float = 1.0
-
-    def in_unit_of_labels(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Return what the network gives for scores, in float64 and the unit of the labels."""
-        return outputs.double() * self.scale + self.centre
 
 
 def train_heads(
@@ -229,8 +224,10 @@ class _Training:
         return torch.stack(own)[..., None]
 
     def _restored(self, heads: Sequence[Head], outputs: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-        """Return outputs of each cell, scores in the unit of the labels."""
-        return [head.in_unit_of_labels(own) if self.scores else own for head, own in zip(heads, outputs, strict=True)]
+        """Return outputs of each cell, scores in float64 and the unit of the labels."""
+        if not self.scores:
+            return list(outputs)
+        return [own.double() * head.scale + head.centre for head, own in zip(heads, outputs, strict=True)]
 
     def goes_on(self, own: Head, weights: Sequence[torch.Tensor], logits: torch.Tensor, loss: float) -> bool:
         """Note an epoch of a cell: weights, validation logits and mean loss; return whether it has another one."""
