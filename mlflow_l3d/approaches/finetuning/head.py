@@ -60,9 +60,7 @@ class HeadSession(CourseSession[Head]):
 
     def trained(self, courses: Sequence[Head]) -> list[torch.Tensor | DivergedError]:
         """Train heads side by side."""
-        return train_heads(
-            courses, self.features, self.task.labels, self.recipe, self.device, on_epoch_end=self.on_epoch_end
-        )
+        return train_heads(courses, self.features, self.task.labels, self.recipe, self.device, self.on_epoch_end)
 
 
 def bytes_per_cell(inputs: int, classes: int, examples: int, recipe: Recipe) -> tuple[float, float]:
