@@ -177,3 +177,8 @@ def assert_whole(place: Place, parent: str, cells: int) -> None:
     steps = [point.step for point in place.client.get_metric_history(parent, "importance")]
     assert len(steps) == len(set(steps))
     assert place.spooled() == set()
+
+
+def calls_of_sessions(cache: Path) -> list[list[str]]:
+    """Return the keys of each call that sessions of :class:`Trouble` got with `at_once` above 1 or `together`."""
+    return [line.split() for path in cache.glob("calls-*") for line in path.read_text(encoding="utf-8").splitlines()]

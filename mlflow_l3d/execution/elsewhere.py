@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
+
+
+class RefusedError(Exception):
+    """What is here does not compute what the keys say."""
+
+
+def checked(job: Job) -> Job:
+    """Return a job on the device of this worker, which sees no GPUs but its own.
+
+    Raises
+    ------
+    RefusedError
+        See :func:`refusal`.
+    """
+    here = replace(job, device=own_device(job.device))
+    if why := refusal(here):
+        raise RefusedError(why)
+    return here
 
 
 def own_device(device: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from mlflow_l3d.approaches.numerics import SHARERS, cores, equal_cards
 
@@ -74,7 +74,7 @@ def starting_worker() -> Iterator[None]:
         # script comes with the job.
         sys.modules["__main__"] = ModuleType("__main__")
         try:
-            with _handled_afterwards():
+            with deferred_interrupts():
                 yield
         finally:
             sys.modules["__main__"] = main
@@ -83,23 +83,34 @@ def starting_worker() -> Iterator[None]:
 
 
 @contextmanager
-def _handled_afterwards() -> Iterator[None]:
-    """Put off what this process does on Ctrl-C and SIGTERM. A mask alone does not: other threads take the signal."""
+def deferred_interrupts() -> Iterator[None]:
+    """Let a first Ctrl-C or SIGTERM wait for the end of the block; a second Ctrl-C does not.
+
+    An exception in the middle of a database transaction leaves it open, and the database locked for whoever has to
+    write that the run was interrupted. A mask alone would not do: other threads take the signal. Does nothing outside
+    the main thread, where no signal arrives.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    own = {number: handler for number, handler in handlers.items() if callable(handler)}
-    for number in own:
-        signal.signal(number, lambda number, _: came.append(number))
+    noted: list[int] = []
+
+    def note(number: int, _frame: Any) -> None:
+        if noted and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        noted.append(number)
+
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    previous = {number: signal.signal(number, note) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in own.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
-        for first in came[:1]:
-            signal.raise_signal(first)
+    if noted:
+        handler = previous[signal.Signals(noted[0])]
+        if callable(handler):
+            handler(noted[0], None)
 
 
 def refuse_interrupts() -> None:
@@ -107,6 +118,15 @@ def refuse_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def alive(process: int) -> bool:
+    """Return whether a process of ours lives; what is not ours got its number after its end."""
+    try:
+        os.kill(process, 0)
+    except OSError:
+        return False
+    return True
 
 
 def forget_project_run() -> None:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing import connection as pipes
 from multiprocessing import get_context
-from typing import Any, Final
+from typing import Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import starting_worker
-from mlflow_l3d.execution.worker import Lost, serve
+from mlflow_l3d.execution.worker import serve
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 from mlflow_l3d.plan.cells import Cell
 
@@ -32,9 +32,8 @@ class ProcessWorker(Worker):
     def __init__(self, pickled_job: bytes, device: str, sharers: int) -> None:
         super().__init__()
         self.device = device
-        self.lost = ""
         context = get_context("spawn")
-        self._connection, theirs = context.Pipe()
+        self.connection, theirs = context.Pipe()
         main = threading.current_thread() is threading.main_thread()
         # Daemonic, so that an iterator that nobody closes does not keep the interpreter from ending.
         self.process = context.Process(target=serve, args=(theirs, device, sharers, os.getpid(), main), daemon=True)
@@ -46,7 +45,7 @@ class ProcessWorker(Worker):
             if self.process.pid is not None:
                 self.process.kill()
                 self.process.join()
-            self._connection.close()
+            self.connection.close()
             raise
         finally:
             theirs.close()
@@ -56,34 +55,23 @@ class ProcessWorker(Worker):
 
     def _send_job(self, pickled_job: bytes) -> None:
         with suppress(OSError):  # the worker died; that shows at the other side of the pipe
-            self._connection.send_bytes(pickled_job)
+            self.connection.send_bytes(pickled_job)
 
-    def give(self, cells: list[Cell]) -> None:
-        """Send cells to the worker."""
-        self.tell(cells)
-
-    def tell(self, cells: list[Cell] | None) -> None:
+    def give(self, cells: list[Cell] | None) -> None:
         """Send cells to the worker, or None: there are no more."""
         with suppress(OSError):  # the worker died; that shows when it is looked at next
-            self._connection.send(cells)
+            self.connection.send(cells)
 
     def look(self) -> Message | None:
         """Return what the worker says, None where that is nothing; that it ended, once everything is read."""
         alive = self.process.is_alive()
         try:
-            if self._connection.poll():
-                message: Message | Lost = self._connection.recv()
-                if not isinstance(message, Lost):
-                    return message
-                self.lost = message.why
+            if self.connection.poll():
+                message: Message = self.connection.recv()
+                return message
         except (EOFError, OSError):
             alive = False
         return None if alive else Ended(self._how())
-
-    @property
-    def waitables(self) -> tuple[pipes.Connection[Any, Any] | int, ...]:
-        """What becomes ready when there is something to look at."""
-        return self._connection, self.process.sentinel
 
     def _how(self) -> str:
         """Return how the worker ended."""
@@ -91,8 +79,6 @@ class ProcessWorker(Worker):
         self.kill()
         self.process.join()
         code = self.process.exitcode
-        if self.lost:
-            return f"worker lost its device ({self.lost})"
         if code is None or code >= 0:
             return f"worker ended with exit code {code}"
         name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
@@ -111,7 +97,7 @@ class ProcessWorker(Worker):
         self.kill()
         self.process.join()
         self._sender.join()
-        self._connection.close()
+        self.connection.close()
         self.process.close()
 
 
@@ -134,22 +120,16 @@ class ProcessPool(Pool[ProcessWorker]):
     """
 
     def __init__(self, job: Job, most: int, devices: list[str]) -> None:
-        super().__init__()
+        super().__init__(most)
         self._pickled = pickled(job, "processes")
-        self._most = most
         self._devices = devices
-
-    @property
-    def most(self) -> int:
-        """As many as were asked for."""
-        return self._most
 
     def start(self) -> ProcessWorker:
         """Start a process."""
         used = [worker.device for worker in self.workers]
         device = min(self._devices, key=used.count)
         # The first devices get one more, where workers cannot be shared out evenly.
-        sharers = math.ceil((self._most - self._devices.index(device)) / len(self._devices))
+        sharers = math.ceil((self.most - self._devices.index(device)) / len(self._devices))
         return ProcessWorker(self._pickled, device, max(1, sharers))
 
     def events(self, seconds: float) -> Iterator[tuple[ProcessWorker, Message]]:
@@ -158,7 +138,8 @@ class ProcessPool(Pool[ProcessWorker]):
         What a worker that takes many cells at once sent is taken out of its pipe, so that it need not wait with the
         next outcome.
         """
-        pipes.wait([part for worker in self.workers for part in worker.waitables], seconds)
+        ready = [part for worker in self.workers for part in (worker.connection, worker.process.sentinel)]
+        pipes.wait(ready, seconds)
         for worker in tuple(self.workers):
             for _ in range(worker.cells_at_once):
                 message = worker.look()
@@ -172,7 +153,7 @@ class ProcessPool(Pool[ProcessWorker]):
         """End processes: kill them, or let those that are ready close their sessions first."""
         for worker in workers:
             if worker.ready and not at_once:
-                worker.tell(None)
+                worker.give(None)
             else:
                 worker.kill()
         deadline = time.monotonic() + FAREWELL_SECONDS

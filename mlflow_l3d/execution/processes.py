@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
@@ -58,3 +59,8 @@ def check_workers(workers: object) -> None:
     """Raise a ParameterError unless `workers` is a positive number or None."""
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise ParameterError("workers", workers, "must be a positive number, or auto")
+
+
+def complete(options: Mapping[str, Hyperparameter], given: Mapping[str, Value] | None) -> dict[str, Value]:
+    """Return all options of an executor: the given ones, the others at their defaults."""
+    return {**{name: option.default for name, option in options.items()}, **(given or {})}

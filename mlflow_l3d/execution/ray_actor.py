@@ -9,14 +9,13 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.elsewhere import own_device, refusal
+from mlflow_l3d.execution.elsewhere import checked
 from mlflow_l3d.execution.environment import forget_project_run, share_device
 from mlflow_l3d.execution.worker import serve_calls, unpickled
-from mlflow_l3d.execution.workers import Ended, Message
+from mlflow_l3d.execution.workers import Message
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.cells import Cell
 
@@ -86,22 +85,11 @@ class CellActor:
 
     def _serve(self) -> None:
         try:
-            if lost := serve_calls(self._load, self._calls.get, self._said.put):
-                self._said.put(Ended(f"worker lost its device ({lost})"))
-        except _RefusedError as refused:
-            self._said.put(Ended(f"worker on {os.uname().nodename} refused: {refused}"))
+            serve_calls(self._load, self._calls.get, self._said.put)
         finally:
             self._said.put(None)
 
     def _load(self) -> Job:
         job = unpickled(self._pickled)
         share_device(self._sharers)
-        cache: Path = job.cache if self._node == self._home else cache_folder()
-        job = replace(job, device=own_device(job.device), cache=cache)
-        if why := refusal(job):
-            raise _RefusedError(why)
-        return job
-
-
-class _RefusedError(Exception):
-    """What is here does not compute what the keys say."""
+        return checked(job if self._node == self._home else replace(job, cache=cache_folder()))

@@ -14,9 +14,9 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
-from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT
+from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, alive
 from mlflow_l3d.execution.pool import FAREWELL_SECONDS, pickled
-from mlflow_l3d.execution.processes import check_workers
+from mlflow_l3d.execution.processes import check_workers, complete
 from mlflow_l3d.execution.ray_actor import BATCH, CellActor, Here
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -87,9 +87,9 @@ class ActorPool(Pool[ActorWorker]):
     loses_words = True
 
     def __init__(self, job: Job, workers: int | None, options: Mapping[str, Any]) -> None:
-        super().__init__()
+        super().__init__(workers or 0)
         ray = connected(options)
-        self._ray, self._workers = ray, workers
+        self._ray = ray
         self._home = ray.get_runtime_context().get_node_id()
         self._asks = asked(options, gpu=job.device.startswith("cuda"))
         sharers = max(1, int(1 / self._asks["num_gpus"])) if self._asks["num_gpus"] else 1
@@ -101,8 +101,8 @@ class ActorPool(Pool[ActorWorker]):
     @property
     def most(self) -> int:
         """As many as were asked for, or as the cluster has room for now."""
-        if self._workers is not None:
-            return self._workers
+        if self._most:
+            return self._most
         if not self._room or time.monotonic() - self._looked > RESOURCES_SECONDS:
             self._looked = time.monotonic()
             has = self._ray.cluster_resources()
@@ -112,7 +112,7 @@ class ActorPool(Pool[ActorWorker]):
 
     def start(self) -> ActorWorker:
         """Ask for an actor; it comes when there is a place, and an autoscaler sees that it waits."""
-        return ActorWorker(self._class.options(**self._asks, runtime_env=_environment()).remote(*self._arguments))
+        return ActorWorker(self._class.options(**self._asks, runtime_env=_ENVIRONMENT).remote(*self._arguments))
 
     def events(self, seconds: float) -> Iterator[tuple[ActorWorker, Message]]:
         """Wait for the streams."""
@@ -187,7 +187,7 @@ class ActorPool(Pool[ActorWorker]):
             self._ray.kill(worker.actor)
         own = [worker.here.process for worker in workers if worker.here and worker.here.node == self._home]
         deadline = time.monotonic() + FAREWELL_SECONDS
-        while any(map(_alive, own)) and time.monotonic() < deadline:
+        while any(map(alive, own)) and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def _until_over(self, worker: ActorWorker, deadline: float) -> None:
@@ -201,6 +201,7 @@ class ActorPool(Pool[ActorWorker]):
 
 
 _KINDS: Final = {"num_gpus": "GPU", "num_cpus": "CPU"}
+_ENVIRONMENT: Final = {"env_vars": dict(WORKER_ENVIRONMENT)}
 
 
 def asked(options: Mapping[str, Any], *, gpu: bool) -> dict[str, Any]:
@@ -212,10 +213,6 @@ def asked(options: Mapping[str, Any], *, gpu: bool) -> dict[str, Any]:
     if options["accelerator_type"]:
         asks["accelerator_type"] = options["accelerator_type"]
     return asks
-
-
-def _environment() -> dict[str, Any]:
-    return {"env_vars": dict(WORKER_ENVIRONMENT)}
 
 
 def connected(options: Mapping[str, Any]) -> Any:
@@ -273,7 +270,7 @@ class RayExecutor:
 
     def __init__(self, *, job: Job, workers: int | None = None, options: Mapping[str, Value] | None = None) -> None:
         check_workers(workers)
-        self._job, self._workers, self._given = job, workers, complete(options)
+        self._job, self._workers, self._given = job, workers, complete(OPTIONS, options)
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Run the cells, and yield outcomes as they come in; errors as of every executor."""
@@ -282,18 +279,13 @@ class RayExecutor:
     @staticmethod
     def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:
         """Return what a task of Ray gets when it calls `function` with the GPUs of a worker."""
-        given = complete(options)
+        given = complete(OPTIONS, options)
         ray = connected(given)
-        task = ray.remote(max_retries=0)(function).options(**asked(given, gpu=True), runtime_env=_environment())
+        task = ray.remote(max_retries=0)(function).options(**asked(given, gpu=True), runtime_env=_ENVIRONMENT)
         try:
             return ray.get(task.remote(*arguments))
         except ray.exceptions.RayError as error:
             raise L3DError(f"executor=ray: no worker says what it computes with ({_why(error)})") from error
-
-
-def complete(options: Mapping[str, Value] | None) -> dict[str, Value]:
-    """Return all options: the given ones, the others at their defaults."""
-    return {**{name: option.default for name, option in OPTIONS.items()}, **(options or {})}
 
 
 def _why(error: Exception) -> str:
@@ -302,11 +294,3 @@ def _why(error: Exception) -> str:
     for begin in ("Worker exit detail: ", "The actor is dead because ", "The actor died because "):
         text = text.partition(begin)[2] or text
     return text.partition(". ")[0][:200]
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError:
-        return False
-    return True

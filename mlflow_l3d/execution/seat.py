@@ -6,12 +6,11 @@ import os
 import time
 import uuid
 from collections import deque
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.elsewhere import own_device, refusal
+from mlflow_l3d.execution.elsewhere import checked
 from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts
 from mlflow_l3d.execution.files import Inbox, Outbox, Pulse, looked_for
 from mlflow_l3d.execution.worker import LOST_DEVICE, serve_calls, unpickled
@@ -30,11 +29,6 @@ LOOK_SECONDS: Final = 0.2
 """Between two looks whether a worker must stop."""
 LOCAL_REQUEUE_RETURN_CODE: Final = 144
 """By which the local executor of submitit knows a task that is to run again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """A sign of life."""
 
 
 class Seat:
@@ -65,7 +59,7 @@ class Seat:
         calls.mkdir()
         self._outbox = outbox = Outbox(self.folder / SAID, name)
         self._seen, self._changed = "", time.monotonic()
-        Pulse(lambda: outbox.put(Beat()), self.patience / BEATS)
+        Pulse(lambda: outbox.put(None), self.patience / BEATS)  # a sign of life
         Pulse(self._stop_where_told, min(LOOK_SECONDS, self.patience / BEATS))
         inbox = Inbox(calls)
         waiting: deque[list[Cell] | None] = deque()
@@ -79,15 +73,9 @@ class Seat:
             return waiting.popleft()
 
         def load() -> Job:
-            job = unpickled((self.folder / JOB).read_bytes())
-            job = replace(job, device=own_device(job.device))
-            if why := refusal(job):
-                outbox.put(Ended(f"worker on {os.uname().nodename} refused: {why}"))
-                os._exit(0)
-            return job
+            return checked(unpickled((self.folder / JOB).read_bytes()))
 
-        if lost := serve_calls(load, receive, self._send):
-            outbox.put(Ended(f"worker lost its device ({lost})"))
+        if not serve_calls(load, receive, self._send):
             os._exit(LOST_DEVICE)
         outbox.put(Ended("worker ended"))
         os._exit(0)  # threads of libraries must not keep the task

@@ -19,8 +19,8 @@ from mlflow_l3d.execution.dispatch import dispatch
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, worker_environment
 from mlflow_l3d.execution.files import Inbox, Outbox, Pulse, looked_for
 from mlflow_l3d.execution.pool import FAREWELL_SECONDS, pickled
-from mlflow_l3d.execution.processes import check_workers
-from mlflow_l3d.execution.seat import ALIVE, BEATS, CALLS, JOB, SAID, STOPS, Beat, Seat
+from mlflow_l3d.execution.processes import check_workers, complete
+from mlflow_l3d.execution.seat import ALIVE, BEATS, CALLS, JOB, SAID, STOPS, Seat
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 from mlflow_l3d.paths import cache_folder, private_folder
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -85,8 +85,8 @@ class TaskPool(Pool[TaskWorker]):
     """
 
     def __init__(self, job: Job, most: int, options: Mapping[str, Any]) -> None:
-        super().__init__()
-        self._most, self._patience = most, float(options["silence_s"])
+        super().__init__(most)
+        self._patience = float(options["silence_s"])
         self._folder = run_folder(options)
         for name in (SAID, CALLS, STOPS):
             (self._folder / name).mkdir()
@@ -94,7 +94,7 @@ class TaskPool(Pool[TaskWorker]):
         self._submitter = submitter(self._folder, options, gpu=job.device.startswith("cuda"))
         self._inbox = Inbox(self._folder / SAID)
         self._over: set[str] = set()
-        self._early: list[tuple[str, Message | Beat]] = []
+        self._early: list[tuple[str, Message | None]] = []
         self._tasks: dict[int, submitit.Job[None]] = {}
         self._wanted: list[int] = []
         self._returning: list[int] = []
@@ -107,11 +107,6 @@ class TaskPool(Pool[TaskWorker]):
         hidden.write_text(uuid.uuid4().hex, encoding="ascii")
         hidden.rename(self._folder / ALIVE)
 
-    @property
-    def most(self) -> int:
-        """As many as were asked for."""
-        return self._most
-
     def start(self) -> TaskWorker:
         """Return the worker of a seat that the scheduler will run again, or of a new one, submitted with the others."""
         if self._returning:
@@ -123,7 +118,7 @@ class TaskPool(Pool[TaskWorker]):
     def events(self, seconds: float) -> Iterator[tuple[TaskWorker, Message]]:
         """Look into the folder until there is something."""
         self._submit()
-        found: list[tuple[str, Message | Beat]] = []
+        found: list[tuple[str, Message | None]] = []
 
         def look() -> bool:
             found.extend(self._inbox.take())
@@ -135,8 +130,8 @@ class TaskPool(Pool[TaskWorker]):
             yield from self._from(name, message)
         yield from self._gone()
 
-    def _from(self, name: str, message: Message | Beat) -> Iterator[tuple[TaskWorker, Message]]:
-        """Yield what a worker said: a name that its seat has not had is another worker."""
+    def _from(self, name: str, message: Message | None) -> Iterator[tuple[TaskWorker, Message]]:
+        """Yield what a worker said; None is a sign of life. A name that its seat has not had is another worker."""
         if name in self._over:
             return
         seat = int(name.partition("-")[0])
@@ -158,7 +153,7 @@ class TaskPool(Pool[TaskWorker]):
             self._over.add(name)
             if message.blameless:
                 self._returning.append(seat)
-        if not isinstance(message, Beat):
+        if message is not None:
             yield worker, message
 
     def _gone(self) -> Iterator[tuple[TaskWorker, Message]]:
@@ -298,7 +293,7 @@ class SubmititExecutor:
         if workers is None:
             raise ParameterError("workers", "auto", "must be a number with executor=submitit", "Each is an array task.")
         check_workers(workers)
-        self._job, self._workers, self._given = job, workers, complete(options)
+        self._job, self._workers, self._given = job, workers, complete(OPTIONS, options)
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Run the cells, and yield outcomes as they come in; errors as of every executor."""
@@ -307,7 +302,7 @@ class SubmititExecutor:
     @staticmethod
     def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:
         """Return what a task gets when it calls `function`."""
-        given = complete(options)
+        given = complete(OPTIONS, options)
         folder = run_folder(given)
         try:
             return submitter(folder, given, gpu=True).submit(function, *arguments).result()
@@ -315,8 +310,3 @@ class SubmititExecutor:
             raise L3DError(f"executor=submitit: no task says what it computes with ({one_line(error)})") from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def complete(options: Mapping[str, Value] | None) -> dict[str, Value]:
-    """Return all options: the given ones, the others at their defaults."""
-    return {**{name: option.default for name, option in OPTIONS.items()}, **(options or {})}

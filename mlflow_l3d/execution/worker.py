@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from typing import Final
@@ -18,21 +18,15 @@ from mlflow_l3d.approaches.failures import LostDeviceError, one_line
 from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.elsewhere import RefusedError
 from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts, share_device
 from mlflow_l3d.execution.outcomes import run_cells
 from mlflow_l3d.execution.sessions import cells_at_once, session_of
-from mlflow_l3d.execution.workers import Busy, Message, Ready
+from mlflow_l3d.execution.workers import Busy, Ended, Message, Ready
 from mlflow_l3d.plan.cells import Cell
 
 LOST_DEVICE: Final = 74
 """Exit code of a worker whose device takes no more work."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The worker ends because its device takes no more work."""
-
-    why: str
 
 
 def serve(connection: Connection, device: str, sharers: int, parent: int, parent_is_main_thread: bool) -> None:
@@ -56,24 +50,19 @@ def serve(connection: Connection, device: str, sharers: int, parent: int, parent
     _die_with_parent(parent, parent_is_main_thread)
     forget_project_run()
     share_device(sharers)
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants no more
-        _serve(connection, device)
 
-
-def _serve(connection: Connection, device: str) -> None:
-    def job() -> Job:
+    def load() -> Job:
         return replace(unpickled(connection.recv_bytes()), device=device)
 
-    lost = serve_calls(job, connection.recv, connection.send)
-    if lost:
-        connection.send(Lost(lost))
-        # At once: what libraries do at the end of a process may wait for the device for ever.
-        os._exit(LOST_DEVICE)
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants no more
+        if not serve_calls(load, connection.recv, connection.send):
+            # At once: what libraries do at the end of a process may wait for the device for ever.
+            os._exit(LOST_DEVICE)
 
 
 def serve_calls(
     load: Callable[[], Job], receive: Callable[[], list[Cell] | None], send: Callable[[Message], None]
-) -> str:
+) -> bool:
     """Be a worker: prepare the session, then run one call after the other.
 
     Parameters
@@ -87,7 +76,7 @@ def serve_calls(
 
     Returns
     -------
-    Why the accelerator takes no more work from this process, which must then end; else the empty text.
+    Whether the accelerator takes more work from this process, which must end otherwise.
     """
     try:
         job = load()
@@ -98,9 +87,12 @@ def serve_calls(
                     send(outcome)
     except L3DError as error:
         send(_sendable(error))
+    except RefusedError as refused:
+        send(Ended(f"worker on {os.uname().nodename} refused: {refused}"))
     except LostDeviceError as error:
-        return str(error)
-    return ""
+        send(Ended(f"worker lost its device ({error})"))
+        return False
+    return True
 
 
 def unpickled(pickled: bytes) -> Job:

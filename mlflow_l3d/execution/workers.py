@@ -75,8 +75,11 @@ class Worker(ABC):
         self.silent = 0.0
 
     @abstractmethod
-    def give(self, cells: list[Cell]) -> None:
-        """Send the worker the cells of a call; where it is gone that is no error, since its pool will say so."""
+    def give(self, cells: list[Cell] | None) -> None:
+        """Send the worker the cells of a call, or None: there are no more.
+
+        Where it is gone that is no error, since its pool will say so.
+        """
 
     def send(self, call: Call) -> None:
         """Give the worker a call."""
@@ -128,6 +131,11 @@ W = TypeVar("W", bound=Worker)
 class Pool(ABC, Generic[W]):
     """The workers of one job.
 
+    Parameters
+    ----------
+    most
+        How many workers there may be.
+
     Attributes
     ----------
     workers
@@ -142,13 +150,14 @@ class Pool(ABC, Generic[W]):
     """Whether outcomes may be lost with the worker that has given them: which of its calls ended it is then not known,
     and each is tried again alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.workers: list[W] = []
+        self._most = most
 
     @property
-    @abstractmethod
     def most(self) -> int:
         """How many workers there may be; asked again and again, so that it may change."""
+        return self._most
 
     @abstractmethod
     def start(self) -> W:

@@ -15,6 +15,7 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.synthetic import FACTORS, fails, score
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Executor, Job
+from mlflow_l3d.execution.environment import alive
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.synthetic import generate
@@ -82,8 +83,8 @@ def check_executor(
         step(bench)
         if not local:
             continue
-        alive = [process for process in worker_processes(folder) if process != os.getpid() and _alive(process)]
-        require(not alive, f"{step.__name__.strip('_')}: worker process(es) {alive} are left behind")
+        left = [process for process in worker_processes(folder) if process != os.getpid() and alive(process)]
+        require(not left, f"{step.__name__.strip('_')}: worker process(es) {left} are left behind")
         inside = os.getpid() in worker_processes(folder)
         require(inside != separate_processes or not worker_processes(folder), "separate_processes is not as declared")
 
@@ -247,11 +248,3 @@ def _collect(outcomes: Iterable[Outcome], cells: Sequence[Cell]) -> dict[str, Ou
         found[outcome.key] = outcome
     require(set(found) == {cell.key for cell in cells}, f"{len(cells)} cells gave {len(found)} outcomes of their own")
     return found
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, PermissionError):  # it is gone; somebody else's may have got its number
-        return False
-    return True

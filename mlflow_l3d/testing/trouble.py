@@ -153,11 +153,6 @@ def worker_processes(cache: Path) -> set[int]:
     return {int(path.stem.removeprefix("worker-")) for path in cache.glob("worker-*.json")}
 
 
-def calls_of_sessions(cache: Path) -> list[list[str]]:
-    """Return the keys of each call that sessions of :class:`Trouble` got with `at_once` above 1 or `together`."""
-    return [line.split() for path in cache.glob("calls-*") for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def _first(marker: Path) -> bool:
     """Return whether nobody has called this with `marker` before."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Container, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -117,5 +118,6 @@ def _fetch(ledger: Ledger[CellRecord], cell: Cell, run: Run) -> None:
     with tempfile.TemporaryDirectory() as folder:
         uri = str(run.info.artifact_uri)
         predictions = file_of(uri, names.PREDICTIONS, Path(folder), str(ledger.client.tracking_uri))
-        record = CellRecord.known(cell, own_metrics(run), int(run.info.end_time or time.time() * 1000))
+        ended = int(run.info.end_time or time.time() * 1000)
+        record = CellRecord(**asdict(cell), name=cell.name, metrics=own_metrics(run), end_time=ended)
         ledger.spool.add(record, predictions=predictions, run_id=run.info.run_id)

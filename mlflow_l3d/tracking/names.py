@@ -90,13 +90,10 @@ def accepted(name: str) -> str:
     six digits of a hash of the name follow.
     """
     clean = _FORBIDDEN.sub("-", name)
-    clean = clean if _is_plain(clean) else clean.replace("/", "-").lstrip(".")
+    # What stays as it is as a path below a folder.
+    plain = posixpath.normpath(clean) == clean and not clean.startswith(("..", "/")) and clean != "."
+    clean = clean if plain else clean.replace("/", "-").lstrip(".")
     if name and clean == name and len(name) <= _LONGEST:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:6]
     return f"{clean[: _LONGEST - 7]}-{digest}"
-
-
-def _is_plain(name: str) -> bool:
-    """Return whether a name stays what it is as a path below a folder."""
-    return posixpath.normpath(name) == name and not name.startswith(("..", "/")) and name != "."

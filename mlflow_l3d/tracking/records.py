@@ -90,11 +90,6 @@ class CellRecord(RunRecord):
         """Join a cell and its outcome."""
         return cls(**asdict(cell), name=cell.name, **measured(outcome))
 
-    @classmethod
-    def known(cls, cell: Cell, metrics: Mapping[str, float], end_time: int) -> CellRecord:
-        """Make the record of a finished cell from its metrics."""
-        return cls(**asdict(cell), name=cell.name, metrics=metrics, end_time=end_time)
-
     def tags(self) -> dict[str, str]:
         """Return the tags that say which cell it is."""
         places = {tag: getattr(self, name) for name, tag in names.COORDINATES.items()}

@@ -6,7 +6,7 @@ from finetuning_models import session_of, tiny_bert
 
 from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.encoder import pretrained
-from mlflow_l3d.approaches.finetuning import Finetuning, full
+from mlflow_l3d.approaches.finetuning import Finetuning, full, training
 from mlflow_l3d.errors import ParameterError
 
 pytestmark = pytest.mark.slow
@@ -158,7 +158,7 @@ def test_the_best_epoch_is_what_is_evaluated(encoder, tmp_path):
     session.logits = spy
     ranks = iter([(0.2, 1.0), (0.9, 1.0), (0.1, 1.0)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(full, "validate", lambda *_: next(ranks))
+        patch.setattr(training, "validate", lambda *_: next(ranks))
         (outcome,) = run(session, cell(0))
     assert outcome.metrics["best_epoch"] == 2
     assert torch.equal(session.model.classifier.weight, states[1])

@@ -140,9 +140,9 @@ def split_of(number):
 def head(number, chosen, labels=LABELS):
     own = replace(finetuning_helpers.cell(number), seeds={"data_order": number, "model_randomness": 50 + number})
     if labels is LABELS:
-        return Head(own, split_of(number), initial_head(number, INPUTS, HIDDEN, CLASSES), Progress(chosen))
+        return Head(own, split_of(number), Progress(chosen), initial_head(number, INPUTS, HIDDEN, CLASSES))
     weights, train = initial_head(number, INPUTS, HIDDEN, 1), SCORES[split_of(number).train]
-    return Head(own, split_of(number), weights, Progress(chosen), centre=train.mean(), scale=train.std())
+    return Head(own, split_of(number), Progress(chosen), weights, centre=train.mean(), scale=train.std())
 
 
 def plain(number, chosen, given):

@@ -5,17 +5,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic_truth import total_sobol_indices, true_importance
 
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
-from mlflow_l3d.approaches.synthetic import (
-    FACTORS,
-    MARGIN,
-    Synthetic,
-    fails,
-    score,
-    total_sobol_indices,
-    true_importance,
-)
+from mlflow_l3d.approaches.synthetic import FACTORS, MARGIN, Synthetic, fails, score
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import configuration_seed

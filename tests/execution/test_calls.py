@@ -112,7 +112,7 @@ class SimulatedPool(Pool):
     """
 
     def __init__(self, data, workers, at_once, killers, deaths, losses=0):
-        super().__init__()
+        super().__init__(workers)
         self.draw = data.draw
         self.at_once, self.killers, self.deaths, self.losses = at_once, killers, deaths, losses
         self.calls, self.started, self.lost, self.room = [], 0, 0, workers

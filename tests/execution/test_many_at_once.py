@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from run_helpers import calls_of_sessions
 
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError
@@ -17,7 +18,7 @@ from mlflow_l3d.execution.outcomes import run_cells
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.testing import Trouble, bench_job, design_cells, differences
-from mlflow_l3d.testing.trouble import calls_of_sessions, worker_processes
+from mlflow_l3d.testing.trouble import worker_processes
 
 CELLS = list(design_cells(FACTORS, 30))
 KEYS = [cell.key for cell in CELLS]

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from run_helpers import wait_until
+from run_helpers import calls_of_sessions, wait_until
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.callable import Callable
@@ -25,7 +25,7 @@ from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences, one_cell
-from mlflow_l3d.testing.trouble import calls_of_sessions, worker_processes
+from mlflow_l3d.testing.trouble import worker_processes
 
 
 def alive(process):

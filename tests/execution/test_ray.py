@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.execution.ray_actors import RayExecutor, asked, complete
+from mlflow_l3d.execution.processes import complete
+from mlflow_l3d.execution.ray_actors import OPTIONS, RayExecutor, asked
 from mlflow_l3d.testing import Trouble, bench_job, one_cell
 
 CASES = Path(__file__).with_name("ray_cases.py")
@@ -24,7 +25,7 @@ def test_without_ray_it_says_what_to_install(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("gpu", "given", "expected"), [(False, {}, 0), (True, {}, 1), (False, {"num_gpus": 0.5}, 0.5)])
 def test_gpus_are_asked_for_where_they_are_used_or_named(gpu, given, expected):
-    assert asked(complete(given), gpu=gpu)["num_gpus"] == expected
+    assert asked(complete(OPTIONS, given), gpu=gpu)["num_gpus"] == expected
 
 
 def namespace():

@@ -13,7 +13,8 @@ from run_helpers import wait_until
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.inline import InlineExecutor
-from mlflow_l3d.execution.slurm import SubmititExecutor, complete, submitter
+from mlflow_l3d.execution.processes import complete
+from mlflow_l3d.execution.slurm import SubmititExecutor, submitter
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences
 from mlflow_l3d.testing.trouble import worker_processes
 
@@ -74,7 +75,7 @@ def test_what_it_needs(tmp_path, monkeypatch):
     ("gpu", "given", "expected"), [(False, {}, None), (True, {}, 1), (False, {"gpus_per_node": 2}, 2)]
 )
 def test_gpus_are_asked_for_where_they_are_used_or_named(gpu, given, expected, tmp_path):
-    found = submitter(tmp_path, complete({"cluster": "local", **given}), gpu=gpu)
+    found = submitter(tmp_path, complete(SubmititExecutor.options, {"cluster": "local", **given}), gpu=gpu)
     assert found._executor.parameters.get("gpus_per_node") == expected
 
 
@@ -100,6 +101,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from mlflow_l3d.approaches.synthetic import FACTORS
+from mlflow_l3d.execution.processes import complete
 from mlflow_l3d.execution.slurm import SubmititExecutor
 from mlflow_l3d.testing import Trouble, bench_job, design_cells
 

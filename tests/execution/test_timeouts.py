@@ -91,7 +91,7 @@ class StillPool(Pool):
     most = 1
 
     def __init__(self, clock):
-        super().__init__()
+        super().__init__(self.most)
         self.clock, self.calls, self.started = clock, [], 0
 
     def start(self):

@@ -12,11 +12,11 @@ from typing import Any
 
 import psutil
 import pytest
-from run_helpers import Place, assert_whole, sqlite_place, wait_until
+from run_helpers import Place, assert_whole, calls_of_sessions, sqlite_place, wait_until
 
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.testing import Trouble
-from mlflow_l3d.testing.trouble import calls_of_sessions, worker_processes
+from mlflow_l3d.testing.trouble import worker_processes
 
 pytestmark = pytest.mark.slow
 

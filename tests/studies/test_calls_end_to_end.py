@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from run_helpers import sqlite_place
+from run_helpers import calls_of_sessions, sqlite_place
 
 from mlflow_l3d.testing import Trouble
-from mlflow_l3d.testing.trouble import calls_of_sessions
 
 pytestmark = pytest.mark.slow
 

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from run_helpers import Place, sqlite_place
+from synthetic_truth import true_importance_corrected
 
 from mlflow_l3d.analysis.importance.checks import factor_checks
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS, IntervalRule
-from mlflow_l3d.approaches.synthetic import score, true_importance_corrected
+from mlflow_l3d.approaches.synthetic import score
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.report.investigation.words import early_stops
 from mlflow_l3d.studies.evaluation.run import evaluate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -149,7 +149,9 @@ class ClassComparison(Comparison[Sums]):
         counts = one.votes[order].astype(np.int64)
         counts[:, 0] -= counts[:, 1:].sum(axis=1)
         known = self.examples.ids
-        return ranked_votes(_as_array([known[at] for at in order]), self._labels[order], counts, 2)
+        ids = [known[at] for at in order]
+        array = np.array(ids, dtype=np.int64 if all(isinstance(each, int) for each in ids) else object)
+        return ranked_votes(array, self._labels[order], counts, 2)
 
     def _learn(self, places: Places, labels: IntArray, ids: npt.NDArray[Any]) -> None:
         """Keep the true class of each example, which must be the same in all runs."""
@@ -163,10 +165,6 @@ class ClassComparison(Comparison[Sums]):
             found = f"{self._labels[places[at]]} in one run and {labels[at]} in another"
             fix = "Give every example an id that is its own in all runs."
             raise ParameterError("label", found, f"example_id {ids[at]!s} must have one true class", fix)
-
-
-def _as_array(ids: list[Hashable]) -> npt.NDArray[np.int64] | npt.NDArray[np.object_]:
-    return np.array(ids, dtype=np.int64 if all(isinstance(each, int) for each in ids) else object)
 
 
 def _grown(votes: npt.NDArray[np.int32], rows: int, columns: int) -> npt.NDArray[np.int32]:

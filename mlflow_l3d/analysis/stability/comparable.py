@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, NamedTuple
 
 from mlflow_l3d.errors import ParameterError, unknown_name
 
@@ -51,11 +51,6 @@ class Comparable:
     factors: Sequence[str]
     shared_columns: bool = False
     _open: list[Group] = field(default_factory=list, init=False)
-    _place: tuple[str | None, int | None] | None = field(default=None, init=False)
-
-    def fresh(self) -> Self:
-        """Return the same before the first run."""
-        return replace(self)
 
     def groups(self, phase: str, factor: str | None, row: int | None) -> list[Group]:
         """Return the groups that a run belongs to: that of its factor first, then that of golden runs.
@@ -77,21 +72,19 @@ class Comparable:
         """Return the groups of a run that is no golden run; parameters and errors as :meth:`groups`."""
         return [Group(factor, known_row(phase, row))]
 
-    def place(self, factor: str | None, row: int | None) -> tuple[str | None, int | None]:
-        """Return what changes from one group to the next."""
-        return factor, row
-
-    def finished(self, phase: str, factor: str | None, row: int | None, groups: Sequence[Group]) -> list[Group]:
+    def finished(self, groups: Sequence[Group]) -> list[Group]:
         """Return the groups that are finished when a run arrives that belongs to `groups`.
 
         Golden runs, and the sets that stand for them, are never finished.
         """
-        place = (GOLDEN, None) if phase == GOLDEN else self.place(factor, row)
-        finished: list[Group] = []
-        if place != self._place:
-            finished, self._open, self._place = self._open, [], place
-        self._open += [group for group in groups if group.table != GOLDEN and group not in self._open]
+        finished = [group for group in self._open if self.is_over(group, groups)]
+        new = [group for group in groups if group.table != GOLDEN and group not in self._open]
+        self._open = [*(group for group in self._open if group not in finished), *new]
         return finished
+
+    def is_over(self, group: Group, groups: Sequence[Group]) -> bool:
+        """Return whether a group gets no more runs once one arrives that belongs to `groups`."""
+        return group not in groups
 
 
 class WholeTables(Comparable):
@@ -102,10 +95,6 @@ class WholeTables(Comparable):
     def of_run(self, phase: str, factor: str, row: int | None) -> list[Group]:  # noqa: ARG002
         """Return the group of the factor."""
         return [Group(factor, 0)]
-
-    def place(self, factor: str | None, row: int | None) -> tuple[str | None, int | None]:  # noqa: ARG002
-        """Return the factor."""
-        return factor, None
 
 
 class EveryLevel(Comparable):
@@ -131,9 +120,9 @@ class Pairs(Comparable):
         # A swap set is told from the base set by a name that no factor can have.
         return [Group(factor, number), Group(GOLDEN, f"swap {factor}")]
 
-    def place(self, factor: str | None, row: int | None) -> tuple[str | None, int | None]:  # noqa: ARG002
-        """Return the row."""
-        return None, row
+    def is_over(self, group: Group, groups: Sequence[Group]) -> bool:
+        """Return whether the row is over: the swaps of other factors are still to come."""
+        return group.member != groups[0].member
 
 
 def known_row(phase: str, row: int | None) -> int:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.stability.comparable import Group
 from mlflow_l3d.analysis.stability.examples import ExampleVotes
-from mlflow_l3d.analysis.stability.results import Consistency
+from mlflow_l3d.analysis.stability.results import Consistency, root
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError
 
@@ -232,8 +232,8 @@ def consistency_of(groups: Sequence[RunGroup[Sums]], name: str) -> Consistency:
         unparsed_share=sum(group.unparsed for group in groups) / predictions if predictions else math.nan,
         common_examples=comparisons / pairs_of_runs if compared else math.nan,
         fleiss_kappa=mean_of_known([one.kappa for one in sums]),
-        accuracy_std=_root(mean([one.variance for one in sums])),
-        accuracy_std_population=_root(mean([one.population for one in sums])),
+        accuracy_std=root(mean([one.variance for one in sums])),
+        accuracy_std_population=root(mean([one.population for one in sums])),
     )
 
 
@@ -270,10 +270,6 @@ def fleiss_kappa(consistency: float, totals: npt.NDArray[np.int64], predictions:
     shares: FloatArray = totals / predictions
     expected = float(shares @ shares)
     return (consistency - expected) / (1 - expected)
-
-
-def _root(variance: float) -> float:
-    return math.nan if math.isnan(variance) else math.sqrt(max(0.0, variance))
 
 
 def _shares(agreed: npt.NDArray[Any], comparisons: npt.NDArray[np.int64]) -> FloatArray:

@@ -9,11 +9,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.stability.agreement.kinds import as_list, is_missing
+from mlflow_l3d.analysis.stability.agreement.kinds import as_list, finite, is_missing
 from mlflow_l3d.analysis.stability.comparable import Group
 from mlflow_l3d.analysis.stability.groups import Comparison, RunGroup, mean_of_known
 from mlflow_l3d.analysis.typing import FloatArray, known
-from mlflow_l3d.errors import ParameterError
 
 BLOCK: Final = 256
 """Runs that are compared with all others at once."""
@@ -49,7 +48,7 @@ class NumberComparison(Comparison[Correlations]):
         """Keep the predictions of a run until its row is closed."""
         answers = as_list(predictions)
         read = np.array([not is_missing(answer) for answer in answers], dtype=np.bool_)
-        numbers = np.array([_number(each) for each in answers if not is_missing(each)], dtype=np.float64)
+        numbers = np.array([finite(each) for each in answers if not is_missing(each)], dtype=np.float64)
         places = self.examples.find(ids[read])
         for group in groups:
             self.groups.setdefault(group, NumberGroup()).keep(places, numbers)
@@ -130,18 +129,3 @@ def _sum_of_ratios(above: FloatArray, below: FloatArray) -> float:
     if not (below > 0).all():
         return math.nan
     return float(np.clip(above / below, -1.0, 1.0).sum())
-
-
-def _number(prediction: Any) -> float:
-    """Return a finite number.
-
-    Raises
-    ------
-    ParameterError
-        If it is none; it shows a number, and of all else the type.
-    """
-    if isinstance(prediction, (int, float, np.integer, np.floating)):
-        if math.isfinite(prediction):
-            return float(prediction)
-        raise ParameterError("prediction", float(prediction), "must be a finite number")
-    raise ParameterError("prediction", type(prediction).__name__, "must be a number")

@@ -32,8 +32,8 @@ class PredictionImportance:
         ``sqrt(share) - sqrt(1 - share)`` with the share cut at 1: on the scale of the importance of a score, above 0
         where the factor matters more, interactions included, than all others without it. Its interval is that of the
         share on the same scale.
-    consistency, golden_consistency
-        CON within rows, and of golden runs.
+    consistency
+        CON within rows.
     rows
         Rows behind the number.
     interval_over
@@ -47,7 +47,6 @@ class PredictionImportance:
     share_ci_high: float
     importance: float
     consistency: float
-    golden_consistency: float
     rows: int
     interval_over: tuple[str, ...]
 
@@ -124,7 +123,6 @@ def prediction_importance(
         share_ci_high=high,
         importance=_importance_of(ratio),
         consistency=within.consistency,
-        golden_consistency=golden.consistency,
         rows=len(rows),
         interval_over=tuple(left_out),
     )

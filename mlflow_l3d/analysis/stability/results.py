@@ -102,5 +102,9 @@ def population_variance(accuracies: npt.ArrayLike, correct_consistency: float, e
 
 def population_std(accuracies: npt.ArrayLike, correct_consistency: float, examples: int) -> float:
     """Return the root of :func:`population_variance`, 0 where that is below zero."""
-    variance = population_variance(accuracies, correct_consistency, examples)
+    return root(population_variance(accuracies, correct_consistency, examples))
+
+
+def root(variance: float) -> float:
+    """Return the root of a variance, 0 where it is below zero and nan where it is nan."""
     return math.nan if math.isnan(variance) else math.sqrt(max(0.0, variance))

@@ -85,7 +85,7 @@ class Stability:
         if len(set(lengths)) > 1:
             msg = f"example_ids, labels and predictions differ in number: {', '.join(map(str, lengths))}"
             raise ValueError(msg)
-        finished = self._comparable.finished(phase, factor, row, groups)
+        finished = self._comparable.finished(groups)
         for comparison in self._comparisons:
             for group in finished:
                 if group in comparison.groups:

@@ -82,7 +82,7 @@ class Template:
                 raise ParameterError("hyperparameters.files", name, "is no file or folder here")
             inside = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
             found |= {str(Path(name) / each.relative_to(path)) if each != path else name: each for each in inside}
-        return {Path(name).name if Path(name).is_absolute() else name: _hash(path) for name, path in found.items()}
+        return {Path(name).name if Path(name).is_absolute() else name: file_hash(path) for name, path in found.items()}
 
     def _path(self, word: str) -> Path | None:
         """Return the path of a word, or of what stands behind its =, where it exists."""
@@ -139,7 +139,8 @@ def _program(word: str) -> str:
     return shutil.which(word) or word
 
 
-def _hash(path: Path) -> str:
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of the content of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -7,8 +7,7 @@ import hashlib
 import logging
 import os
 import shutil
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -24,6 +23,7 @@ from mlflow_l3d.approaches.numerics import cores, device_numerics, minor_version
 from mlflow_l3d.approaches.progress import told
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.tasks.settings import IntArray
 
 FloatArray = npt.NDArray[np.float32]
 _log = logging.getLogger(__name__)
@@ -75,7 +75,8 @@ def load_or_encode(
     """
     from filelock import FileLock
 
-    path = cache / "features" / f"{features_key(texts, found, pooling, max_length, device, dtype)}.npy"
+    wanted = texts, found, pooling, max_length
+    path = cache / "features" / f"{features_key(*wanted, device, dtype)}.npy"
     rows = len(texts[0])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +85,7 @@ def load_or_encode(
                 if _stored(path, rows) is None:
                     if path.exists():
                         _log.warning("Features in %s are damaged, or have no checksum, and are made again", path.name)
-                    _write(path, texts, found, pooling, max_length, device, dtype)
+                    _write(path, lambda file, free: encode(file, *wanted, device=device, free=free, dtype=dtype))
             features = _stored(path, rows)
     except OSError as error:
         allowed = f"the cache folder cannot take the features ({error.strerror or type(error).__name__})"
@@ -95,21 +96,12 @@ def load_or_encode(
     return features
 
 
-def _write(
-    path: Path,
-    texts: Sequence[Sequence[str]],
-    found: ModelReference,
-    pooling: str,
-    max_length: int,
-    device: str,
-    dtype: str,
-) -> None:
-    """Encode the texts into a file that appears only when it is whole."""
+def _write(path: Path, encode_into: Callable[[BinaryIO, int], None]) -> None:
+    """Write features to a file that appears only when it is whole; what encodes is told the bytes that are free."""
     partial = path.with_suffix(".partial")
     try:
         with partial.open("wb") as file:
-            free = shutil.disk_usage(path.parent).free
-            encode(file, texts, found, pooling, max_length, device=device, free=free, dtype=dtype)
+            encode_into(file, shutil.disk_usage(path.parent).free)
             file.flush()
             file.seek(0, os.SEEK_END)
             file.write(hashlib.sha256(np.load(partial, mmap_mode="r")).digest())
@@ -189,32 +181,27 @@ def encode(
     tokens = tokenise(tokenizer, texts, max_length)
     header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
     np.lib.format.write_array_header_1_0(file, header)
-    start, writing, kind = file.tell(), threading.Lock(), torch.device(device).type
+    start, kind, batches = file.tell(), torch.device(device).type, tokens.by_length(np.arange(rows), BATCH)
 
-    def one(batch: np.ndarray[Any, np.dtype[np.int64]]) -> int:
+    def one(batch: IntArray) -> npt.NDArray[Any]:
         with torch.autocast(kind, torch.bfloat16, enabled=dtype == "bfloat16"):  # of this thread alone
-            values = pooled(encoder, tokens, batch, pooling, device)
-        with writing:
-            for position, row in zip(batch.tolist(), values.cpu().numpy(), strict=True):
-                file.seek(start + position * width * 4)
-                file.write(row.astype("<f4").tobytes())
-        return len(batch)
+            return pooled(encoder, tokens, batch, pooling, device).cpu().numpy()
 
     count = workers or (cores() if device == "cpu" else 1)
     before = torch.get_num_threads()
     _log.info("Encoding %d texts once for all cells, with %d threads", rows, count)
     try:
         with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            batches = pool.map(one, tokens.by_length(np.arange(rows), BATCH))
-            for _ in told(f"encoding {rows:,} texts", batches, int, rows):
-                pass
+            encoded = zip(batches, pool.map(one, batches), strict=True)
+            for batch, values in told(f"encoding {rows:,} texts", encoded, lambda part: len(part[0]), rows):
+                for position, row in zip(batch.tolist(), values, strict=True):
+                    file.seek(start + position * width * 4)
+                    file.write(row.astype("<f4").tobytes())
     finally:
         torch.set_num_threads(before)
 
 
-def pooled(
-    encoder: Any, tokens: Tokens, positions: np.ndarray[Any, np.dtype[np.int64]], pooling: str, device: str
-) -> torch.Tensor:
+def pooled(encoder: Any, tokens: Tokens, positions: IntArray, pooling: str, device: str) -> torch.Tensor:
     """Return one vector an example, shape (b, D): the mean over its tokens, or its first token (``cls``)."""
     with torch.inference_mode():
         inputs = tokens.batch(positions, device)

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.finetuning.weights import Kept
 from mlflow_l3d.errors import ParameterError
 
 
@@ -29,16 +28,19 @@ class Alone:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.tensors = [weight for weight in model.parameters() if weight.requires_grad]
-        self._kept = Kept(self.tensors)
+        self._weights = [weight.detach() for weight in self.tensors]
+        self._kept: list[torch.Tensor] = []
 
     def keep(self, place: int) -> None:  # noqa: ARG002
-        """Remember the weights of a cell as they are now."""
-        self._kept.keep()
+        """Remember the weights of a cell as they are now, in memory of the host that is taken once."""
+        if not self._kept:
+            self._kept = [torch.empty_like(weight, device="cpu") for weight in self._weights]
+        torch._foreach_copy_(self._kept, self._weights)
 
     def end(self, place: int, *, best: bool) -> None:  # noqa: ARG002
         """Say that a cell is trained, and whether what was kept counts, not what it has now."""
         if best:
-            self._kept.put_back()
+            torch._foreach_copy_(self._weights, self._kept)
 
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`."""
@@ -61,12 +63,9 @@ class StackedLinear(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the products, shape (B * rows, *, out), of x, shape (B * rows, *, in)."""
         rows, transposed = x.reshape(len(self.weight), -1, x.shape[-1]), self.weight.transpose(1, 2)
-        found = torch.bmm(rows, transposed) if self.bias is None else self._with_bias(rows, transposed)
+        bias = self.bias
+        found = torch.bmm(rows, transposed) if bias is None else torch.baddbmm(bias[:, None], rows, transposed)
         return found.view(*x.shape[:-1], -1)
-
-    def _with_bias(self, rows: torch.Tensor, transposed: torch.Tensor) -> torch.Tensor:
-        assert self.bias is not None
-        return torch.baddbmm(self.bias[:, None], rows, transposed)
 
 
 class Beside:

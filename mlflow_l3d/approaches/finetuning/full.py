@@ -4,63 +4,38 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.encoder.tokens import batches
-from mlflow_l3d.approaches.failures import failed, is_out_of_memory
+from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.beside import Alone, Beside, Places
 from mlflow_l3d.approaches.finetuning.draws import adapter_seed, batch_order, dropout_seed, initialisation_seed
-from mlflow_l3d.approaches.finetuning.embedding import OwnVocabulary, own_vocabulary
 from mlflow_l3d.approaches.finetuning.inputs import inputs_of
-from mlflow_l3d.approaches.finetuning.kinds import losses_of, outcome_of, stopping_metric, wanted
+from mlflow_l3d.approaches.finetuning.kinds import losses_of, stopping_metric, wanted
 from mlflow_l3d.approaches.finetuning.loading import Loaded, checkpoint
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
+from mlflow_l3d.approaches.finetuning.training import Course, CourseSession, DivergedError, Progress, learning_rates
 from mlflow_l3d.approaches.finetuning.weights import copy_into, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.lending import lent
 from mlflow_l3d.approaches.memory import release
-from mlflow_l3d.approaches.stacked.chunks import StackedSession
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.settings import IntArray, Split
+from mlflow_l3d.tasks.settings import IntArray
 
 EVALUATION_BATCH: Final = 64
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(eq=False)
-class Course:
-    """One cell: what its factors decide, and where its training stands.
-
-    Attributes
-    ----------
-    diverged
-        Why it has no result.
-    """
-
-    cell: Cell
-    split: Split
-    progress: Progress
-    diverged: DivergedError | None = None
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many examples its parts have: of cells side by side, the same."""
-        return len(self.split.train), len(self.split.validation), len(self.split.test)
-
-
-class FullSession(StackedSession[Course]):
+class FullSession(CourseSession[Course]):
     """Cells that train the whole model, one after the other, or adapters and a head, also several side by side.
 
     Parameters
@@ -111,25 +86,7 @@ class FullSession(StackedSession[Course]):
     def _progress(self) -> Progress:
         return Progress(self.recipe, metric=stopping_metric(self.task))
 
-    def together(self, drawn: Sequence[Course]) -> list[tuple[Outcome, float]]:
-        """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
-        found: dict[str, Outcome] = {}
-        # Splits of our own tasks are equally large; those of a stranger's task need not be.
-        for sizes in sorted({own.sizes for own in drawn}):
-            same = [own for own in drawn if own.sizes == sizes]
-            for own, logits in zip(same, self._trained(same), strict=True):
-                found[own.cell.key] = self._outcome(own, logits)
-        return [(found[own.cell.key], len(own.progress.f1) + (own.diverged is not None)) for own in drawn]
-
-    def _outcome(self, own: Course, logits: torch.Tensor | None) -> Outcome:
-        if own.diverged or logits is None:
-            return failed(own.cell.key, own.diverged or L3DError("was not trained"))
-        try:
-            return outcome_of(own.cell.key, self.task, own.split.test, own.progress, logits)
-        except L3DError as error:
-            return failed(own.cell.key, error)
-
-    def _trained(self, courses: Sequence[Course]) -> list[torch.Tensor | None]:
+    def trained(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
         """Train cells; of one alone again, with less memory, while it is spent."""
         while len(courses) == 1:
             try:
@@ -160,18 +117,16 @@ class FullSession(StackedSession[Course]):
         _log.warning("Memory is spent: batches are computed in parts of %d from now on", self.batch)
         return True
 
-    def train(self, courses: Sequence[Course]) -> list[torch.Tensor | None]:
-        """Train the cells; return the logits of the test examples of each, None of one that diverged."""
+    def train(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
+        """Train the cells with the memory that there is; return as :meth:`trained`."""
         if len(courses) > 1:
             return self._train_beside(courses)
         (own,) = courses
         self._start(own.cell.seeds["model_initialisation"])
-        used = np.concatenate([own.split.train, own.split.validation, own.split.test])
-        with own_vocabulary(self.model, self.inputs.vocabulary(used)) as words:
-            self._fit(courses, Alone(self.model), words)
-            return [None] if own.diverged else [*self.logits([own.split.test])]
+        self._fit(courses, Alone(self.model))
+        return [own.diverged or self.logits([own.split.test])[0]]
 
-    def _train_beside(self, courses: Sequence[Course]) -> list[torch.Tensor | None]:
+    def _train_beside(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
         assert self.places is not None
         first = []
         for own in courses:
@@ -181,7 +136,7 @@ class FullSession(StackedSession[Course]):
             self._fit(courses, weights)
             ended = weights.finish()
             tested = iter(self.logits([courses[number].split.test for number in ended]) if ended else [])
-            return [None if own.diverged else next(tested) for own in courses]
+            return [own.diverged or next(tested) for own in courses]
 
     def logits(self, parts: Sequence[IntArray]) -> list[torch.Tensor]:
         """Return the logits of n examples of each cell, shape (n, C), on the CPU, without dropout."""
@@ -215,24 +170,27 @@ class FullSession(StackedSession[Course]):
             initialise(self.model, self.original, self.new, seed)
         adapters.draw(self.model, self.loaded.adapters, seed)
 
-    def _fit(self, courses: Sequence[Course], weights: Alone | Beside, words: OwnVocabulary | None = None) -> None:
+    def _fit(self, courses: Sequence[Course], weights: Alone | Beside) -> None:
         """Train; the weights know afterwards what is to be evaluated of each cell."""
         recipe, running, n = self.recipe, list(courses), len(courses[0].split.train)
         steps = -(-n // (recipe.batch_size * recipe.gradient_accumulation))
         rates = learning_rates(recipe, recipe.epochs * steps)
         optimizer = torch.optim.AdamW(weights.tensors, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
         for epoch in range(recipe.epochs):
-            losses = self._epoch(running, epoch, weights, optimizer, rates[epoch * steps : (epoch + 1) * steps], words)
+            losses = self._epoch(running, epoch, weights, optimizer, rates[epoch * steps : (epoch + 1) * steps])
             if isinstance(weights, Beside) and len(running) > 1 and not self._compared:
                 self._compare(running[-1].split.train[:8], weights)
             held = self.logits([own.split.validation for own in running])
             last = epoch + 1 == recipe.epochs
             going = []
             for place, (own, loss, logits) in enumerate(zip(running, losses, held, strict=True)):
-                goes_on = self._goes_on(own, loss, logits, weights, place, last=last)
-                if not goes_on and own.diverged is None:
+                labels = self.task.labels[own.split.validation]
+                better, goes_on = own.note(logits, labels, loss, self.on_epoch_end)
+                going.append(goes_on and not last)
+                if going[-1] and better and recipe.selection == "best" and len(labels):
+                    weights.keep(place)
+                elif not going[-1] and own.diverged is None:
                     weights.end(place, best=own.progress.chosen + 1 < len(own.progress.f1))
-                going.append(goes_on)
             places = np.flatnonzero(going)
             if not len(places):
                 return
@@ -240,21 +198,6 @@ class FullSession(StackedSession[Course]):
                 assert isinstance(weights, Beside)
                 weights.select(places, optimizer)
                 running = [running[place] for place in places]
-
-    def _goes_on(
-        self, own: Course, loss: float, logits: torch.Tensor, weights: Alone | Beside, place: int, *, last: bool
-    ) -> bool:
-        """Note an epoch of a cell: mean loss and validation logits; return whether it has another one."""
-        labels = self.task.labels[own.split.validation]
-        try:
-            better = own.progress.add(*validate(logits, labels), loss)
-        except DivergedError as error:
-            own.diverged = error
-            return False
-        if better and not last and self.recipe.selection == "best" and len(labels):
-            weights.keep(place)
-        told = should_stop(self.on_epoch_end, own.cell.key, len(own.progress.f1) - 1, logits, labels)
-        return not (told or own.progress.stop or last)
 
     def _compare(self, positions: IntArray, weights: Beside) -> None:
         """Raise if the last cell gives other logits beside the others than alone: the model would mix their texts."""
@@ -277,7 +220,6 @@ class FullSession(StackedSession[Course]):
         weights: Alone | Beside,
         optimizer: torch.optim.Optimizer,
         rates: Sequence[float],
-        words: OwnVocabulary | None,
     ) -> list[float]:
         """Visit every training example of every cell once; return the mean loss of an example of each cell."""
         seeds, n = [own.cell.seeds["model_randomness"] for own in courses], len(courses[0].split.train)
@@ -286,7 +228,7 @@ class FullSession(StackedSession[Course]):
         # What the model draws by itself, nobody can draw for several cells.
         allowed = "" if len(courses) == 1 else "the model draws random numbers of its own. Use lora_cells=1."
         with seeded(dropout_seed(seeds[0], epoch), self.device, forbidden=allowed):
-            return self._steps(order, weights, optimizer, rates, words)
+            return self._steps(order, weights, optimizer, rates)
 
     def _steps(
         self,
@@ -294,7 +236,6 @@ class FullSession(StackedSession[Course]):
         weights: Alone | Beside,
         optimizer: torch.optim.Optimizer,
         rates: Sequence[float],
-        words: OwnVocabulary | None,
     ) -> list[float]:
         """Visit examples, (B, n), in their order; return the mean loss of each cell."""
         self.model.train()
@@ -304,10 +245,7 @@ class FullSession(StackedSession[Course]):
         groups = batches(np.arange(n), recipe.batch_size * recipe.gradient_accumulation)
         for group, rate in zip(groups, rates, strict=True):
             for weight in weights.tensors:
-                if words is None or weight is not words.weight:
-                    weight.grad = None
-            if words is not None:
-                words.clear()
+                weight.grad = None
             for batch in batches(group, self.batch):
                 part = slice(batch[0], batch[-1] + 1)
                 inputs = self.inputs.batch(order[:, part].ravel(), self.device)

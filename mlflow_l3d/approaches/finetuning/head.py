@@ -7,15 +7,13 @@ from typing import Final
 
 import torch
 
-from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.heads import Head, train_heads
-from mlflow_l3d.approaches.finetuning.kinds import outcome_of, outputs, stopping_metric, unit_of
+from mlflow_l3d.approaches.finetuning.kinds import outputs, stopping_metric, unit_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress
-from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
+from mlflow_l3d.approaches.finetuning.training import CourseSession, DivergedError, Progress
+from mlflow_l3d.approaches.stacked.chunks import cells_at_once
 from mlflow_l3d.approaches.stacked.stack import FloatArray, initial_head
-from mlflow_l3d.errors import L3DError
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 
@@ -32,7 +30,7 @@ MEMORY: Final = 2**29
 """Bytes that the cells of a chunk may hold on a CPU: with many training examples, dropout factors of a whole epoch."""
 
 
-class HeadSession(StackedSession[Head]):
+class HeadSession(CourseSession[Head]):
     """Cells on the features of one task; see :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
 
     Parameters
@@ -58,26 +56,11 @@ class HeadSession(StackedSession[Head]):
         weights = initial_head(cell.seeds["model_initialisation"], inputs, self.recipe.hidden_units, classes)
         split, progress = self.task.split(cell.seeds), Progress(self.recipe, metric=stopping_metric(self.task))
         centre, scale = unit_of(self.task, split.train)
-        return Head(cell, split, weights, progress, centre=centre, scale=scale)
+        return Head(cell, split, progress, weights, centre=centre, scale=scale)
 
-    def together(self, drawn: Sequence[Head]) -> list[tuple[Outcome, float]]:
-        """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
-        found: dict[str, Outcome] = {}
-        shared = self.features, self.task.labels, self.recipe, self.device, self.on_epoch_end
-        # Splits of our own tasks are stratified and equally large; those of a stranger's task need not be.
-        for size in sorted({len(own.split.train) for own in drawn}):
-            same = [own for own in drawn if len(own.split.train) == size]
-            for own, logits in zip(same, train_heads(same, *shared), strict=True):
-                found[own.cell.key] = self._outcome(own, logits)
-        return [(found[own.cell.key], len(own.progress.f1) + (own.diverged is not None)) for own in drawn]
-
-    def _outcome(self, own: Head, logits: torch.Tensor | DivergedError) -> Outcome:
-        if isinstance(logits, DivergedError):
-            return failed(own.cell.key, logits)
-        try:
-            return outcome_of(own.cell.key, self.task, own.split.test, own.progress, logits)
-        except L3DError as error:
-            return failed(own.cell.key, error)
+    def trained(self, courses: Sequence[Head]) -> list[torch.Tensor | DivergedError]:
+        """Train heads side by side."""
+        return train_heads(courses, self.features, self.task.labels, self.recipe, self.device, self.on_epoch_end)
 
 
 def bytes_per_cell(inputs: int, classes: int, examples: int, recipe: Recipe) -> tuple[float, float]:

@@ -11,16 +11,14 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.base import OnEpochEnd
-from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks, dropout_stream
 from mlflow_l3d.approaches.finetuning.kinds import loss_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
+from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, learning_rates
 from mlflow_l3d.approaches.stacked.pcg import NUMPY, dropout_factors
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import FloatArray, Stack
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.tasks.settings import IntArray, Split
+from mlflow_l3d.tasks.settings import IntArray
 
 EVALUATED: Final = 2**28
 """Bytes of the rows that are evaluated together on a GPU, at most."""
@@ -66,8 +64,13 @@ class HeadNetwork:
             hidden.copy_(active)
         else:
             torch.mul(active, mask, out=hidden)
-        logits = self._logits(rows)
-        error = logits.sub(wanted).mul_(2) if self.scores else torch.softmax(logits, 2).sub_(wanted)
+        if self.scores:
+            # A batched product with one column is rounded in another way for one cell than for several.
+            logits = (rows * stack.w2.transpose(1, 2)).sum(2, keepdim=True)
+            error = logits.sub(wanted).mul_(2)
+        else:
+            logits = torch.bmm(rows, stack.w2)
+            error = torch.softmax(logits, 2).sub_(wanted)
         error.div_(examples)
         torch.bmm(rows_t, error, out=stack.g2)
         torch.bmm(error, self._inner, out=back)
@@ -76,12 +79,6 @@ class HeadNetwork:
             back.mul_(mask)
         torch.bmm(x.transpose(1, 2), back, out=stack.g1)
         return logits
-
-    def _logits(self, rows: torch.Tensor) -> torch.Tensor:
-        if not self.scores:
-            return torch.bmm(rows, self.stack.w2)
-        # A batched product with one column is rounded in another way for one cell than for several.
-        return (rows * self.stack.w2.transpose(1, 2)).sum(2, keepdim=True)
 
     def _empty(self, examples: int) -> tuple[torch.Tensor, ...]:
         """Return memory for batches of a size: hidden rows with a constant 1, parts of them, activations, errors."""
@@ -102,41 +99,25 @@ def logits_of(x: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor) -> torch.Tens
     return product(hidden.clamp_min_(0), w2)
 
 
-@dataclass
-class Head:
-    """One cell: what its factors decide, and where its training stands.
+@dataclass(eq=False)
+class Head(Course):
+    """One cell, whose seeds of ``data_order`` and ``model_randomness`` are used.
 
     Attributes
     ----------
-    cell
-        Its seeds of ``data_order`` and ``model_randomness`` are used.
-    split
-        Positions of its examples.
     weights
         Initial weights of the two layers, shapes (D + 1, H) and (H + 1, C).
-    progress
-        Its course so far.
     best
         Weights of the two layers after its best epoch so far.
-    diverged
-        Why it has no result.
     centre, scale
         Of scores: those of its training labels, which are trained on in this unit; see
         :func:`~mlflow_l3d.approaches.finetuning.kinds.unit_of`.
     """
 
-    cell: Cell
-    split: Split
     weights: tuple[FloatArray, FloatArray]
-    progress: Progress
     best: tuple[torch.Tensor, ...] = ()
-    diverged: DivergedError | None = None
     centre: float = 0.0
     scale: float = 1.0
-
-    def in_unit_of_labels(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Return what the network gives for scores, in float64 and the unit of the labels."""
-        return outputs.double() * self.scale + self.centre
 
 
 def train_heads(
@@ -243,21 +224,17 @@ class _Training:
         return torch.stack(own)[..., None]
 
     def _restored(self, heads: Sequence[Head], outputs: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-        """Return outputs of each cell, scores in the unit of the labels."""
-        return [head.in_unit_of_labels(own) if self.scores else own for head, own in zip(heads, outputs, strict=True)]
+        """Return outputs of each cell, scores in float64 and the unit of the labels."""
+        if not self.scores:
+            return list(outputs)
+        return [own.double() * head.scale + head.centre for head, own in zip(heads, outputs, strict=True)]
 
     def goes_on(self, own: Head, weights: Sequence[torch.Tensor], logits: torch.Tensor, loss: float) -> bool:
         """Note an epoch of a cell: weights, validation logits and mean loss; return whether it has another one."""
-        labels = self.labels[own.split.validation]
-        try:
-            better = own.progress.add(*validate(logits, labels), loss)
-        except DivergedError as error:
-            own.diverged = error
-            return False
+        better, goes_on = own.note(logits, self.labels[own.split.validation], loss, self.on_epoch_end)
         if better:
             own.best = tuple(layer.clone() for layer in weights)
-        told = should_stop(self.on_epoch_end, own.cell.key, len(own.progress.f1) - 1, logits, labels)
-        return not told and not own.progress.stop
+        return goes_on
 
     def logits(
         self, heads: Sequence[Head], parts: Sequence[IntArray], weights: Sequence[Sequence[torch.Tensor]]

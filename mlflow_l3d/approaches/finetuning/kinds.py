@@ -1,17 +1,12 @@
-"""What a kind of task means for training: outputs, loss, scores, and the parts of an outcome."""
+"""What a kind of task means for training: outputs, loss, scores."""
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
-from mlflow_l3d.approaches.base import answered
-from mlflow_l3d.approaches.finetuning.training import Progress
-from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.regression import PEARSON
-from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
@@ -66,31 +61,3 @@ def losses_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return (logits[:, :, 0].to(labels.dtype) - labels).square().mean(1)
     each = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="none")
     return each.view(labels.shape).mean(1)
-
-
-def outcome_of(key: str, task: Task, positions: IntArray, progress: Progress, logits: torch.Tensor) -> Outcome:
-    """Return the outcome of a training, without its wall clock.
-
-    Parameters
-    ----------
-    key, task, positions
-        The cell, the data, and its test examples.
-    progress
-        The course of the training.
-    logits
-        Shape (n, C), on the CPU: of the test examples. C counts classes or choices; it is 1 for a regression, which has
-        float64 predictions and no scores.
-
-    Raises
-    ------
-    L3DError
-        If a logit is not finite.
-    """
-    if not bool(torch.isfinite(logits).all()):
-        raise L3DError("the scores of the test examples are nan or inf. Use a lower learning rate.")
-    predictions, scores = logits[:, 0].double().numpy(), None
-    if task.kind != "regression":
-        predictions = logits.argmax(1).numpy().astype(np.int64)
-        scores = torch.softmax(logits.float(), 1).numpy()
-    course = {"metrics": progress.metrics, "curves": progress.curves}
-    return answered(key, task, positions, predictions, scores, **course)

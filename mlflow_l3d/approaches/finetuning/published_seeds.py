@@ -15,9 +15,6 @@ from typing import Final
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.presets import target
 
-MODELS: Final = ("roberta-large", "llama-3.2-3b")
-"""Models of the paper."""
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:

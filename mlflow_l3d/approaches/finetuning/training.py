@@ -1,20 +1,29 @@
-"""What both ways of training share: the schedule, the rule of early stopping, the scores that it looks at."""
+"""What all ways of training share: the schedule, the rule of early stopping, the course of a cell and its outcome."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.base import OnEpochEnd, answered
+from mlflow_l3d.approaches.callbacks import should_stop
+from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.stacked.chunks import StackedSession
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO, f1_macro
 from mlflow_l3d.metrics.regression import pearson
+from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray, Split
 
 
 class DivergedError(L3DError):
@@ -124,3 +133,99 @@ class Progress:
         if not math.isnan(self.f1[self.best]):
             found |= {f"validation_{self.metric.name}": self.f1, "validation_loss": self.loss}
         return found
+
+
+@dataclass(eq=False)
+class Course:
+    """One cell: what its factors decide, and where its training stands.
+
+    Attributes
+    ----------
+    diverged
+        Why it has no result.
+    """
+
+    cell: Cell
+    split: Split
+    progress: Progress
+    diverged: DivergedError | None = field(default=None, kw_only=True)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many examples its parts have."""
+        return len(self.split.train), len(self.split.validation), len(self.split.test)
+
+    def note(
+        self, logits: torch.Tensor, labels: npt.NDArray[Any], loss: float, on_epoch_end: OnEpochEnd | None
+    ) -> tuple[bool, bool]:
+        """Note an epoch: validation logits, labels and mean loss of the training.
+
+        Returns
+        -------
+        tuple
+            Whether it is the best so far, and whether another one may follow.
+        """
+        try:
+            better = self.progress.add(*validate(logits, labels), loss)
+        except DivergedError as error:
+            self.diverged = error
+            return False, False
+        told = should_stop(on_epoch_end, self.cell.key, len(self.progress.f1) - 1, logits, labels)
+        return better, not told and not self.progress.stop
+
+
+C = TypeVar("C", bound=Course)
+
+
+class CourseSession(StackedSession[C]):
+    """Cells whose parts are equally large are trained side by side."""
+
+    @abstractmethod
+    def trained(self, courses: Sequence[C]) -> Sequence[torch.Tensor | DivergedError]:
+        """Train cells; return the logits of the test examples of each, (n, C) on the CPU, or how it diverged."""
+
+    def together(self, drawn: Sequence[C]) -> list[tuple[Outcome, float]]:
+        """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
+        found: dict[str, Outcome] = {}
+        # Splits of our own tasks are stratified and equally large; those of a stranger's task need not be.
+        for sizes in sorted({own.sizes for own in drawn}):
+            same = [own for own in drawn if own.sizes == sizes]
+            for own, logits in zip(same, self.trained(same), strict=True):
+                found[own.cell.key] = self._outcome(own, logits)
+        return [(found[own.cell.key], len(own.progress.f1) + (own.diverged is not None)) for own in drawn]
+
+    def _outcome(self, own: Course, logits: torch.Tensor | DivergedError) -> Outcome:
+        if isinstance(logits, DivergedError):
+            return failed(own.cell.key, logits)
+        try:
+            return outcome_of(own.cell.key, self.task, own.split.test, own.progress, logits)
+        except L3DError as error:
+            return failed(own.cell.key, error)
+
+
+def outcome_of(key: str, task: Task, positions: IntArray, progress: Progress, logits: torch.Tensor) -> Outcome:
+    """Return the outcome of a training, without its wall clock.
+
+    Parameters
+    ----------
+    key, task, positions
+        The cell, the data, and its test examples.
+    progress
+        The course of the training.
+    logits
+        Shape (n, C), on the CPU: of the test examples. C counts classes or choices; it is 1 for a regression, which has
+        float64 predictions and no scores.
+
+    Raises
+    ------
+    L3DError
+        If a logit is not finite.
+    """
+    if not bool(torch.isfinite(logits).all()):
+        raise L3DError("the scores of the test examples are nan or inf. Use a lower learning rate.")
+    predictions, scores = logits[:, 0].double().numpy(), None
+    if task.kind != "regression":
+        predictions = logits.argmax(1).numpy().astype(np.int64)
+        scores = torch.softmax(logits.float(), 1).numpy()
+    course = {"metrics": progress.metrics, "curves": progress.curves}
+    return answered(key, task, positions, predictions, scores, **course)

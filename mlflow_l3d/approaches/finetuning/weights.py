@@ -1,4 +1,4 @@
-"""The weights of a session: what each cell starts from, and what a training keeps of its best epoch."""
+"""The weights that each cell of a session starts from."""
 
 from __future__ import annotations
 
@@ -10,30 +10,6 @@ import torch
 
 from mlflow_l3d.approaches.finetuning.draws import initialisation_seed
 from mlflow_l3d.approaches.global_seeds import seeded
-
-
-class Kept:
-    """A copy of the trained weights at their best, in memory of the host that is taken once.
-
-    Parameters
-    ----------
-    weights
-        The trained ones; no other weight changes in a training.
-    """
-
-    def __init__(self, weights: Sequence[torch.Tensor]) -> None:
-        self.weights = [weight.detach() for weight in weights]
-        self.copies: list[torch.Tensor] = []
-
-    def keep(self) -> None:
-        """Remember the weights as they are now."""
-        if not self.copies:
-            self.copies = [torch.empty_like(weight, device="cpu") for weight in self.weights]
-        torch._foreach_copy_(self.copies, self.weights)
-
-    def put_back(self) -> None:
-        """Set the weights to what was remembered last."""
-        torch._foreach_copy_(self.weights, self.copies)
 
 
 def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[str], seed: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.command.process import run
+from mlflow_l3d.approaches.command.template import file_hash
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import private_folder
 from mlflow_l3d.plan.cells import content_key
@@ -163,11 +163,7 @@ def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Pa
 
 def hashes(folder: Path) -> dict[str, str]:
     """Return name -> hash of the files of a project, in the order of their names."""
-    found = {}
-    for path in sorted(_files(folder.iterdir())):
-        with path.open("rb") as file:
-            found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+    return {path.relative_to(folder).as_posix(): file_hash(path) for path in sorted(_files(folder.iterdir()))}
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -108,7 +109,7 @@ def pair_table(study: SeedsStudy) -> Table | None:
         for name, one in study.pairs.items()
     ]
     for name in [name for name in TOGETHER if name in study.intervals]:
-        shown = _three_digits if name == "absolute_difference" else points
+        shown = partial(plain, digits=3) if name == "absolute_difference" else points
         rows.append((TOGETHER[name], shown(study.together[name]), between(*study.intervals[name], shown), "", ""))
     return Table(
         ("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std"), tuple(rows), in_unit(study, PAIR_NOTE)
@@ -254,7 +255,3 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
         "80 % of studies."
     )
     return Table(head, tuple(rows), note)
-
-
-def _three_digits(value: float) -> str:
-    return plain(value, 3)

@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.stability.agreement.kinds import (
     kind_of_column,
 )
 from mlflow_l3d.analysis.stability.agreement.matching import EntityF1, ExactMatch, TokenMatch
-from mlflow_l3d.analysis.stability.agreement.names import SCORINGS, TASK_TYPES, scoring
+from mlflow_l3d.analysis.stability.agreement.names import SCORINGS, scoring
 from mlflow_l3d.analysis.stability.agreement.rankings import Ndcg, Overlap, RankBiasedOverlap
 from mlflow_l3d.analysis.stability.agreement.structures import Attachment, Closeness, SetF1
 from mlflow_l3d.errors import ParameterError, unknown_name
@@ -31,7 +31,11 @@ REGRESSION: Final = "regression"
 _EXACT: Final = "exact_match"
 _STRUCTURED: Final = (TokenMatch, EntityF1, SetF1, Attachment, Overlap, RankBiasedOverlap, Ndcg)
 """Scoring functions whose predictions are lists, sets or mappings, and so may be written as JSON."""
-_FOR_LISTS: Final = ("sequence_labelling", "structured_prediction", "retrieval", "question_answering")
+_FOR_LISTS: Final = (
+    *("token_match", "entity_f1", "set_f1", "las", "uas", "exact_match"),
+    *("rbo", "overlap", "ndcg", "squad_f1", "squad_exact"),
+)
+"""Scoring functions that compare lists."""
 
 
 def choose(name: str, labels: Any, predictions: Any, usual: str = "") -> str | None:
@@ -155,8 +159,7 @@ def _check_kinds(name: str, kinds: Mapping[str, str]) -> None:
         return
     found = ", ".join(f"{what}s are {kind}" for what, kind in kinds.items())
     if wanted:
-        names = dict.fromkeys(each for task in _FOR_LISTS for each in TASK_TYPES[task])
-        raise ParameterError("agreement", name, f"{found}: must be one of {', '.join(names)}")
+        raise ParameterError("agreement", name, f"{found}: must be one of {', '.join(_FOR_LISTS)}")
     fix = "Write both in the same form, or name a scoring function that compares them."
     raise ParameterError("agreement", name, f"{found}, which are never equal", fix)
 

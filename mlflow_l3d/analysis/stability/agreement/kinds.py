@@ -42,6 +42,21 @@ def kind_of_column(values: Any) -> str:
     return " and ".join(sorted(found)) or NOTHING
 
 
+def finite(prediction: Any) -> float:
+    """Return a finite number.
+
+    Raises
+    ------
+    ParameterError
+        If it is none; it shows a number, and of all else the type.
+    """
+    if not isinstance(prediction, (int, float, np.integer, np.floating)):
+        raise ParameterError("prediction", type(prediction).__name__, "must be a number")
+    if not math.isfinite(prediction):
+        raise ParameterError("prediction", float(prediction), "must be a finite number")
+    return float(prediction)
+
+
 def family(kind: str) -> str:
     """Return a kind, and for both kinds of numbers the same one."""
     return "numbers" if kind in NUMBERS else kind

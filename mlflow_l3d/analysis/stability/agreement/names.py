@@ -1,4 +1,4 @@
-"""Scoring functions by name, and which task types they are for."""
+"""Scoring functions by name."""
 
 from __future__ import annotations
 
@@ -32,17 +32,6 @@ SCORINGS: Final[dict[str, Callable[..., Scoring]]] = {
     "ndcg": Ndcg,
 }
 """Name -> what makes the scoring function."""
-
-TASK_TYPES: Final[dict[str, tuple[str, ...]]] = {
-    "classification": ("exact_match",),
-    "regression": ("closeness",),
-    "generation": ("bleu", "chrf", *ROUGE_KINDS, "exact_match"),
-    "sequence_labelling": ("token_match", "entity_f1"),
-    "structured_prediction": ("set_f1", "las", "uas", "exact_match"),
-    "question_answering": ("squad_f1", "squad_exact"),
-    "retrieval": ("rbo", "overlap", "ndcg"),
-}
-"""Task type (rows of Zhou et al. 2025, Table 2) -> names, the usual choice first."""
 
 
 def scoring(name: str, **options: Any) -> Scoring:

@@ -6,9 +6,8 @@ import math
 from collections.abc import Hashable
 from typing import Any
 
-import numpy as np
-
 from mlflow_l3d.analysis.stability.agreement.base import Similarity, f1_of_sets, hashable, items, share_of_equal
+from mlflow_l3d.analysis.stability.agreement.kinds import finite
 from mlflow_l3d.errors import ParameterError
 
 
@@ -99,10 +98,7 @@ class Closeness(Similarity):
         ParameterError
             If it is no finite number.
         """
-        if isinstance(prediction, (int, float, np.integer, np.floating)) and math.isfinite(prediction):
-            return float(prediction)
-        shown = prediction if isinstance(prediction, (int, float, np.number)) else type(prediction).__name__
-        raise ParameterError("prediction", shown, "must be a finite number")
+        return finite(prediction)
 
     def similarity(self, answer: Any, reference: Any) -> float:
         """Return 1 for equal numbers, 0 from the scale on."""

@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
@@ -113,14 +114,14 @@ class Client:
 
         What passes is waited for: nothing would be another description of the model, and everything asked again.
         """
-        tries = itertools.count(1)
-        while True:
+        for failures in itertools.count(1):
             try:
                 answer: Any = await self._openai.get("/models", cast_to=object)
                 break
             except Exception as error:  # noqa: BLE001 - sorted below
-                status, failures = getattr(error, "status_code", None), next(tries)
-                passes = status in _PASSES or _was_cut(error)
+                status = getattr(error, "status_code", None)
+                was_cut = status is None and type(error.__cause__).__name__ != "ConnectError"  # somebody was there
+                passes = status in _PASSES or was_cut
                 if status not in {None, 401, 403} and not passes:
                     return []
                 if not passes or failures >= _TRIES:
@@ -209,7 +210,7 @@ class Client:
                 if status == 400 and not renamed and "messages" in body and _NEW_LIMIT in _said(error):
                     self._renamed = {"max_tokens": _NEW_LIMIT}
                     continue
-                limited = status == 429 and _code(error) != "insufficient_quota"
+                limited = status == 429 and getattr(error, "code", "") != "insufficient_quota"
                 failures, refusals = failures + (not limited), refusals + limited
                 again = status is None or status >= 500 or status in _SERVER_TRIES_AGAIN
                 if not (limited and refusals < _MOST_REFUSALS) and not (again and failures < tries):
@@ -278,27 +279,12 @@ class UnreachableError(EndpointError):
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return for how many seconds a server asks to wait: ``Retry-After`` (seconds or a date), ``retry-after-ms``."""
-    try:
-        return max(0.0, float(headers["retry-after-ms"]) / 1000)
-    except (KeyError, ValueError):
-        given = headers.get("retry-after", "")
-    try:
-        return max(0.0, float(given))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
-    except ValueError:
-        return None
-
-
-def _was_cut(error: Exception) -> bool:
-    """Return whether somebody was there, and the connection broke."""
-    return getattr(error, "status_code", None) is None and type(error.__cause__).__name__ != "ConnectError"
-
-
-def _code(error: Exception) -> str:
-    return str(getattr(error, "code", "") or "")
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        with suppress(KeyError, ValueError):
+            return max(0.0, float(headers[name]) / unit)
+    with suppress(KeyError, ValueError):
+        return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time.time())
+    return None
 
 
 def _key() -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from contextlib import closing
+from concurrent.futures import Future
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mlflow_l3d.approaches.icl.endpoint.client import Client
 from mlflow_l3d.approaches.icl.endpoint.engine import EndpointEngine
-from mlflow_l3d.approaches.icl.endpoint.loop import Loop
 from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
 from mlflow_l3d.approaches.icl.endpoint.served import look, same
 from mlflow_l3d.approaches.icl.endpoint.store import Store
@@ -32,8 +32,8 @@ class Connection:
 
     Attributes
     ----------
-    served, engine, loop
-        What was found, what asks, and where that runs.
+    served, engine
+        What was found, and what asks.
 
     Raises
     ------
@@ -43,7 +43,11 @@ class Connection:
 
     def __init__(self, model: str, recipe: Recipe, cache: Path, *, again: bool = False) -> None:
         self.endpoint = Endpoint.of(model, recipe)
-        self._store, self.loop = Store(self.endpoint, cache / "endpoints"), Loop()
+        from anyio.from_thread import start_blocking_portal
+
+        self._store, self._open = Store(self.endpoint, cache / "endpoints"), ExitStack()
+        # An event loop in a thread of its own, so that a session also works where one runs already, as in a notebook.
+        self._portal = self._open.enter_context(start_blocking_portal())
         self._client = Client(self.endpoint, self._store)
         try:
             self.served = self.result(look(self._client, recipe, again=again))
@@ -54,14 +58,22 @@ class Connection:
         self._client.verify = lambda: same(self._client, self.served)
         self.engine = EndpointEngine(self._client, self.served)
 
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine."""
+        found: Future[T] = self._portal.start_task_soon(lambda: work)
+        return found
+
     def result(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end."""
-        return self.loop.submit(work).result()
+        return self.begin(work).result()
 
     def close(self) -> None:
         """Close connections, the file of answers and the thread."""
-        with closing(self.loop), closing(self._store):
-            self.result(self._client.close())
+        with self._open, closing(self._store):
+            try:
+                self.result(self._client.close())
+            finally:
+                self._portal.call(self._portal.stop, True)  # what is under way is cancelled
 
 
 def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:

@@ -82,7 +82,7 @@ class EndpointSession(PromptSession):
             for cell in cells:
                 try:
                     test, prompts, empty = self._asked(cell)
-                    under_way.append((cell, test, self.connection.loop.submit(self._answered(cell, prompts, empty))))
+                    under_way.append((cell, test, self.connection.begin(self._answered(cell, prompts, empty))))
                 except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
                     yield failed(cell.key, error)
             for cell, test, work in under_way:
