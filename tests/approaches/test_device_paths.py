@@ -29,11 +29,11 @@ COUNTED_WITH = {"torch": "2.13", "transformers": "5.23"}
 COUNTS = {
     # Launches, waits, copies to the device: of one training step, where there are any, and of all cells.
     "heads": ((17, 0, 0), (811, 5, 13)),
-    "full": ((141, 1, 1), (1609, 61, 98)),
-    "full, parts": ((229, 1, 1), (870, 8, 47)),
-    "full, decoder": ((268, 1, 1), (1074, 9, 27)),
-    "full, regression": ((129, 1, 1), (597, 8, 47)),
-    "full, choices": ((130, 1, 1), (600, 8, 47)),
+    "full": ((146, 1, 1), (1664, 61, 99)),
+    "full, parts": ((235, 1, 1), (892, 8, 48)),
+    "full, decoder": ((270, 1, 1), (1088, 9, 28)),
+    "full, regression": ((134, 1, 1), (620, 8, 48)),
+    "full, choices": ((135, 1, 1), (623, 8, 48)),
     "lora": ((152, 1, 1), (674, 8, 13)),
     "lora, beside": ((165, 1, 1), (2863, 30, 46)),
     "lora, decoder": ((285, 1, 1), (1166, 9, 12)),
