@@ -11,7 +11,7 @@ from device_paths import WAYS, Runner, differences
 
 from mlflow_l3d.approaches import global_seeds, numerics
 from mlflow_l3d.approaches.encoder.tokens import Tokens
-from mlflow_l3d.approaches.finetuning import beside, dropout, heads, kinds
+from mlflow_l3d.approaches.finetuning import beside, dropout, embedding, heads, kinds
 from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full import FullSession
 from mlflow_l3d.approaches.icl.engine import sampling, seq2seq, tensors
@@ -30,6 +30,7 @@ MUTATIONS = {
     "labels": (kinds.wanted, "full, regression", ".to(device)", ""),
     "sum of losses": (FullSession._steps, "full", ", device=self.device", ""),
     "logits": (FullSession.logits, "full", ".cpu()", ""),
+    "own vocabulary": (embedding.OwnVocabulary.__init__, "full", ".to(whole.weight.device)", ""),
     "seed of dropout": (global_seeds.seeded, "full", "module.manual_seed(seed)", "pass"),
     "keys of dropout": (dropout.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
     "rows that go on": (beside.Beside.select, "lora, beside", ".to(before[0].device)", ""),

@@ -43,8 +43,7 @@ class Tokens:
 
     def batch(self, positions: IntArray, device: str) -> dict[str, torch.Tensor]:
         """Return the model's inputs, padded on the right: shape (b, longest), or (b, rows, longest) if several."""
-        rows = (positions[:, None] * self.rows + np.arange(self.rows)).ravel()
-        spans = [np.arange(self.starts[row], self.starts[row + 1]) for row in rows]
+        spans = self._spans(positions)
         lengths = np.array([len(span) for span in spans])
         inside = np.arange(int(lengths.max())) < lengths[:, None]
         shape = inside.shape if self.rows == 1 else (len(positions), self.rows, inside.shape[1])
@@ -60,6 +59,16 @@ class Tokens:
     def by_length(self, positions: IntArray, size: int) -> list[IntArray]:
         """Cut examples into batches of like length, the longest first; return indices *into* `positions`."""
         return batches(np.argsort(-self.lengths[positions], kind="stable"), size)
+
+    def vocabulary(self, positions: IntArray) -> IntArray:
+        """Return the sorted numbers of all tokens that some examples have, and of padding."""
+        ids = self.columns["input_ids"][np.concatenate(self._spans(positions))]
+        return np.unique(np.append(ids, self.padding["input_ids"])).astype(np.int64)
+
+    def _spans(self, positions: IntArray) -> list[IntArray]:
+        """Return where the tokens of each row of some examples stand."""
+        rows = (positions[:, None] * self.rows + np.arange(self.rows)).ravel()
+        return [np.arange(self.starts[row], self.starts[row + 1]) for row in rows]
 
 
 def batches(order: IntArray, size: int) -> list[IntArray]:

@@ -14,6 +14,7 @@ from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.finetuning import adapters
 from mlflow_l3d.approaches.finetuning.beside import Alone, Beside, Places
 from mlflow_l3d.approaches.finetuning.draws import adapter_seed, batch_order, dropout_seed, initialisation_seed
+from mlflow_l3d.approaches.finetuning.embedding import OwnVocabulary, own_vocabulary
 from mlflow_l3d.approaches.finetuning.inputs import inputs_of
 from mlflow_l3d.approaches.finetuning.kinds import losses_of, stopping_metric, wanted
 from mlflow_l3d.approaches.finetuning.loading import Loaded, checkpoint
@@ -123,8 +124,10 @@ class FullSession(CourseSession[Course]):
             return self._train_beside(courses)
         (own,) = courses
         self._start(own.cell.seeds["model_initialisation"])
-        self._fit(courses, Alone(self.model))
-        return [own.diverged or self.logits([own.split.test])[0]]
+        used = np.concatenate([own.split.train, own.split.validation, own.split.test])
+        with own_vocabulary(self.model, self.inputs.vocabulary(used)) as words:
+            self._fit(courses, Alone(self.model), words)
+            return [own.diverged or self.logits([own.split.test])[0]]
 
     def _train_beside(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
         assert self.places is not None
@@ -170,14 +173,14 @@ class FullSession(CourseSession[Course]):
             initialise(self.model, self.original, self.new, seed)
         adapters.draw(self.model, self.loaded.adapters, seed)
 
-    def _fit(self, courses: Sequence[Course], weights: Alone | Beside) -> None:
+    def _fit(self, courses: Sequence[Course], weights: Alone | Beside, words: OwnVocabulary | None = None) -> None:
         """Train; the weights know afterwards what is to be evaluated of each cell."""
         recipe, running, n = self.recipe, list(courses), len(courses[0].split.train)
         steps = -(-n // (recipe.batch_size * recipe.gradient_accumulation))
         rates = learning_rates(recipe, recipe.epochs * steps)
         optimizer = torch.optim.AdamW(weights.tensors, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
         for epoch in range(recipe.epochs):
-            losses = self._epoch(running, epoch, weights, optimizer, rates[epoch * steps : (epoch + 1) * steps])
+            losses = self._epoch(running, epoch, weights, optimizer, rates[epoch * steps : (epoch + 1) * steps], words)
             if isinstance(weights, Beside) and len(running) > 1 and not self._compared:
                 self._compare(running[-1].split.train[:8], weights)
             held = self.logits([own.split.validation for own in running])
@@ -220,6 +223,7 @@ class FullSession(CourseSession[Course]):
         weights: Alone | Beside,
         optimizer: torch.optim.Optimizer,
         rates: Sequence[float],
+        words: OwnVocabulary | None,
     ) -> list[float]:
         """Visit every training example of every cell once; return the mean loss of an example of each cell."""
         seeds, n = [own.cell.seeds["model_randomness"] for own in courses], len(courses[0].split.train)
@@ -228,7 +232,7 @@ class FullSession(CourseSession[Course]):
         # What the model draws by itself, nobody can draw for several cells.
         allowed = "" if len(courses) == 1 else "the model draws random numbers of its own. Use lora_cells=1."
         with seeded(dropout_seed(seeds[0], epoch), self.device, forbidden=allowed):
-            return self._steps(order, weights, optimizer, rates)
+            return self._steps(order, weights, optimizer, rates, words)
 
     def _steps(
         self,
@@ -236,6 +240,7 @@ class FullSession(CourseSession[Course]):
         weights: Alone | Beside,
         optimizer: torch.optim.Optimizer,
         rates: Sequence[float],
+        words: OwnVocabulary | None,
     ) -> list[float]:
         """Visit examples, (B, n), in their order; return the mean loss of each cell."""
         self.model.train()
@@ -245,7 +250,10 @@ class FullSession(CourseSession[Course]):
         groups = batches(np.arange(n), recipe.batch_size * recipe.gradient_accumulation)
         for group, rate in zip(groups, rates, strict=True):
             for weight in weights.tensors:
-                weight.grad = None
+                if words is None or weight is not words.weight:
+                    weight.grad = None
+            if words is not None:
+                words.clear()
             for batch in batches(group, self.batch):
                 part = slice(batch[0], batch[-1] + 1)
                 inputs = self.inputs.batch(order[:, part].ravel(), self.device)
