@@ -172,7 +172,7 @@ class StageRun:
             self._repeat(trial, begun, self._ended[cell.key])
         elif (before := self.known.get(cell.key)) is not None:
             begun = replace(begun, origin="trained" if trial.number in self.recorded else "known")
-            self._end(trial, replace(begun, state=before.state, score=before.score, reports=before.reports))
+            self._finish(trial, replace(begun, state=before.state, score=before.score, reports=before.reports))
         else:
             self._running.setdefault(cell.key, []).append((trial, begun))
             return cell if len(self._running[cell.key]) == 1 else None
@@ -187,7 +187,7 @@ class StageRun:
             ended = replace(begun, state=state, score=float(outcome.metrics["score"]), reports=reports, outcome=outcome)
         else:
             ended = replace(begun, error=outcome.error, outcome=outcome)
-        self._end(trial, ended)
+        self._finish(trial, ended)
         for twin, repeated in twins:
             self._repeat(twin, repeated, ended)
 
@@ -196,17 +196,15 @@ class StageRun:
         ended = replace(begun, state=earlier.state, score=earlier.score, error=earlier.error, origin="repeated")
         self._finish(trial, ended)
 
-    def _end(self, trial: Trial, ended: FinishedTrial) -> None:
-        """End a trial that was trained; one that failed is trained again where its setting comes again."""
-        if ended.state != "failed":
-            self._ended[ended.key] = ended
-        self._finish(trial, ended)
-
     def _finish(self, trial: Trial, ended: FinishedTrial) -> None:
+        """End a trial; the setting of one that failed is trained again if it comes again."""
         from optuna.trial import TrialState
 
         self.on_finished(ended)
+        ended = replace(ended, cell=None, outcome=None)
         self._finished.append(ended)
+        if ended.state != "failed":
+            self._ended.setdefault(ended.key, ended)
         for step, score in ended.reports.items():
             trial.report(score, step)
             trial.should_prune()  # some pruners note with a trial how far it came

@@ -300,7 +300,7 @@ def test_the_document_is_json_and_complete() -> None:
 
 def test_the_space_needs_neither_optuna_nor_torch() -> None:
     code = (
-        "import sys\nimport mlflow_l3d.studies.search.space, mlflow_l3d.studies.search.study\n"
+        "import sys\nimport mlflow_l3d.studies.search.space, mlflow_l3d.studies.search.engine\n"
         "import mlflow_l3d.approaches.finetuning\n"
         "print([name for name in ('optuna', 'torch', 'mlflow', 'sqlalchemy') if name in sys.modules])"
     )
