@@ -125,8 +125,8 @@ def _short_name(parameter: str, typed: str, kind: Kind, *, auto: str, more: str)
 def _classes(kind: Kind) -> dict[str, Any]:
     """Return short name -> class of Optuna's samplers or pruners."""
     module, ending = getattr(need_optuna(), f"{kind}s"), kind.capitalize()
-    found = {each.removesuffix(ending).lower(): getattr(module, each) for each in module.__all__}
-    return {name: each for name, each in found.items() if name not in _UNFIT and isinstance(each, type)}
+    found = {each.removesuffix(ending).lower(): getattr(module, each) for each in module.__all__ if each[0].isupper()}
+    return {name: each for name, each in found.items() if name not in _UNFIT}
 
 
 def _made(name: str, kind: Kind, **more: Any) -> Any:

@@ -99,10 +99,11 @@ def _searched(name: str, entry: Any, declaration: Hyperparameter, offered: Searc
         return known
     if isinstance(entry, list):
         return SearchChoices(tuple(entry))
+    if isinstance(entry, dict):
+        check_names(f"space.{name}", entry, ("low", "high", "log", "coarse"))
     if not isinstance(entry, dict) or not {"low", "high"} <= set(entry):
         allowed = "must be a list of values, or an object with low and high"
         raise ParameterError(f"space.{name}", json.dumps(entry), allowed)
-    check_names(f"space.{name}", entry, ("low", "high", "log", "coarse"))
     log = entry.get("log", known.log if isinstance(known, SearchRange) else declaration.log)
     coarse = entry.get("coarse", [])
     if not isinstance(log, bool) or not isinstance(coarse, list):
