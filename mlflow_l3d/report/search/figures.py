@@ -59,6 +59,8 @@ def importance_bars(result: SearchResult) -> Figure:
 
 def slices(result: SearchResult) -> Figure:
     """Return the score against each hyperparameter that was varied; later trials are stronger."""
+    from matplotlib.ticker import MaxNLocator
+
     shown = varied(result)
     rows = [math.ceil(len(names) / _PANELS) for _, _, names in shown]
     with style.settings():
@@ -75,6 +77,8 @@ def slices(result: SearchResult) -> Figure:
                     values = place_choices(axes, values)
                 elif scale == "log":
                     axes.set_xscale("log")
+                else:
+                    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
                 # Many dots are a picture in the picture, which keeps the page small.
                 many = len(trials) * len(names) > 1500
                 look: Any = {"s": 24, "color": style.BLUE, "alpha": strength, "lw": 0, "rasterized": many}
