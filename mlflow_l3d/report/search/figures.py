@@ -77,6 +77,9 @@ def slices(result: SearchResult) -> Figure:
                     values = place_choices(axes, values)
                 elif scale == "log":
                     axes.set_xscale("log")
+                    ticks = log_ticks(float(values.min()), float(values.max()))
+                    axes.set_xticks(ticks, [f"{tick:.2g}".replace("e-0", "e-") for tick in ticks])
+                    axes.set_xticks([], minor=True)
                 else:
                     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
                 # Many dots are a picture in the picture, which keeps the page small.
@@ -120,6 +123,13 @@ def place_choices(axes: Axes, values: pd.Series) -> pd.Series:
     labels = [shorten(value_text(value), 12) for value in known]
     axes.set_xticks(range(len(known)), labels, parse_math=False)
     return values.map({value: at for at, value in enumerate(known)})
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return the ticks of a logarithmic axis: every decade, or if there are not three, both ends and the middle."""
+    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    decades = [10.0**power for power in range(first, last + 1)]
+    return decades[:: math.ceil(len(decades) / 4)] if len(decades) >= 3 else [low, math.sqrt(low * high), high]
 
 
 def two_lines(name: str) -> str:

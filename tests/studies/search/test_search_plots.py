@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from search_examples import DEFAULT, coarse, fine, grid, result, study, true_score
 
-from mlflow_l3d.report.search.figures import place_choices, two_lines
+from mlflow_l3d.report.search.figures import log_ticks, place_choices, two_lines
 from mlflow_l3d.report.search.page import drawn
 from mlflow_l3d.report.style import panels, save_png
 
@@ -61,6 +61,7 @@ def test_slice_has_a_panel_for_what_was_varied(figures):
     assert [axes.get_xlabel() for axes in second.axes] == ["learning_rate"]
     assert [label.get_text() for label in first.axes[0].get_xticklabels()] == ["4", "8", "16"]
     assert [axes.get_xscale() for axes in first.axes] == ["linear", "linear", "log"]
+    assert [label.get_text() for label in first.axes[2].get_xticklabels()] == ["1e-5", "0.0001", "0.001", "0.01"]
     strength = first.axes[0].collections[0].get_alpha()
     assert list(strength) == sorted(strength)
 
@@ -104,7 +105,10 @@ def test_pngs_are_small_and_the_same_bytes_again(figures, tmp_path):
         assert paths[0].stat().st_size < 200_000
 
 
-def test_choices_and_names():
+def test_ticks_and_names():
+    assert log_ticks(1e-5, 1e-2) == pytest.approx([1e-5, 1e-4, 1e-3, 1e-2])
+    assert log_ticks(1e-8, 1) == pytest.approx([1e-8, 1e-5, 1e-2])
+    assert log_ticks(2e-4, 5e-3) == pytest.approx([2e-4, 1e-3, 5e-3])
     assert two_lines("freeze_embeddings") == "freeze_\nembeddings"
     assert two_lines("dropout") == "dropout"
     with panels(2.0) as (_, [axes]):
