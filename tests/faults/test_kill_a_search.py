@@ -151,7 +151,9 @@ def test_killed_and_started_again(
     assert len(scores) >= COARSE + FINE
 
 
-def test_killed_twice_with_pruning_and_a_sampler_that_learns(place: Place, tmp_path: Path) -> None:
+def test_killed_twice_with_pruning_and_a_sampler_that_learns(
+    place: Place, tmp_path: Path, migrated_store: Path
+) -> None:
     more = {"pruner": "auto", "fine_sampler": "tpe", "executor": "inline"}
     for least in (COARSE - 2, COARSE + 4):
         kill(start(place, tmp_path, least, **more))
@@ -164,6 +166,9 @@ def test_killed_twice_with_pruning_and_a_sampler_that_learns(place: Place, tmp_p
     assert len(result.result.trials) == 1 + COARSE + FINE
     assert not (result.result.trials["state"] == "failed").any()
     assert_whole_search(place, result, len(set(trained(place))))
+    quiet = find(sqlite_place(migrated_store, tmp_path / "quiet"), **more)
+    assert result.result.trials[COLUMNS].equals(quiet.result.trials[COLUMNS])
+    assert "pruned" in set(quiet.result.trials["state"])
 
 
 def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
