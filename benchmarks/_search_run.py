@@ -210,17 +210,11 @@ def _specification(settings: Mapping[str, Any]) -> Any:
 
 def _grid(specification: Any) -> list[dict[str, Value]]:
     """Return the settings of level 1, in the order in which ours tries them."""
-    from mlflow_l3d.studies.search.samplers import planned
+    from mlflow_l3d.studies.search.samplers import grid_settings
 
     first = {name: specification.setup.hyperparameters[name] for name in specification.space.ranges}
-    points = planned(
-        specification.space,
-        sampler="grid",
-        stage="coarse",
-        trials=specification.coarse_trials - 1,
-        seed=specification.sampler_seed("coarse"),
-        done=[first],
-    )
+    trials, seed = specification.coarse_trials - 1, specification.sampler_seed("coarse")
+    points = grid_settings(specification.space, trials=trials, seed=seed, done=[first])
     return [first, *points]
 
 
@@ -274,13 +268,14 @@ def _objective(specification: Any, space: Any, side: str, owner: str) -> Callabl
 
     from mlflow_l3d.execution.base import Job
     from mlflow_l3d.execution.outcomes import run_cell
-    from mlflow_l3d.studies.search.study import suggest
+    from mlflow_l3d.studies.search.engine import distributions
 
     setup, seeds = specification.setup, specification.searched_on[0]
     task = replace(setup.task, settings=replace(setup.task.settings, evaluated="validation"))
 
     def train(trial: Any, log: Callable[[float, int], None]) -> tuple[dict[str, Value], float]:
-        hyperparameters = {**setup.hyperparameters, **suggest(trial, space)}
+        suggested = {name: trial._suggest(name, kind) for name, kind in distributions(space).items()}
+        hyperparameters = {**setup.hyperparameters, **space.fixed, **suggested}
         job = Job(setup.approach, task, hyperparameters, "", "cpu", Path("cache"))
         cell = Cell("golden", None, None, None, trial.number, {}, dict(seeds), f"{trial.number}")
         stopped = False

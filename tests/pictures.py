@@ -28,7 +28,7 @@ def blank(put: Callable[[object, str, Any], None] = setattr) -> None:
     made = {
         of_an_investigation: ("importance_bars", "golden_distribution", "convergence"),
         page_of_an_investigation: ("heatmap",),
-        of_a_search: ("importance_bars", "history", "slices", "parallel", "learning_curves"),
+        of_a_search: ("importance_bars", "history", "slices"),
         of_a_comparison: ("difference_figure", "score_figure"),
         of_a_gate: ("gate_figure",),
         of_a_sweep: ("heatmap", "trends", "golden_stds"),

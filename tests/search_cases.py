@@ -132,7 +132,8 @@ class Trace:
     def lines(self, first: str = "") -> list[list[str]]:
         if not self._path.exists():
             return []
-        return [line.split() for line in self._path.read_text().splitlines() if line.startswith(first)]
+        whole = self._path.read_text().split("\n")[:-1]  # the last one may be under way
+        return [line.split() for line in whole if line.startswith(first)]
 
     def trained(self) -> list[str]:
         """Return the key of every training that began, in their order."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.plan.factors import GOLDEN_BASE, configuration_seed
 from mlflow_l3d.studies.search.cells import TrialMaker, search_key
-from mlflow_l3d.studies.search.samplers import pruner_of, sampler_of
+from mlflow_l3d.studies.search.engine import StageRun, new_study
+from mlflow_l3d.studies.search.results import FinishedTrial
+from mlflow_l3d.studies.search.samplers import sampler_of
 from mlflow_l3d.studies.search.space import SearchSpace
-from mlflow_l3d.studies.search.storages import storage_of
-from mlflow_l3d.studies.search.study import open_study
 from mlflow_l3d.studies.search.trials import Tuned
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings
@@ -40,20 +41,21 @@ class Search:
     pruner: str = "none"
     sampler: str = "tpe"
     configurations: int = 1
-    name: str = "level"
-    storage: str = ""
 
     def __post_init__(self) -> None:
         self.task = small_task()
-        self.storage = self.storage or str(self.folder / "optuna.log")
-        sampler = sampler_of(self.sampler, stage="fine", seed=0)
-        self.study = open_study(storage_of(self.storage, self.folder), self.name, sampler, pruner_of(self.pruner))
-        self.tuned = Tuned(self.approach, metric=self.metric, pruner=self.pruner, storage=self.storage)
+        self.tuned = Tuned(self.approach, metric=self.metric, pruner=self.pruner)
         hyperparameters = resolve_hyperparameters(self.approach, self.base)
         self.job = Job(self.tuned, self.task, hyperparameters, "", "cpu", self.folder)
         key = search_key(self.task, self.approach, model_revision="none", numerics={}, metric=self.metric)
-        self.maker = TrialMaker(self.approach, self.base, key, self.name, seeds_of(self.configurations))
+        self.maker = TrialMaker(self.approach, self.base, key, seeds_of(self.configurations))
         self.trace = Trace(self.folder)
+
+    def stage(self, on_finished: Callable[[FinishedTrial], None], **before: Any) -> StageRun:
+        """Return a run of the stage; `before` is what earlier processes did, see :class:`StageRun`."""
+        study = new_study(self.pruner, greater_is_better=True)
+        sampler = partial(sampler_of, self.sampler, "fine", 0)
+        return StageRun("fine", study, self.space, self.maker, sampler, on_finished, **before)
 
 
 def space_of(text: str) -> SearchSpace:

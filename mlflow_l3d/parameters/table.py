@@ -211,12 +211,9 @@ SEARCH: Final[Parameters] = _table(
         Whole(0, MOST_TRIALS),
     ),
     Parameter("search_seeds", "1", "configurations that a trial is trained on and averaged over", Whole(1, 1000)),
-    Parameter("coarse_sampler", "auto", "level 1: auto (grid where it fits, else qmc), or any sampler of Optuna"),
-    Parameter("fine_sampler", "auto", "level 2: auto (tpe), or any sampler of Optuna"),
-    Parameter("pruner", "auto", "what ends poor trials early: auto (median), none, or any pruner of Optuna"),
-    Parameter(
-        "storage", "auto", "where Optuna keeps the studies: auto (a journal in the cache), a URL, or a .log file"
-    ),
+    Parameter("coarse_sampler", "auto", "level 1: auto (grid; a random part of it if it is large), or one of Optuna's"),
+    Parameter("fine_sampler", "auto", "level 2: auto (tpe), random, grid, or another sampler of Optuna's"),
+    Parameter("pruner", "auto", "what ends poor trials early: auto (median), none, or another pruner of Optuna's"),
     Parameter(
         "held_out_runs",
         "10",

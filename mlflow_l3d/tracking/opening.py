@@ -147,8 +147,7 @@ def recover(ledger: Ledger[Any]) -> None:
     for key in spooled:
         record = spool.record(key)
         if record.status == "KILLED":
-            last = {f"curve/{name}": values[-1] for name, values in record.curves.items() if values}
-            recovered.pruned.setdefault(record.stage, {})[key] = {**record.metrics, **last}
+            recovered.pruned.setdefault(record.stage, {})[key] = record.metrics
         else:
             recovered.metrics[key] = record.metrics
         if key in on_server:

@@ -31,7 +31,7 @@ SETTINGS: dict[str, Any] = {
         {"x": {"low": 0.0, "high": 0.9, "coarse": [0.0, 0.2, 0.45, 0.6, 0.9]}, "kind": ["a", "b"]},
     ),
     "hyperparameters": "epochs=6",
-    "fine_sampler": "qmc",
+    "fine_sampler": "random",
     "fine_trials": FINE,
     "held_out_runs": HELD_OUT,
     "pruner": "none",
@@ -106,7 +106,6 @@ def assert_whole_search(place: Place, result: HyperparameterSearch, children: in
     assert {run.info.status for run in others} <= {"KILLED"}
     assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
     assert place.spooled() == set()
-    assert list(place.cache.glob("searches/*")) == []
 
 
 @pytest.fixture(scope="module")
@@ -152,26 +151,24 @@ def test_killed_and_started_again(
     assert len(scores) >= COARSE + FINE
 
 
-def test_killed_twice_with_pruning_and_a_sampler_that_learns(place: Place, tmp_path: Path) -> None:
-    import optuna
-
-    journal = tmp_path / "studies.log"
-    more = {"pruner": "auto", "fine_sampler": "tpe", "storage": str(journal), "executor": "inline"}
+def test_killed_twice_with_pruning_and_a_sampler_that_learns(
+    place: Place, tmp_path: Path, migrated_store: Path
+) -> None:
+    more = {"pruner": "auto", "fine_sampler": "tpe", "executor": "inline"}
     for least in (COARSE - 2, COARSE + 4):
         kill(start(place, tmp_path, least, **more))
     kept = place.spooled()
     before = trained(place)
     assert len(before) - len(kept) <= 2, "of each process one trial at most is lost"
-    result = find(place, **{**more, "executor": "inline"})
+    result = find(place, **more)
     again = [key for key in set(trained(place)) if trained(place).count(key) > 1]
     assert len(again) <= 2
     assert len(result.result.trials) == 1 + COARSE + FINE
     assert not (result.result.trials["state"] == "failed").any()
     assert_whole_search(place, result, len(set(trained(place))))
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
-    studies = [optuna.load_study(study_name=name, storage=storage) for name in optuna.get_all_study_names(storage)]
-    assert sorted(study.study_name.rpartition("-")[2] for study in studies) == ["coarse", "fine"]
-    assert all(trial.state.is_finished() for study in studies for trial in study.trials)
+    quiet = find(sqlite_place(migrated_store, tmp_path / "quiet"), **more)
+    assert result.result.trials[COLUMNS].equals(quiet.result.trials[COLUMNS])
+    assert "pruned" in set(quiet.result.trials["state"])
 
 
 def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +215,7 @@ def test_interrupted(number: signal.Signals, executor: str, place: Place, capsys
     assert "Interrupted after" in parent.data.tags["l3d.error"]
     kept = {run.info.run_id for run in trials(place)}
     assert {run.info.status for run in trials(place)} == {"FINISHED"}
-    assert 3 <= len(kept) < 8
+    assert 2 <= len(kept) < 8, "the third may lie in the spool alone: the next command uploads it"
     with place.entered():
         assert cli.main([*command, "--executor=inline"]) == 0
     assert "10 trials in" in capsys.readouterr().out

@@ -181,13 +181,11 @@ def test_a_function_that_fails_or_has_no_value_leaves_its_metric_out(strangers, 
 
 
 def test_where_lower_is_better_a_search_goes_down(tmp_path: Path) -> None:
-    optuna = pytest.importorskip("optuna")
+    pytest.importorskip("optuna")
+    from mlflow_l3d.studies.search.engine import new_study
     from mlflow_l3d.studies.search.results import FinishedTrial, best_of, stage_summary
-    from mlflow_l3d.studies.search.study import open_study
 
-    storage, sampler = optuna.storages.InMemoryStorage(), optuna.samplers.RandomSampler(seed=0)
-    study = open_study(storage, "down", sampler, optuna.pruners.NopPruner(), metric=ERROR_RATE)
-    assert study.direction.name == "MINIMIZE"
+    assert new_study("none", greater_is_better=ERROR_RATE.greater_is_better).direction.name == "MINIMIZE"
     trials = [
         FinishedTrial(number=at, params={}, hyperparameters={}, key="", state="complete", score=score, origin="trained")
         for at, score in enumerate((0.4, 0.1, 0.1, 0.3))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
@@ -36,15 +35,6 @@ _PICTURES: Final = {
     "slice": (
         "Score by hyperparameter",
         "Each complete trial stands once in every panel; a stronger blue is a later trial.",
-    ),
-    "parallel_coordinate": (
-        "All hyperparameters together",
-        "One line a complete trial, stronger with a higher score; the thick orange one is the best.",
-    ),
-    "intermediate_values": (
-        "Validation score while training",
-        "Thick orange: the best trial. Pale: trials that were pruned. With several configurations a trial, those "
-        "follow each other.",
     ),
 }
 
@@ -88,20 +78,15 @@ def render(result: SearchResult, figures: Mapping[str, Figure], *, settings: Map
     )
 
 
-def drawn(result: SearchResult, curves: draw.Curves = MappingProxyType({})) -> dict[str, Figure]:
-    """Return the figures that have something to show, by kind, in the order of the page.
-
-    `curves` holds what the trials reported while they were trained.
-    """
+def drawn(result: SearchResult) -> dict[str, Figure]:
+    """Return the figures that have something to show, by kind, in the order of the page."""
     made = {}
     if result.importances:
         made["importances"] = draw.importance_bars(result)
     if draw.complete(result):
         made["history"] = draw.history(result)
     if draw.varied(result):
-        made |= {"slice": draw.slices(result), "parallel_coordinate": draw.parallel(result)}
-    if draw.reported(result, curves):
-        made["intermediate_values"] = draw.learning_curves(result, curves)
+        made["slice"] = draw.slices(result)
     return made
 
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.parameters.search_document import search_document
 from mlflow_l3d.studies.files import write_json, write_table
-from mlflow_l3d.studies.search.samplers import Stage
 from mlflow_l3d.studies.search.specification import SearchSpecification
 from mlflow_l3d.tracking import names
 
-if TYPE_CHECKING:
-    from optuna import Study
 
-
-def write_search(
-    folder: Path, specification: SearchSpecification, result: SearchResult, studies: Mapping[Stage, Study]
-) -> None:
+def write_search(folder: Path, specification: SearchSpecification, result: SearchResult) -> None:
     """Write the artifacts of a search: the found hyperparameters, everything to repeat it, trials, plots and the page.
 
     Parameters
@@ -29,8 +22,6 @@ def write_search(
         Where the files go; it exists.
     specification, result
         What was searched and found.
-    studies
-        Stage -> its Optuna study.
     """
     from mlflow_l3d.report.search.page import drawn, render
     from mlflow_l3d.report.style import save_png
@@ -47,12 +38,8 @@ def write_search(
     document = {**specification.document(), "result": result_document(result)}
     write_json(folder / names.SEARCH_DOCUMENT, document, indent=2)
     write_table(folder / names.TRIALS, result.trials)
-    curves = {
-        str(stage): {trial.number: trial.intermediate_values for trial in study.get_trials(deepcopy=False)}
-        for stage, study in studies.items()
-    }
-    figures = drawn(result, curves)
-    for kind in ("history", "slice", "parallel_coordinate"):
+    figures = drawn(result)
+    for kind in ("history", "slice"):
         if kind in figures:
             save_png(figures[kind], folder / f"{kind}.png")
     more = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Value
@@ -12,6 +13,9 @@ from mlflow_l3d.studies.search.space import setting
 from mlflow_l3d.studies.specification import identity
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking.records import TrialRecord, measured
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +27,17 @@ class TrialCell(Cell):
     hyperparameters
         Complete.
     trial_number
-        Number in its study, from 0.
-    trial_id
-        What Optuna's storage calls it.
-    study_name
-        The study of its stage.
+        Number in its stage, from 0.
     configurations_seeds
         Factor -> seed, one mapping for each of the k configurations that it is trained on.
+    earlier
+        Optuna's trials of the stage before this one, as they were when it began: what a pruner compares it with.
     """
 
     hyperparameters: Mapping[str, Value]
     trial_number: int
-    trial_id: int
-    study_name: str
     configurations_seeds: tuple[Mapping[str, int], ...]
+    earlier: tuple[FrozenTrial, ...] = ()
 
     @property
     def name(self) -> str:
@@ -94,8 +95,6 @@ class TrialMaker:
         What holds for all trials, see :func:`mlflow_l3d.studies.search.space.setting`.
     context_key
         From :func:`search_key`.
-    study_name
-        The study of the stage.
     seeds
         Factor -> seed, for each of the k configurations.
     """
@@ -103,30 +102,26 @@ class TrialMaker:
     approach: Approach
     base: Mapping[str, Value]
     context_key: str
-    study_name: str
     seeds: tuple[Mapping[str, int], ...]
 
-    def __call__(self, params: Mapping[str, Value], number: int, trial_id: int) -> TrialCell:
+    def __call__(self, params: Mapping[str, Value], number: int, earlier: tuple[FrozenTrial, ...] = ()) -> TrialCell:
         """Return the cell of a trial.
 
         Parameters
         ----------
         params
-            Hyperparameter -> value, as :func:`mlflow_l3d.studies.search.study.suggest` returns them.
-        number, trial_id
-            Of the trial, as Optuna counts.
+            Hyperparameter -> value, of all that is searched; or all hyperparameters.
+        number, earlier
+            Of the trial, see :class:`TrialCell`.
 
         Raises
         ------
         ParameterError
             If the approach refuses this combination of values.
         """
-        return self.cell(setting(self.approach, self.base, params), number, trial_id)
-
-    def cell(self, hyperparameters: Mapping[str, Value], number: int, trial_id: int = -1) -> TrialCell:
-        """Return the cell of complete hyperparameters."""
+        hyperparameters = setting(self.approach, self.base, params)
         key = trial_key(self.context_key, self.approach.identity(hyperparameters), self.seeds)
-        of_trial = (hyperparameters, number, trial_id, self.study_name, self.seeds)
+        of_trial = (hyperparameters, number, self.seeds, earlier)
         return TrialCell("golden", None, None, None, number, {}, dict(self.seeds[0]), key, *of_trial)
 
 
@@ -151,5 +146,5 @@ def held_out_cells(
         Factor -> seed, for each configuration.
     """
     context = content_key({"context": context_key, "evaluated": "test"})
-    makers = [TrialMaker(approach, {}, context, "held_out", (own,)) for own in seeds]
-    return [(name, maker.cell(own, number)) for name, own in settings.items() for number, maker in enumerate(makers)]
+    makers = [TrialMaker(approach, {}, context, (own,)) for own in seeds]
+    return [(name, maker(own, number)) for name, own in settings.items() for number, maker in enumerate(makers)]

@@ -12,6 +12,7 @@ from mlflow_l3d.analysis.search import HeldOut, held_out
 from mlflow_l3d.studies.base import executor_of, job_of
 from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.search.cells import held_out_cells
+from mlflow_l3d.studies.search.results import known_endings
 from mlflow_l3d.studies.search.trials import Tuned
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def compare(
         return None
     settings = {"found": best, "given": setup.hyperparameters}
     cells = held_out_cells(setup.approach, specification.context_key, settings, specification.compared_on)
-    scores = known_scores(ledger)
+    scores = {key: ending.score for key, ending in known_endings(ledger, "held_out").items()}
     missing = [cell for _, cell in cells if cell.key not in scores]
     kinds = {cell.key: (kind, cell) for kind, cell in cells}
     tuned = Tuned(setup.approach, metric=specification.metric, evaluated="test")
@@ -67,8 +68,3 @@ def compare(
             bar.update()
     found, given = ([scores.get(cell.key, math.nan) for own, cell in cells if own == kind] for kind in settings)
     return held_out(found, given)
-
-
-def known_scores(ledger: Ledger[TrialRecord]) -> dict[str, float]:
-    """Return the score of every trial that was finished before, by its key."""
-    return {key: metrics["score"] for key, metrics in ledger.recovered.metrics.items() if "score" in metrics}

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+from mlflow_l3d.approaches.hyperparameters import SearchRange
 from mlflow_l3d.plan.factors import stream_seed
-from mlflow_l3d.studies.search.optional import need_optuna
-from mlflow_l3d.studies.search.results import RESULT
-
-if TYPE_CHECKING:
-    from optuna import Study
-    from optuna.distributions import BaseDistribution
-    from optuna.trial import FrozenTrial
+from mlflow_l3d.studies.search.engine import distributions, new_study
+from mlflow_l3d.studies.search.results import FinishedTrial
+from mlflow_l3d.studies.search.samplers import need_optuna
+from mlflow_l3d.studies.search.space import SearchSpace
 
 FEWEST: Final = 10
 """Trials below which a share of the variance says nothing."""
 
 
-def importances(study: Study, *, seed: int) -> tuple[dict[str, float], str]:
+def importances(space: SearchSpace, trials: Sequence[FinishedTrial], *, seed: int) -> tuple[dict[str, float], str]:
     """Return the share of the variance of the score that each hyperparameter alone accounts for.
 
     Parameters
     ----------
-    study
+    space, trials
         Of the coarse stage: the fine one looks at a small part of the space only.
     seed
         Of the random forest; zero is a seed.
@@ -43,56 +42,37 @@ def importances(study: Study, *, seed: int) -> tuple[dict[str, float], str]:
     it takes for a cause, so small shares are not findings.
     """
     optuna = need_optuna()
-    trials = [(trial, _score(trial)) for trial in study.get_trials(deepcopy=False)]
-    everywhere = set().union(*(trial.params for trial, _ in trials)) if trials else set()
-    # A default outside the space has no value there, and fANOVA would leave out the hyperparameter for it.
-    usable = [(trial, score) for trial, score in trials if score is not None and set(trial.params) == everywhere]
-    tried = {name: {trial.params[name] for trial, _ in usable} for name in sorted(everywhere)}
-    names = [name for name, values in tried.items() if len(values) > 1]
+    usable: list[tuple[Mapping[str, Any], float]] = [
+        (trial.params, trial.score)
+        for trial in trials
+        if trial.score is not None
+        and math.isfinite(trial.score)
+        # A default outside the space is not a part of what is explained.
+        and all(space.contains(name, trial.params[name]) for name in space.ranges)
+    ]
+    names = [name for name in sorted(space.ranges) if len({params[name] for params, _ in usable}) > 1]
     if len(names) < 2:
         return {}, "Fewer than two hyperparameters were varied, so there is nothing to rank."
     if len(usable) < FEWEST:
         return {}, f"Only {len(usable)} trials of the coarse level have a score: importances need {FEWEST}."
     if len({score for _, score in usable}) < 2:
         return {}, "All trials of the coarse level have the same score, so no hyperparameter matters."
-    kinds = {(name, str(trial.distributions[name])) for trial, _ in usable for name in names}
-    if len(kinds) > len(names):
-        return {}, "The trials of the coarse level come from different spaces, so there are no importances."
-    copy = optuna.create_study(
-        direction="maximize", storage=optuna.storages.InMemoryStorage(), sampler=optuna.samplers.RandomSampler(seed=0)
-    )
-    copy.add_trials([_uniform(trial, score, names) for trial, score in usable])
+    whole, logs = distributions(space), set()
+    kinds = {name: whole[name] for name in names}
+    for name, each in space.ranges.items():
+        if name in kinds and isinstance(each, SearchRange) and each.log:
+            logs.add(name)  # fANOVA weighs a range by its width
+            kinds[name] = optuna.distributions.FloatDistribution(math.log10(each.low), math.log10(each.high))
+    study = new_study("none", greater_is_better=True)
+    for params, score in usable:
+        values = {name: math.log10(params[name]) if name in logs else params[name] for name in names}
+        study.add_trial(optuna.trial.create_trial(value=score, params=values, distributions=kinds))
     try:
         evaluator = optuna.importance.FanovaImportanceEvaluator(seed=stream_seed(seed, "search importances") % 2**32)
-        found = evaluator.evaluate(copy)
+        found = evaluator.evaluate(study)
     except ImportError:
         return {}, "Importances need the package scikit-learn."
     except RuntimeError as error:
         # A forest without a single split.
         return {}, f"There are no importances ({error})."
     return {name: float(share) for name, share in sorted(found.items(), key=lambda item: (-item[1], item[0]))}, ""
-
-
-def _uniform(trial: FrozenTrial, score: float, names: list[str]) -> FrozenTrial:
-    """Return a trial whose logarithmic hyperparameters are their logarithms: fANOVA weighs a range by its width."""
-    optuna = need_optuna()
-    params: dict[str, Any] = {}
-    distributions: dict[str, BaseDistribution] = {}
-    for name in names:
-        value: Any = trial.params[name]
-        kind: Any = trial.distributions[name]
-        if getattr(kind, "log", False):
-            value = math.log10(value)
-            kind = optuna.distributions.FloatDistribution(math.log10(kind.low), math.log10(kind.high))
-        params[name], distributions[name] = value, kind
-    made: FrozenTrial = optuna.trial.create_trial(value=score, params=params, distributions=distributions)
-    return made
-
-
-def _score(trial: FrozenTrial) -> float | None:
-    """Return the score of a trial that was complete or pruned."""
-    if trial.state.name not in ("COMPLETE", "PRUNED"):
-        return None
-    result = trial.user_attrs.get(RESULT, {})
-    score = result.get("score") if result.get("score") is not None else trial.value
-    return None if score is None or not math.isfinite(score) else float(score)

@@ -1,11 +1,11 @@
-"""What is known of trials once they have ended: how Optuna's storage keeps it, and a whole stage counted and listed."""
+"""What is known of trials once they have ended: how the ledger keeps it, and a whole stage counted and listed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 import pandas as pd
 
@@ -17,19 +17,16 @@ from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.studies.search.cells import TrialCell
 
 if TYPE_CHECKING:
-    import optuna
+    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.records import TrialRecord
 
 State = Literal["complete", "pruned", "failed"]
 Origin = Literal["trained", "known", "repeated", "taken over"]
 """Where a score comes from: this trial's training; a finished outcome of the same key; another trial of the stage with
 the same hyperparameters; the stage before."""
 
-GIVEN: Final = "l3d.given"
-"""User attribute: the whole setting that a trial was queued with."""
-CELL: Final = "l3d.cell"
-"""User attribute: key, params and complete hyperparameters, set when the trial begins."""
-RESULT: Final = "l3d.result"
-"""User attribute: state, score, origin and error, set right before the trial ends."""
+REPORTED: Final = "reported"
+"""Metric of a trial: what its training reported to the pruner, step by step."""
 TRIAL_COLUMNS: Final = (
     *("level", "number", "state", "origin", "score", "score_std", "duration_seconds", "run_id", "is_default"),
 )
@@ -37,30 +34,18 @@ TRIAL_COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class PrunedBefore:
-    """How a trial of an earlier process was pruned: enough to be told so again, without training.
+class Ending:
+    """How a trial ended that an earlier process, or another search, trained; it is not trained again.
 
     Attributes
     ----------
-    score
-        That its training ended with, a fraction.
-    reported, step
-        What it last reported to Optuna, as far as the ledger knows; samplers look at it.
+    state, score, reports
+        As of :class:`FinishedTrial`.
     """
 
+    state: State
     score: float
-    reported: float
-    step: int
-
-    @classmethod
-    def all_of(cls, known: Mapping[str, Mapping[str, float]], metric: str) -> dict[str, PrunedBefore]:
-        """Read key -> how it was pruned from the metrics that the ledger knows; `metric` scores the trials."""
-        found = {}
-        for key, metrics in known.items():
-            if (score := metrics.get("score")) is not None:
-                reported = float(metrics.get(f"curve/validation_{metric}", score))
-                found[key] = cls(float(score), reported, max(0, int(metrics.get("epochs_done", 1)) - 1))
-        return found
+    reports: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +55,21 @@ class FinishedTrial:
     Attributes
     ----------
     number
-        In its study, from 0.
+        In its stage, from 0.
     params
         What was searched: name -> value.
     hyperparameters, key
         Complete, and the key of the cell; empty where the approach refused the values.
     state
-        ``failed`` trials have no score. One that is ``pruned`` has the score that its training ended with, or what
-        it last reported.
+        ``failed`` trials have no score. One that is ``pruned`` has the score that its training ended with.
     score
         Mean of the metric over the configurations, on the validation part.
     origin
         See :data:`Origin`.
     error
         Why it failed, one line.
+    reports
+        Step -> score that its training reported to the pruner.
     cell, outcome
         Where it was trained by this process, for the ledger; the outcome is None where the score was known.
     """
@@ -96,30 +82,39 @@ class FinishedTrial:
     score: float | None = None
     origin: Origin = "trained"
     error: str | None = None
+    reports: Mapping[int, float] = field(default_factory=dict)
     cell: TrialCell | None = field(default=None, compare=False)
     outcome: Outcome | None = field(default=None, compare=False)
 
-    def identity(self) -> dict[str, Any]:
-        """Return what the storage keeps under :data:`CELL`."""
-        return {"key": self.key, "params": dict(self.params), "hyperparameters": dict(self.hyperparameters)}
 
-    def result(self) -> dict[str, Any]:
-        """Return what the storage keeps under :data:`RESULT`."""
-        return {"state": self.state, "score": self.score, "origin": self.origin, "error": self.error}
+def reports_in(logged: Sequence[tuple[str, float, int, int]]) -> dict[int, float]:
+    """Return step -> score of what a training reported, from the metrics that it logged."""
+    return {step: value for name, value, _, step in logged if name == REPORTED}
 
 
-def finished_trials(study: optuna.Study) -> list[FinishedTrial]:
-    """Return the trials of a study that have ended, in their order.
+def known_endings(ledger: Ledger[TrialRecord], stage: str) -> dict[str, Ending]:
+    """Return key -> how it ended, of each trial that a stage need not train.
 
-    An earlier version told Optuna of trials that were ``interrupted``, and that others repeat: these are left out.
+    What was complete counts in any stage of any search, what was pruned in the same stage of the same search. Only the
+    spool of this machine, where a search lies until it is complete, has all that an interrupted search reported.
     """
-    found = []
-    for trial in study.get_trials(deepcopy=False):
-        refused = {"params": dict(trial.params), "hyperparameters": {}, "key": ""}
-        cell, result = trial.user_attrs.get(CELL, refused), trial.user_attrs.get(RESULT)
-        if trial.state.is_finished() and result is not None and result["origin"] != "interrupted":
-            found.append(FinishedTrial(trial.number, **cell, **result))
+    found: dict[str, Ending] = {}
+    for key, metrics in ledger.recovered.pruned.get(stage, {}).items():
+        if (score := metrics.get("score")) is not None:
+            last = max(0, int(metrics.get("epochs_done", 1)) - 1)
+            found[key] = Ending("pruned", score, {last: metrics.get(REPORTED, score)})
+    for key, metrics in ledger.recovered.metrics.items():
+        if (score := metrics.get("score")) is not None:
+            found[key] = Ending("complete", score)
+    for record in spooled_records(ledger, stage):
+        state, reports = cast(State, record.state), reports_in(record.metrics_logged)
+        found[record.key] = Ending(state, record.metrics["score"], reports)
     return found
+
+
+def spooled_records(ledger: Ledger[TrialRecord], stage: str) -> list[TrialRecord]:
+    """Return the records of a stage that lie in the spool: they are of an earlier process at the same search."""
+    return [record for record in map(ledger.spool.record, ledger.spool) if record.stage == stage]
 
 
 def best_of(trials: Sequence[FinishedTrial], metric: Metric | None = None) -> FinishedTrial | None:

@@ -15,8 +15,6 @@ from mlflow_l3d.studies.search.space_text import check_searched, read_space
 
 AUTO: Final = "auto"
 Number = int | float
-_FEW: Final = 3
-"""Values of level 1 where the bounds do not give more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +165,18 @@ def setting(approach: Approach, base: Mapping[str, Value], params: Mapping[str, 
 
 def _check_some_accepted(space: SearchSpace, approach: Approach, base: Mapping[str, Value]) -> None:
     """Raise what the approach says of the first combination where it accepts none of those looked at."""
-    first: ParameterError | None = None
+    refused: list[ParameterError] = []
     size = space.grid_size
     # Combinations that are looked at for one that the approach accepts.
     for index in range(0, size, max(1, size // 500)):
         try:
             setting(approach, base, space.grid_point(index))
         except ParameterError as error:
-            first = first or error
+            refused.append(error)
         else:
             return
-    if first is not None:
-        name = first.name.replace("hyperparameters.", "space.", 1)
-        raise ParameterError(name, first.value, first.allowed, first.fix) from None
+    name = refused[0].name.replace("hyperparameters.", "space.", 1)
+    raise ParameterError(name, refused[0].value, refused[0].allowed, refused[0].fix) from None
 
 
 def coarse_values(searched: SearchRange) -> tuple[Number, ...]:
@@ -199,7 +196,7 @@ def coarse_values(searched: SearchRange) -> tuple[Number, ...]:
     else:
         first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
         values = [min(max(float(f"1e{power}"), low), high) for power in range(first, last + 1)]
-        values = values if len(values) >= _FEW else [low, *values, high]
+        values = values if len(values) >= 3 else [low, *values, high]
     return tuple(sorted({_typed(value, searched) for value in values}))
 
 

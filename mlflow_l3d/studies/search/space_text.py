@@ -91,32 +91,24 @@ def _number(name: str, value: object, declaration: Hyperparameter) -> float:
 
 
 def _searched(name: str, entry: Any, declaration: Hyperparameter, offered: Searched | None) -> Searched:
-    """Return one entry: None is all that is offered or declared, a list is choices, a mapping bounds or choices."""
+    """Return one entry: None is all that is offered or declared, a list is choices, a mapping bounds."""
     known = offered if offered is not None else declaration.searched()
     if entry is None:
         if known is None:
             raise ParameterError("space", name, "has no bounds of its own", f"Use {name}=a|b or {name}=low..high.")
         return known
     if isinstance(entry, list):
-        entry = {"choices": entry}
-    if not isinstance(entry, dict):
-        raise ParameterError(
-            f"space.{name}", json.dumps(entry), "must be a list of values, or an object with low and high"
-        )
-    check_names(f"space.{name}", entry, ("low", "high", "log", "coarse", "choices"))
-    if "choices" in entry:
-        if len(entry) > 1 or not isinstance(entry["choices"], list):
-            raise ParameterError(f"space.{name}", json.dumps(entry), "must hold choices, a list, and nothing else")
-        return SearchChoices(tuple(entry["choices"]))
-    shown = json.dumps(entry)
-    if not {"low", "high"} <= set(entry):
-        raise ParameterError(f"space.{name}", shown, "must have both low and high")
+        return SearchChoices(tuple(entry))
+    if isinstance(entry, dict):
+        check_names(f"space.{name}", entry, ("low", "high", "log", "coarse"))
+    if not isinstance(entry, dict) or not {"low", "high"} <= set(entry):
+        allowed = "must be a list of values, or an object with low and high"
+        raise ParameterError(f"space.{name}", json.dumps(entry), allowed)
     log = entry.get("log", known.log if isinstance(known, SearchRange) else declaration.log)
-    if not isinstance(log, bool):
-        raise ParameterError(f"space.{name}.log", json.dumps(log), "must be true or false")
     coarse = entry.get("coarse", [])
-    if not isinstance(coarse, list):
-        raise ParameterError(f"space.{name}.coarse", json.dumps(coarse), "must be a list of numbers")
+    if not isinstance(log, bool) or not isinstance(coarse, list):
+        allowed = "must have true or false as log, and a list of numbers as coarse"
+        raise ParameterError(f"space.{name}", json.dumps(entry), allowed)
     return SearchRange(entry["low"], entry["high"], log=log, coarse=tuple(coarse))
 
 
@@ -144,20 +136,11 @@ def _inline_entry(name: str, value: str) -> Any:
 
 
 def _json_entries(text: str) -> dict[str, Any]:
-    content = text
-    if not text.lstrip().startswith("{"):
-        content = file_text("space", text, text)
+    content = text if text.lstrip().startswith("{") else file_text("space", text, text)
     try:
-        parsed = json.loads(content, object_pairs_hook=lambda pairs: _once(text, pairs))
+        parsed = json.loads(content)
     except (json.JSONDecodeError, RecursionError) as error:
         raise ParameterError("space", text, f"is not valid JSON ({error})") from error
     if not isinstance(parsed, dict):
         raise ParameterError("space", text, "must hold a JSON object, name -> what is searched")
     return parsed
-
-
-def _once(text: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ParameterError("space", text, "must name everything once")
-    return found

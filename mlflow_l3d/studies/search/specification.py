@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches
-from mlflow_l3d.parameters.setup import Setup, given_texts, set_up
+from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import SEARCH
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.studies.search.cells import search_key
 from mlflow_l3d.studies.search.samplers import Stage, pruner_name, sampler_name
 from mlflow_l3d.studies.search.space import SearchSpace
-from mlflow_l3d.studies.search.storages import public_storage
 from mlflow_l3d.studies.specification import StudySpecification
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
@@ -36,8 +34,6 @@ class SearchSpecification(StudySpecification):
         Trials of the two stages.
     samplers, pruner
         Names, as typed but checked.
-    storage
-        As typed.
     search_seeds, held_out_runs
         Configurations that a trial is trained on, and on which the found setting is compared afterwards.
     root_seed
@@ -50,7 +46,6 @@ class SearchSpecification(StudySpecification):
     fine_trials: int
     samplers: Mapping[Stage, str]
     pruner: str
-    storage: str
     search_seeds: int
     held_out_runs: int
     root_seed: int
@@ -92,10 +87,6 @@ class SearchSpecification(StudySpecification):
     def sampler_seed(self, stage: Stage) -> int:
         """Return the seed of a stage's sampler."""
         return configuration_seed(self.root_seed, f"search {stage}", 0)
-
-    def public(self) -> dict[str, str]:
-        """Return every parameter as it may be shown and logged: no private folder, no login of a database."""
-        return {**super().public(), "storage": public_storage(self.given["storage"])}
 
     def tags(self) -> dict[str, str]:
         """Return the tags of the parent."""
@@ -154,17 +145,16 @@ def specify_search(
     numbers = ("fine_trials", "search_seeds", "held_out_runs", "root_seed")
     fine_trials, search_seeds, held_out_runs, root_seed = (SEARCH[name].parse(given) for name in numbers)
     pruner = pruner_name(given["pruner"])
-    for name in ("coarse_sampler", "fine_sampler"):
-        _sampler(name, given, "coarse" if name == "coarse_sampler" else "fine", 1, 1)
+    samplers: dict[Stage, str] = {
+        "coarse": sampler_name("coarse_sampler", given["coarse_sampler"], "coarse"),
+        "fine": sampler_name("fine_sampler", given["fine_sampler"], "fine"),
+    }
     asked, _ = as_published(given, approach)
     setup = set_up(asked, approach, task, root_seed=root_seed, searches=searches)
     space = SearchSpace.of(approach, setup.hyperparameters, given["space"])
-    # Trials of level 1 under ``coarse_trials=auto``, where the grid of coarse values is larger.
-    coarse_trials = min(_grid_left(space, setup) + 1, 40) if wanted is None else wanted
-    samplers: dict[Stage, str] = {
-        "coarse": _sampler("coarse_sampler", given, "coarse", _grid_left(space, setup), coarse_trials - 1),
-        "fine": _sampler("fine_sampler", given, "fine", 0, fine_trials),
-    }
+    # The grid of coarse values, and the given setting where it is not on it.
+    on_grid = all(setup.hyperparameters[name] in values for name, values in space.coarse().items())
+    coarse_trials = min(space.grid_size + (not on_grid), 40) if wanted is None else wanted
     context = search_key(
         setup.task, approach, model_revision=setup.model_revision, numerics=setup.numerics, metric=given["metric"]
     )
@@ -187,23 +177,9 @@ def specify_search(
         fine_trials=fine_trials,
         samplers=samplers,
         pruner=pruner,
-        storage=given["storage"],
         search_seeds=search_seeds,
         held_out_runs=held_out_runs,
         root_seed=root_seed,
         context_key=context,
         key=content_key(layout),
     )
-
-
-def _grid_left(space: SearchSpace, setup: Setup) -> int:
-    """Return how many combinations of level 1 there are beside what is given, which is tried anyway."""
-    on_grid = all(setup.hyperparameters[name] in values for name, values in space.coarse().items())
-    return space.grid_size - on_grid
-
-
-def _sampler(name: str, given: Mapping[str, str], stage: Stage, grid_size: int, trials: int) -> str:
-    try:
-        return sampler_name(given[name], stage=stage, grid_size=grid_size, trials=trials)
-    except ParameterError as error:
-        raise ParameterError(name, given[name], error.allowed, error.fix) from None

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session
-from mlflow_l3d.approaches.failures import one_line
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import run_cell, run_cells
 from mlflow_l3d.execution.sessions import cells_at_once, prepared
-from mlflow_l3d.plan.cells import Cell, Outcome, content_key
+from mlflow_l3d.plan.cells import Cell, Logged, Outcome, content_key
 from mlflow_l3d.studies.search.cells import TrialCell
-from mlflow_l3d.studies.search.samplers import pruner_name, pruner_of
-from mlflow_l3d.studies.search.storages import storage_of
+from mlflow_l3d.studies.search.engine import new_study
+from mlflow_l3d.studies.search.results import REPORTED
 from mlflow_l3d.tasks.base import Task
-
-if TYPE_CHECKING:
-    import optuna
 
 STRIDE: Final = 1000
 """Steps of a configuration in what a trial reports: more than any approach of ours has epochs."""
@@ -56,8 +52,8 @@ class Tuned(Approach):
         cells in a call gets the configurations of a trial at once. Else a name for
         :func:`mlflow_l3d.studies.search.samplers.pruner_of`: configurations are trained one after the other, and a
         trial that is told to end has no further one. An approach whose sessions report no epochs reports nothing.
-    storage, folder
-        See :func:`mlflow_l3d.studies.search.storages.storage_of`; opened where trials are trained.
+    greater_is_better
+        Whether of two scores the greater is the better one.
     evaluated
         ``test`` to compare settings once the search is over: whatever was said of test examples above holds no more.
     """
@@ -65,13 +61,11 @@ class Tuned(Approach):
     approach: Approach
     metric: str
     pruner: str = "none"
-    storage: str = "auto"
-    folder: Path = Path()
+    greater_is_better: bool = True
     evaluated: Literal["test", "validation"] = "validation"
 
     def __post_init__(self) -> None:
         """Take the name of the user's approach."""
-        self.pruner = pruner_name(self.pruner)
         self.name, self.version, self.factors = self.approach.name, self.approach.version, self.approach.factors
 
     def numerics(self, device: str) -> Mapping[str, str]:
@@ -106,7 +100,6 @@ class TunedSession(CellwiseSession):
     def __init__(self, tuned: Tuned, job: Job) -> None:
         self.tuned, self.job = tuned, job
         self._inner: Session | None = None
-        self._reports = Reports(tuned.storage, tuned.folder, tuned.pruner, tuned.metric)
 
     def close(self) -> None:
         """Close the inner session."""
@@ -120,7 +113,8 @@ class TunedSession(CellwiseSession):
             raise L3DError(f"a search trains trials, and was given the cell {cell.name}.")
         session = self._session(cell.hyperparameters)
         cells = [_configuration(cell, number) for number in range(len(cell.configurations_seeds))]
-        report = self._reports.of(cell) if self.tuned.pruner != "none" and session.reports_epochs else None
+        watched = self.tuned.pruner != "none" and session.reports_epochs
+        report = TrialReport(cell, self.tuned) if watched else None
         outcomes = self._together(session, cells) if report is None else self._in_turn(session, cells, report)
         for number, outcome in enumerate(outcomes):
             if outcome.error is not None:
@@ -136,7 +130,10 @@ class TunedSession(CellwiseSession):
             metrics["score_std"] = float(np.std(scores, ddof=1))
         if epochs := sum(max(map(len, outcome.curves.values()), default=0) for outcome in outcomes):
             metrics["epochs_done"] = float(epochs)
-        return Outcome(cell.key, metrics=metrics, curves=mean_curves([outcome.curves for outcome in outcomes]))
+        logged = None if report is None else report.logged()
+        return Outcome(
+            cell.key, metrics=metrics, curves=mean_curves([outcome.curves for outcome in outcomes]), logged=logged
+        )
 
     def _session(self, hyperparameters: Mapping[str, Value]) -> Session:
         """Return the inner session for these hyperparameters; there is one at a time."""
@@ -206,80 +203,46 @@ def mean_curves(curves: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, li
     return found
 
 
-class Reports:
-    """The way to Optuna's storage from the process that trains; opened with the first trial.
-
-    Parameters
-    ----------
-    storage, folder
-        See :func:`mlflow_l3d.studies.search.storages.storage_of`.
-    pruner
-        See :func:`mlflow_l3d.studies.search.samplers.pruner_of`.
-    metric
-        What is scored; epochs are compared by ``validation_<metric>``.
-    """
-
-    def __init__(self, storage: str, folder: Path, pruner: str, metric: str) -> None:
-        self._storage_text, self._folder, self._pruner = storage, folder, pruner
-        self._metric = metric
-        self._study = cache(self._opened)
-
-    def of(self, cell: TrialCell) -> TrialReport:
-        """Return the report of one trial."""
-        import optuna
-
-        study = self._study(cell.study_name)
-        # A trial whose worker died has reported some steps already.
-        before = study.get_trials(deepcopy=False)[cell.trial_number].intermediate_values
-        trial, may_end = optuna.Trial(study, cell.trial_id), cell.trial_number > 0
-        return TrialReport(trial, before, f"validation_{self._metric}", may_end=may_end)
-
-    def _opened(self, name: str) -> optuna.Study:
-        import optuna
-
-        storage, pruner = storage_of(self._storage_text, self._folder), pruner_of(self._pruner)
-        # The sampler of a process that only reports is never asked.
-        sampler = optuna.samplers.RandomSampler(seed=0)
-        return optuna.load_study(study_name=name, storage=storage, sampler=sampler, pruner=pruner)
-
-
 class TrialReport:
     """The watcher of one trial, over all of its configurations.
 
     What is reported at epoch e of configuration c is step ``c * STRIDE + e``, and the mean of the scores of the
-    configurations that are done and the present score of this one. A trial that is told to end stays told.
+    configurations that are done and the present score of this one. The pruner compares it with the trials that had
+    ended when this one began, in a study of its own. A trial that is told to end stays told; the first one of a search
+    is never: it is the setting that was given, and all others are compared with its score.
 
     Parameters
     ----------
-    trial
-        Of Optuna.
-    before
-        Steps that are reported already.
-    name
-        The score of an epoch that is looked at; epochs without it are not reported.
-    may_end
-        Whether it may be told to end. The first trial of a search is not: it is the setting that was given, and all
-        others are compared with its score.
+    cell
+        The trial.
+    tuned
+        Pruner, metric and its direction; epochs are compared by ``validation_<metric>``, those without it are not
+        reported.
     """
 
-    def __init__(self, trial: optuna.Trial, before: Collection[int], name: str, *, may_end: bool) -> None:
-        self._trial, self._name = trial, name
-        self._last = max(before, default=-1)
-        self._configuration = 0
+    def __init__(self, cell: TrialCell, tuned: Tuned) -> None:
+        study = new_study(tuned.pruner, greater_is_better=tuned.greater_is_better)
+        study.add_trials(cell.earlier)
+        self._trial = study.ask()
+        self._name, self._may_end = f"validation_{tuned.metric}", cell.trial_number > 0
         self._finished: Sequence[float] = ()
         self._curve: dict[int, float] = {}
-        self._silent = False
-        self._may_end = may_end
+        self.reports: dict[int, float] = {}
         self.pruned = False
 
     def begin(self, finished: Sequence[float]) -> None:
         """Begin the next configuration; `finished` are the scores of those before it."""
-        self._configuration, self._finished, self._curve = len(finished), tuple(finished), {}
+        self._finished, self._curve = tuple(finished), {}
 
     @property
     def curve(self) -> list[float]:
         """The scores of the epochs of this configuration that were seen, in their order."""
         return [self._curve[epoch] for epoch in sorted(self._curve)]
+
+    def logged(self) -> Logged:
+        """Return what was reported, for the record of the trial."""
+        now = int(time.time() * 1000)
+        return Logged(metrics=[(REPORTED, value, now, step) for step, value in self.reports.items()])
 
     def on_epoch_end(self, key: str, epoch: int, scores: Mapping[str, float]) -> bool:
         """Report an epoch; see :data:`mlflow_l3d.approaches.base.OnEpochEnd`."""
@@ -288,15 +251,10 @@ class TrialReport:
             return self.pruned
         score = float(scores[self._name])
         self._curve[epoch] = score
-        step = self._configuration * STRIDE + epoch
-        if self.pruned or self._silent or epoch >= STRIDE or step < self._last:
-            return self.pruned
-        try:
-            if step > self._last:
-                self._trial.report((sum(self._finished) + score) / (self._configuration + 1), step)
-            self._last = step
+        done = len(self._finished)
+        step = done * STRIDE + epoch
+        if not self.pruned and epoch < STRIDE and step not in self.reports:
+            self.reports[step] = (sum(self._finished) + score) / (done + 1)
+            self._trial.report(self.reports[step], step)
             self.pruned = self._may_end and self._trial.should_prune()
-        except Exception as error:  # noqa: BLE001 - a storage that is away must not cost the training
-            self._silent = True
-            _logger.warning("trial %d goes on without reports: %s", self._trial.number, one_line(error))
         return self.pruned

@@ -1,20 +1,22 @@
-"""Studies with known scores, and the result that belongs to them."""
+"""Trials with known scores, and the result that belongs to them."""
 
 import math
 
-import optuna
 import pandas as pd
 
 from mlflow_l3d.analysis.search import SearchResult, StageSummary
-from mlflow_l3d.studies.search.results import TRIAL_COLUMNS
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
+from mlflow_l3d.studies.search.results import TRIAL_COLUMNS, FinishedTrial
+from mlflow_l3d.studies.search.space import SearchSpace
 
-KINDS = {
-    "learning_rate": optuna.distributions.FloatDistribution(1e-5, 1e-2, log=True),
-    "batch_size": optuna.distributions.CategoricalDistribution([4, 8, 16]),
-    "layers": optuna.distributions.IntDistribution(1, 3),
-}
+SPACE = SearchSpace(
+    {
+        "learning_rate": SearchRange(1e-5, 1e-2, log=True),
+        "batch_size": SearchChoices((4, 8, 16)),
+        "layers": SearchRange(1, 3, whole=True),
+    }
+)
 DEFAULT = {"learning_rate": 2e-5, "batch_size": 8, "layers": 1, "epochs": 10, "optimizer": "adamw"}
-STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 
 
 def true_score(params):
@@ -31,65 +33,46 @@ def grid():
     ]
 
 
-def study(points, score=true_score, kinds=KINDS, *, pruned=(), failed=(), reports=True):
-    found = optuna.create_study(direction="maximize", storage=optuna.storages.InMemoryStorage())
+def study(points, score=true_score, *, pruned=(), failed=()):
+    found = []
     for number, params in enumerate(points):
-        name = "PRUNED" if number in pruned else "FAIL" if number in failed else "COMPLETE"
-        value = score(params)
-        steps = range(2 if name == "PRUNED" else 4) if reports else ()
-        found.add_trial(
-            optuna.trial.create_trial(
-                state=optuna.trial.TrialState[name],
-                value=None if name == "FAIL" else value,
-                params=params,
-                distributions={key: kinds[key] for key in params},
-                intermediate_values={step: value - 0.1 / (1 + step) for step in steps},
-            )
-        )
+        state = "pruned" if number in pruned else "failed" if number in failed else "complete"
+        value = None if state == "failed" else score(params)
+        found.append(FinishedTrial(number, params, {}, "", state, value))
     return found
 
 
 def coarse(**more):
-    default = {name: DEFAULT[name] for name in KINDS}
+    default = {name: DEFAULT[name] for name in SPACE.ranges}
     return study([default, *grid()], **{"pruned": (3, 4), "failed": (7,), **more})
 
 
 def fine(**more):
-    kinds = {"learning_rate": optuna.distributions.FloatDistribution(2e-4, 5e-3, log=True)}
-    points = [{"learning_rate": rate} for rate in (3e-4, 5e-4, 8e-4, 9.5e-4, 2e-3)]
-    return study(points, kinds=kinds, **more)
+    return study([{"learning_rate": rate} for rate in (3e-4, 5e-4, 8e-4, 9.5e-4, 2e-3)], **more)
 
 
 def rows(studies):
-    found = []
-    for stage, each in studies.items():
-        for trial in each.trials:
-            failed = trial.state.name == "FAIL"
-            found.append(
-                {
-                    "level": stage,
-                    "number": trial.number,
-                    "state": STATES[trial.state.name],
-                    "origin": "trained",
-                    "score": math.nan if failed else trial.value,
-                    "score_std": math.nan,
-                    "duration_seconds": 1.5,
-                    "run_id": "",
-                    "is_default": stage == "coarse" and trial.number == 0,
-                    **{name: trial.params.get(name) for name in KINDS},
-                }
-            )
-    return pd.DataFrame(found, columns=[*TRIAL_COLUMNS, *KINDS])
-
-
-def curves(studies):
-    return {
-        stage: {trial.number: trial.intermediate_values for trial in each.trials} for stage, each in studies.items()
-    }
+    found = [
+        {
+            "level": stage,
+            "number": trial.number,
+            "state": trial.state,
+            "origin": "trained",
+            "score": math.nan if trial.score is None else trial.score,
+            "score_std": math.nan,
+            "duration_seconds": 1.5,
+            "run_id": "",
+            "is_default": stage == "coarse" and trial.number == 0,
+            **{name: trial.params.get(name) for name in SPACE.ranges},
+        }
+        for stage, trials in studies.items()
+        for trial in trials
+    ]
+    return pd.DataFrame(found, columns=[*TRIAL_COLUMNS, *SPACE.ranges])
 
 
 def result(studies, **more):
-    counts = {stage: [trial.state.name for trial in each.trials] for stage, each in studies.items()}
+    counts = {stage: [trial.state for trial in trials] for stage, trials in studies.items()}
     ranges = {
         "coarse": {"learning_rate": "1e-05 to 0.01, log scale", "batch_size": "4, 8, 16", "layers": "1 to 3"},
         "fine": {"learning_rate": "0.0002 to 0.005, log scale"},
@@ -100,10 +83,10 @@ def result(studies, **more):
             {"coarse": "grid", "fine": "tpe"}[stage],
             ranges[stage],
             len(names),
-            names.count("COMPLETE"),
-            names.count("PRUNED"),
-            names.count("FAIL"),
-            max((trial.value for trial in studies[stage].trials if trial.state.name == "COMPLETE"), default=math.nan),
+            names.count("complete"),
+            names.count("pruned"),
+            names.count("failed"),
+            max((trial.score for trial in studies[stage] if trial.state == "complete"), default=math.nan),
             {"learning_rate": "log", "batch_size": "choices", "layers": "linear"},
         )
         for stage, names in counts.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,17 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.studies.search.engine import StageRun
-from mlflow_l3d.studies.search.results import FinishedTrial, best_of, finished_trials
-from mlflow_l3d.studies.search.samplers import planned, sampler_of
-from mlflow_l3d.studies.search.study import take_over
+from mlflow_l3d.studies.search.results import Ending, FinishedTrial, best_of
+from mlflow_l3d.studies.search.samplers import grid_settings
 
 Setting = Mapping[str, Value]
 
 
-def stage(search: Search, trials: int, queue: Sequence[Setting] = (), executor: Any = None, known=None, **options: Any):
-    """Run a stage; return all its trials and those that ended in this call."""
+def stage(search: Search, trials: int, queue: Sequence[Setting] = (), executor: Any = None, best=None, **before: Any):
+    """Run a stage; return all its trials and those that ended in this call, in the order of their ends."""
     heard: list[FinishedTrial] = []
-    stage_run = StageRun(search.study, search.space, search.maker, heard.append, known or {})
-    return stage_run.run(trials, executor or InlineExecutor(job=search.job), queue, **options), heard
+    executor = executor or InlineExecutor(job=search.job)
+    return search.stage(heard.append, **before).run(trials, executor, queue, best=best), heard
 
 
 def trained(search: Search) -> int:
@@ -53,7 +50,6 @@ def test_the_best_setting_is_found_with_the_defaults_first(tmp_path: Path) -> No
     assert best.hyperparameters == {"x": best.params["x"], "kind": "b", "epochs": 8}
     assert best.score == pytest.approx(final(best.params["x"], "b"))
     assert best.score > found[0].score
-    assert best.score == search.study.best_value
     assert heard == found
     assert all(trial.cell is not None and trial.outcome is not None for trial in heard)
 
@@ -61,14 +57,13 @@ def test_the_best_setting_is_found_with_the_defaults_first(tmp_path: Path) -> No
 def test_a_grid_is_tried_whole_and_once(tmp_path: Path) -> None:
     search = Search(tmp_path, sampler="random")
     default = {"x": 1.0, "kind": "b"}
-    grid = planned(search.space, sampler="grid", stage="coarse", trials=20, seed=0, done=[default])
-    found, _ = stage(search, 20, [default, *grid], queue_only=True)
+    queue = [default, *grid_settings(search.space, trials=20, seed=0, done=[default])]
+    found, _ = stage(search, len(queue), queue)
     assert len(found) == 6
     assert trained(search) == 5  # the approach refuses x=1 of kind a
     assert {(trial.params["x"], trial.params["kind"]) for trial in found} == {
         (x, kind) for x in (0.0, 0.5, 1.0) for kind in "ab"
     }
-    assert stage(search, 20, [default, *grid], queue_only=True) == (found, [])
 
 
 def test_settings_are_asked_for_as_they_are_needed(tmp_path: Path) -> None:
@@ -76,9 +71,10 @@ def test_settings_are_asked_for_as_they_are_needed(tmp_path: Path) -> None:
     seen = []
 
     def listen(trial: FinishedTrial) -> None:
-        seen.append(len(search.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))))
+        seen.append(len(run.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))))
 
-    StageRun(search.study, search.space, search.maker, listen).run(6, InlineExecutor(job=search.job))
+    run = search.stage(listen)
+    run.run(6, InlineExecutor(job=search.job), best=None)
     assert seen == [1] * 6
 
 
@@ -102,17 +98,6 @@ def test_workers_train_trials_side_by_side_and_prune(tmp_path: Path) -> None:
     assert best.params["x"] == pytest.approx(0.29)
 
 
-@pytest.mark.slow
-def test_workers_report_to_a_database(tmp_path: Path) -> None:
-    database = f"sqlite:///{tmp_path / 'trials.db'}"
-    search = Search(tmp_path, pruner="median", base={"epochs": 4}, storage=database)
-    good = [{"x": 0.26 + 0.01 * number, "kind": "b"} for number in range(10)]
-    found, _ = stage(search, 12, [*good, *[{"x": 0.9 - each, "kind": "a"} for each in (0.0, 0.1)]], pool(search))
-    assert {trial.state for trial in found[10:]} == {"pruned"}
-    again = Search(tmp_path, pruner="median", base={"epochs": 4}, storage=database)
-    assert stage(again, 12) == (found, [])
-
-
 def test_a_pruned_trial_has_no_further_configuration(tmp_path: Path) -> None:
     search = Search(tmp_path, pruner="median", configurations=3)
     good = [{"x": 0.26 + 0.01 * number, "kind": "b"} for number in range(6)]
@@ -124,9 +109,8 @@ def test_a_pruned_trial_has_no_further_configuration(tmp_path: Path) -> None:
 
 
 def test_without_a_pruner_nothing_is_reported(tmp_path: Path) -> None:
-    search = Search(tmp_path)
-    stage(search, 3)
-    assert all(trial.intermediate_values == {} for trial in search.study.get_trials())
+    found, _ = stage(Search(tmp_path), 3)
+    assert all(trial.reports == {} for trial in found)
 
 
 def test_a_repeated_setting_takes_the_known_score(tmp_path: Path) -> None:
@@ -158,10 +142,10 @@ def test_a_setting_that_is_being_trained_is_waited_for(tmp_path: Path) -> None:
 
 def test_scores_that_are_known_are_not_computed_again(tmp_path: Path) -> None:
     search = Search(tmp_path)
-    known = {search.maker({"x": 0.5, "kind": "b"}, 0, 0).key: 0.987}
+    known = {search.maker({"x": 0.5, "kind": "b"}, 0).key: Ending("complete", 0.987)}
     found, heard = stage(search, 2, [{"x": 0.5, "kind": "b"}, {"x": 0.6, "kind": "b"}], known=known)
     assert [trial.origin for trial in found] == ["known", "trained"]
-    assert found[0].score == 0.987 == search.study.best_value
+    assert found[0].score == 0.987
     assert heard[0].cell is not None
     assert heard[0].outcome is None
     assert trained(search) == 1
@@ -176,7 +160,6 @@ def test_failed_trials_count_and_the_others_go_on(tmp_path: Path) -> None:
     assert found[1].error == "hyperparameters.x=1.0: is too far for kind=a."
     assert heard[1].cell is None
     assert heard[1].hyperparameters == {}
-    assert [trial.state for trial in search.study.trials] == [TrialState.FAIL, TrialState.FAIL, TrialState.COMPLETE]
 
 
 @pytest.mark.parametrize(
@@ -185,36 +168,8 @@ def test_failed_trials_count_and_the_others_go_on(tmp_path: Path) -> None:
 )
 def test_where_all_fail_the_first_is_named(tmp_path: Path, kind: str, reason: str) -> None:
     search = Search(tmp_path, space=space_of("x"), base={"kind": kind})
-    with pytest.raises(L3DError, match=f"all 3 level trials failed; the first: {reason}"):
+    with pytest.raises(L3DError, match=f"all 3 fine trials failed; the first: {reason}"):
         stage(search, 3)
-
-
-def test_where_all_failed_they_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    search = Search(tmp_path, space=space_of("x"))
-    queue = [{"x": 0.3}, {"x": 0.5}]
-    with monkeypatch.context() as broken:
-        broken.setattr(Climb, "prepare", lambda *_, **__: 1 / 0)
-        with pytest.raises(L3DError, match="the first: approach climb could not be prepared: ZeroDivisionError"):
-            stage(search, 2, queue)
-    found, heard = stage(Search(tmp_path, space=space_of("x")), 2, queue)
-    assert [trial.state for trial in found] == ["failed"] * 2 + ["complete"] * 2
-    assert [trial.params for trial in heard] == queue
-    assert stage(Search(tmp_path, space=space_of("x")), 2, queue) == (found, [])
-
-
-def test_what_was_heard_and_not_told_is_known_afterwards(tmp_path: Path) -> None:
-    search, heard = Search(tmp_path), {}
-
-    def listen(trial: FinishedTrial) -> None:
-        heard[trial.key] = trial.score
-        raise KilledError
-
-    executor = InlineExecutor(job=search.job)
-    with pytest.raises(KilledError):
-        StageRun(search.study, search.space, search.maker, listen).run(1, executor)
-    found, _ = stage(Search(tmp_path), 1, known=heard)
-    assert [(trial.number, trial.origin) for trial in found] == [(0, "known")]
-    assert trained(search) == 1
 
 
 def test_a_setting_that_ends_its_worker_is_a_failed_trial(tmp_path: Path) -> None:
@@ -246,97 +201,84 @@ class Kill:
             yield from InlineExecutor(job=self.search.job).run([cell])
 
 
-def killed_after(search: Search, trials: int, queue: Sequence[Setting], ends: int) -> None:
-    """Run a stage and leave it as a kill would, while a trial runs."""
+def killed_after(search: Search, trials: int, queue: Sequence[Setting], ends: int, **before: Any) -> dict[str, Any]:
+    """Run a stage and end it as a kill would, while a trial runs; return what the ledger knows of it."""
+    heard: list[FinishedTrial] = []
     with pytest.raises(KilledError):
-        stage(search, trials, queue, executor=Kill(search, ends))
+        search.stage(heard.append, **before).run(trials, Kill(search, ends), queue, best=None)
+    return recovered(heard)
+
+
+def recovered(heard: Sequence[FinishedTrial]) -> dict[str, Any]:
+    ended = [trial for trial in heard if trial.state != "failed"]
+    return {
+        "known": {trial.key: Ending(trial.state, trial.score or 0.0, trial.reports) for trial in ended},
+        "recorded": {trial.number: trial.hyperparameters for trial in ended},
+    }
 
 
 def test_a_killed_search_goes_on(tmp_path: Path) -> None:
     search = Search(tmp_path, pruner="median")
     queue = [{"x": 0.9, "kind": "a"}, *({"x": 0.1 * number, "kind": "b"} for number in range(5))]
-    killed_after(search, 9, queue, 3)
-    states = [trial.state for trial in search.study.get_trials()]
-    assert states == [TrialState.COMPLETE] * 3 + [TrialState.RUNNING] + [TrialState.WAITING] * 2
-
-    again = Search(tmp_path, pruner="median")
-    found, heard = stage(again, 9, queue)
-    assert len(found) == 9
-    assert len(heard) == 6
-    settings = [tuple(trial.params.values()) for trial in found]
-    assert settings[:6] == [tuple(each.values()) for each in queue]
-    assert trained(again) == 9 - sum(trial.error is not None for trial in found)
+    before = killed_after(search, 9, queue, 3)
+    assert sorted(before["recorded"]) == [0, 1, 2]
+    found, heard = stage(search, 9, queue, **before)
+    assert found == heard
     assert [trial.number for trial in found] == [*range(9)]
-    assert all(trial.state.is_finished() for trial in again.study.trials)
-    assert stage(Search(tmp_path), 9, queue) == (finished_trials(search.study), [])
-
-
-def test_a_trial_that_was_suggested_and_killed_is_repeated_as_it_was(tmp_path: Path) -> None:
-    search = Search(tmp_path)
-    killed_after(search, 5, (), 2)
-    left = search.study.get_trials()[2].params
-    found, _ = stage(Search(tmp_path), 5)
-    assert len(found) == 5
-    assert dict(found[2].params) == left
-    assert found[2].number == 2
+    assert [trial.params for trial in found[:6]] == queue
+    assert {trial.origin for trial in found} == {"trained"}
+    assert trained(search) == 9 - sum(trial.error is not None for trial in found)
 
 
 @pytest.mark.parametrize("name", ["tpe", "random"])
-def test_a_killed_search_draws_what_it_would_have_drawn(name: str, tmp_path: Path) -> None:
-    def run(search: Search, executor: Any) -> list[FinishedTrial]:
-        sampler = partial(sampler_of, name, "fine", 3)
-        stage_run = StageRun(search.study, search.space, search.maker, lambda _: None, sampler=sampler)
-        return stage_run.run(10, executor)
+@pytest.mark.parametrize("configurations", [1, 2])
+def test_a_killed_search_draws_and_prunes_as_it_would_have(name: str, configurations: int, tmp_path: Path) -> None:
+    def new(folder: str) -> Search:
+        (place := tmp_path / folder).mkdir()
+        return Search(place, pruner="median", sampler=name, configurations=configurations)
 
-    quiet, disturbed = (Search(tmp_path, pruner="median", name=each) for each in ("quiet", "disturbed"))
-    expected = run(quiet, InlineExecutor(job=quiet.job))
+    expected, _ = stage(new("quiet"), 12)
+    disturbed, before = new("disturbed"), {}
     for ends in (2, 6):
-        with pytest.raises(KilledError):
-            run(disturbed, Kill(disturbed, ends))
-    assert run(disturbed, InlineExecutor(job=disturbed.job)) == expected
-    assert len({trial.params["x"] for trial in expected}) == 10
+        before = killed_after(disturbed, 12, (), ends, **before)
+    found, _ = stage(disturbed, 12, **before)
+    assert found == expected
+    assert "pruned" in {trial.state for trial in found}
+    assert len({trial.params["x"] for trial in expected}) == 12
 
 
-def test_a_killed_trial_whose_outcome_is_known_is_not_repeated(tmp_path: Path) -> None:
+def test_what_other_workers_had_ended_keeps_its_number_and_setting(tmp_path: Path) -> None:
+    """What TPE suggests with several workers depends on what was done: what is recorded is tried again as it was."""
     search = Search(tmp_path)
-    queue = [{"x": 0.9, "kind": "a"}, {"x": 0.5, "kind": "b"}, {"x": 0.4, "kind": "b"}]
-    killed_after(search, 3, queue, 1)
-    again = Search(tmp_path)
-    known = {again.maker(queue[1], 0, 0).key: 0.25}
-    found, heard = stage(again, 3, queue, known=known)
-    assert [trial.number for trial in found] == [0, 1, 2]
-    assert (found[1].score, found[1].origin, found[1].params) == (0.25, "known", queue[1])
-    assert [trial.number for trial in heard] == [1, 2]
-    assert trained(again) == 2
-
-
-def test_a_trial_that_was_killed_before_it_had_values_is_not_lost(tmp_path: Path) -> None:
-    search = Search(tmp_path)
-    queue = [{"x": 0.9, "kind": "a"}, {"x": 0.5, "kind": "b"}]
-    stage(search, 1, queue)
-    search.study.ask()
-    found, _ = stage(Search(tmp_path), 2, queue)
-    assert [trial.params for trial in found] == queue
+    _, heard = stage(search, 4)
+    other = {"x": 0.123, "kind": "b"}
+    _, [own] = stage(search, 1, [other])
+    before = recovered([*heard[:2], heard[3]])
+    before["known"][own.key] = Ending("complete", own.score)
+    before["recorded"][5] = own.hyperparameters
+    calls = trained(search)
+    found, _ = stage(search, 6, **before)
+    assert found[:2] == heard[:2]
+    assert found[3] == heard[3]
+    assert found[5].params == other
+    assert trained(search) == calls + 2
 
 
 def test_the_second_level_begins_with_the_best_of_the_first(tmp_path: Path) -> None:
     coarse = Search(tmp_path, sampler="random")
-    default = {"x": 0.9, "kind": "a"}
-    grid = planned(coarse.space, sampler="grid", stage="coarse", trials=10, seed=0)
-    first, _ = stage(coarse, 10, [default, *grid], queue_only=True)
+    queue = [{"x": 0.9, "kind": "a"}, *grid_settings(coarse.space, trials=9, seed=0)]
+    first, _ = stage(coarse, len(queue), queue)
     best = best_of(first)
     assert best is not None
     assert best.params == {"x": 0.5, "kind": "b"}
 
-    fine = Search(tmp_path, space=coarse.space.around(best.params), name="fine")
-    for _ in range(2):
-        take_over(fine.study, fine.space, best)
+    fine = Search(tmp_path, space=coarse.space.around(best.params))
     before = trained(coarse)
-    found, heard = stage(fine, 12)
+    found, heard = stage(fine, 12, best=best)
     assert trained(coarse) == before + 12
     assert (found[0].origin, found[0].score, found[0].key) == ("taken over", best.score, best.key)
     assert found[0].hyperparameters == best.hyperparameters
-    assert len(found) == 13
+    assert [trial.number for trial in found] == [*range(13)]
     assert len(heard) == 12
     assert all(trial.hyperparameters["kind"] == "b" for trial in found)
     better = best_of(found)
@@ -344,18 +286,6 @@ def test_the_second_level_begins_with_the_best_of_the_first(tmp_path: Path) -> N
     assert better.score is not None
     assert best.score is not None
     assert better.score > best.score
-
-
-def test_a_level_with_nothing_left_to_search_has_only_what_it_took_over(tmp_path: Path) -> None:
-    coarse = Search(tmp_path, space=space_of("kind=a|b"), sampler="random")
-    first, _ = stage(coarse, 4)
-    best = best_of(first)
-    assert best is not None
-    fine = Search(tmp_path, space=coarse.space.around(best.params), name="fine")
-    assert not fine.space.ranges
-    take_over(fine.study, fine.space, best)
-    found, heard = stage(fine, 10)
-    assert (len(found), heard) == (1, [])
 
 
 def test_defaults_outside_the_space_are_tried_all_the_same(tmp_path: Path) -> None:
@@ -381,7 +311,7 @@ def test_the_executor_is_closed_when_a_listener_gives_up(tmp_path: Path) -> None
 
     search = Search(tmp_path)
     with pytest.raises(KilledError):
-        StageRun(search.study, search.space, search.maker, listen).run(3, Closing())
+        search.stage(listen).run(3, Closing(), best=None)
     assert closed == [True]
 
 
@@ -393,14 +323,19 @@ def test_zero_is_a_seed_and_the_same_one_gives_the_same_search(tmp_path: Path) -
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("pruner", ["median", "percentile", "successive_halving", "hyperband", "patient", "wilcoxon"])
-def test_every_pruner_works_from_reports(tmp_path: Path, caplog, pruner: str) -> None:
+@pytest.mark.parametrize("pruner", ["median", "percentile", "successivehalving", "hyperband", "wilcoxon"])
+def test_every_pruner_works_from_reports(tmp_path: Path, pruner: str) -> None:
     search = Search(tmp_path, pruner=pruner, sampler="random", configurations=2)
     found, _ = stage(search, 9, [{"x": 0.3, "kind": "b"}])
     assert found[0].state == "complete"
     assert {trial.state for trial in found} <= {"complete", "pruned", "failed"}
-    assert all(trial.intermediate_values for trial, mine in zip(search.study.trials, found, strict=True) if mine.key)
-    assert "without reports" not in caplog.text
-    for trial in found:
-        if trial.state == "pruned":
-            assert trial.score is not None
+    assert all(trial.reports for trial in found if trial.key)
+    assert all(trial.score is not None for trial in found if trial.state == "pruned")
+
+
+@pytest.mark.parametrize("pruner", ["successivehalving", "hyperband"])
+def test_pruners_that_note_with_a_trial_how_far_it_came_prune(tmp_path: Path, pruner: str) -> None:
+    search = Search(tmp_path, pruner=pruner, sampler="random")
+    queue = [{"x": 0.3 + 0.05 * number, "kind": "b"} for number in range(12)]
+    found, _ = stage(search, 12, queue)
+    assert "pruned" in {trial.state for trial in found}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from search_examples import DEFAULT, coarse, fine, grid, study
+from search_examples import DEFAULT, SPACE, coarse, grid, study
 
 from mlflow_l3d.analysis.search import held_out
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
@@ -68,7 +68,7 @@ def test_a_failed_run_takes_its_pair_along():
 
 
 def test_importances_find_the_one_that_matters():
-    found, note = importances(coarse(), seed=0)
+    found, note = importances(SPACE, coarse(), seed=0)
     assert note == ""
     assert next(iter(found)) == "learning_rate"
     assert found["learning_rate"] > 0.9
@@ -79,27 +79,25 @@ def test_importances_find_the_one_that_matters():
 def test_importances_are_shares_that_leave_room_for_interactions():
     # Exclusive or: alone, neither says anything.
     found, _ = importances(
-        study(grid(), lambda params: 0.5 + 0.1 * ((params["layers"] == 3) == (params["learning_rate"] > 2e-4))), seed=0
+        SPACE,
+        study(grid(), lambda params: 0.5 + 0.1 * ((params["layers"] == 3) == (params["learning_rate"] > 2e-4))),
+        seed=0,
     )
     assert sum(found.values()) < 0.3
 
 
 def test_importances_depend_on_nothing_but_study_and_seed():
-    assert importances(coarse(), seed=0) == importances(coarse(), seed=0)
-    assert importances(coarse(), seed=0) != importances(coarse(), seed=1)
+    assert importances(SPACE, coarse(), seed=0) == importances(SPACE, coarse(), seed=0)
+    assert importances(SPACE, coarse(), seed=0) != importances(SPACE, coarse(), seed=1)
 
 
-def test_a_trial_without_one_value_does_not_hide_the_hyperparameter():
-    # A default outside the space has no parameter in the storage.
-    found, _ = importances(study([{"batch_size": 8, "layers": 1}, *grid()], lambda p: 0.5 + 0.1 * len(p)), seed=0)
-    assert found == {}
-    found, _ = importances(
-        study(
-            [{"batch_size": 8, "layers": 1}, *grid()],
-            lambda p: 0.3 + 0.1 * math.log10(p.get("learning_rate", 1e-3)) / -5,
-        ),
-        seed=0,
-    )
+def test_a_default_outside_the_space_does_not_count():
+    def score(params):
+        return 0.3 + 0.1 * math.log10(min(params["learning_rate"], 1e-2)) / -5
+
+    outside = {"learning_rate": 0.5, "batch_size": 8, "layers": 1}
+    found, _ = importances(SPACE, study([outside, *grid()], score), seed=0)
+    assert found == importances(SPACE, study(grid(), score), seed=0)[0]
     assert found["learning_rate"] > 0.9
 
 
@@ -108,18 +106,14 @@ def test_a_trial_without_one_value_does_not_hide_the_hyperparameter():
     [
         (grid()[: FEWEST - 1], None, f"Only {FEWEST - 1} trials"),
         (grid(), lambda params: 0.5, "same score"),
-        ([{"learning_rate": 10**-power} for power in (2.1, 2.5, 3, 4)] * 3, None, "nothing to rank"),
+        ([{**grid()[0], "learning_rate": 10**-power} for power in (2.1, 2.5, 3, 4)] * 3, None, "nothing to rank"),
         ([], None, "nothing to rank"),
     ],
 )
 def test_importances_that_cannot_be_known_say_why(points, score, word):
-    found, note = importances(study(points, *([score] if score else [])), seed=0)
+    found, note = importances(SPACE, study(points, *([score] if score else [])), seed=0)
     assert found == {}
     assert word in note
-
-
-def test_a_fine_level_has_no_importances():
-    assert importances(fine(), seed=0)[0] == {}
 
 
 def test_trials_table_and_stage_summary():

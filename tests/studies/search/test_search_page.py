@@ -1,10 +1,9 @@
 import re
 from html.parser import HTMLParser
-from types import MappingProxyType
 
 import pytest
 from pictures import blank
-from search_examples import DEFAULT, coarse, curves, fine, result, study
+from search_examples import DEFAULT, coarse, fine, result, study
 
 from mlflow_l3d.analysis.search import held_out
 from mlflow_l3d.report.search.page import MOST_TRIALS, drawn, render
@@ -51,8 +50,8 @@ class Page(HTMLParser):
         return re.sub(r"\s+", " ", "".join(self.words))
 
 
-def shown(found, reported=MappingProxyType({}), **more) -> str:
-    return render(found, drawn(found, reported), **{"settings": {}, **more})
+def shown(found, **more) -> str:
+    return render(found, drawn(found), **{"settings": {}, **more})
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +62,7 @@ def studies():
 def whole(studies) -> str:
     held = held_out([0.82, 0.83, 0.81], [0.80, 0.81, 0.80])
     found = result(studies, held_out=held, run_id="a" * 32)
-    return shown(found, curves(studies), settings={"task": "rotten_tomatoes"})
+    return shown(found, settings={"task": "rotten_tomatoes"})
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +111,7 @@ def test_nothing_is_fetched(page):
     assert all(value.startswith("#") for _, name, value in page.attributes if name == "xlink:href")
     ids = [value for _, name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
-    for heading in ("Importance of the", "How the score rose", "Score by", "All hyperparameters", "Validation score"):
+    for heading in ("Importance of the", "How the score rose", "Score by"):
         assert heading in page.text
 
 
@@ -131,7 +130,7 @@ def test_what_is_passed_in_is_escaped(studies):
         run_id=ATTACK,
         metric=ATTACK,
     )
-    text = shown(given, curves(studies), settings={ATTACK: ATTACK})
+    text = shown(given, settings={ATTACK: ATTACK})
     assert ATTACK not in text
     page = Page(text)
     assert page.text.count(ATTACK) >= 8
@@ -147,14 +146,14 @@ def test_a_search_without_scores_has_a_page_without_figures():
 
 def test_many_trials_are_cut(monkeypatch):
     blank(monkeypatch.setattr)
-    many = {"coarse": study([{"learning_rate": 10 ** -(2 + 0.005 * at)} for at in range(350)], reports=False)}
+    many = {"coarse": study([{"learning_rate": 10 ** -(2 + 0.005 * at)} for at in range(350)])}
     page = Page(shown(result(many)))
     assert f"{350 - MOST_TRIALS} more trials are in trials.json." in page.text
 
 
 def test_one_level_only(studies):
     only = {"coarse": studies["coarse"]}
-    page = Page(shown(result(only, best=DEFAULT), curves(only)))
+    page = Page(shown(result(only, best=DEFAULT)))
     assert "level 2" not in page.text
     assert "no trial beat the default" in page.text
     assert "the default stays" in page.text

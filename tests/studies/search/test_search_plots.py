@@ -7,19 +7,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from search_examples import DEFAULT, coarse, curves, fine, grid, result, study, true_score
+from search_examples import DEFAULT, coarse, fine, grid, result, study, true_score
 
-from mlflow_l3d.report.search.figures import log_ticks, ticks_of, two_lines
+from mlflow_l3d.report.search.figures import log_ticks, place_choices, two_lines
 from mlflow_l3d.report.search.page import drawn
-from mlflow_l3d.report.style import BLUE, GREY, ORANGE, save_png
+from mlflow_l3d.report.style import panels, save_png
 
-KINDS_DRAWN = ["importances", "history", "slice", "parallel_coordinate", "intermediate_values"]
+KINDS_DRAWN = ["importances", "history", "slice"]
 
 
 @pytest.fixture(scope="module")
 def figures():
-    studies = {"coarse": coarse(), "fine": fine()}
-    return drawn(result(studies), curves(studies))
+    return drawn(result({"coarse": coarse(), "fine": fine()}))
 
 
 def titles(figure):
@@ -34,9 +33,9 @@ def test_every_kind_for_both_levels(figures):
 
 def test_history_holds_percentage_points_of_complete_trials_on_one_scale(figures):
     best, points = figures["history"].axes[0].lines
-    complete = [trial for trial in coarse().trials if trial.state.name == "COMPLETE"]
+    complete = [trial for trial in coarse() if trial.state == "complete"]
     assert list(points.get_xdata()) == [trial.number for trial in complete]
-    assert list(points.get_ydata()) == pytest.approx([100 * trial.value for trial in complete])
+    assert list(points.get_ydata()) == pytest.approx([100 * trial.score for trial in complete])
     assert list(best.get_ydata()) == sorted(best.get_ydata())
     limits = [axes.get_ylim() for axes in figures["history"].axes]
     assert limits[0] == limits[1]
@@ -61,36 +60,21 @@ def test_slice_has_a_panel_for_what_was_varied(figures):
     assert [axes.get_xlabel() for axes in first.axes] == ["batch_size", "layers", "learning_rate"]
     assert [axes.get_xlabel() for axes in second.axes] == ["learning_rate"]
     assert [label.get_text() for label in first.axes[0].get_xticklabels()] == ["4", "8", "16"]
+    assert [axes.get_xscale() for axes in first.axes] == ["linear", "linear", "log"]
     assert [label.get_text() for label in first.axes[2].get_xticklabels()] == ["1e-5", "0.0001", "0.001", "0.01"]
     strength = first.axes[0].collections[0].get_alpha()
     assert list(strength) == sorted(strength)
 
 
-def test_the_best_line_stands_out_and_lies_on_top(figures):
-    axes = figures["parallel_coordinate"].axes[0]
-    *others, best = [line for line in axes.lines if len(line.get_xdata()) == 4]
-    assert best.get_ydata()[0] == max(line.get_ydata()[0] for line in others) == 1
-    assert best.get_color() == ORANGE
-    assert best.get_linewidth() > max(line.get_linewidth() for line in others)
-
-
-def test_pruned_trials_are_pale_in_the_curves(figures):
-    lines = figures["intermediate_values"].axes[0].lines
-    assert [line.get_color() for line in lines].count(GREY) == 2
-    assert {line.get_color() for line in lines} == {GREY, BLUE, ORANGE}
-    assert lines[0].get_ydata()[0] == pytest.approx(100 * (true_score(DEFAULT) - 0.1))
-
-
 def test_what_has_nothing_to_show_is_left_out():
     def kinds(each, **more):
-        studies = {"coarse": each}
-        return list(drawn(result(studies, importances={}, **more), curves(studies)))
+        return list(drawn(result({"coarse": each}, importances={}, **more)))
 
     assert kinds(study([])) == []
     assert kinds(study(grid()[:2], failed=(0, 1))) == []
     assert kinds(study(grid()[:3], pruned=(0, 1, 2))) == []
-    assert kinds(study([grid()[0]], reports=False)) == ["history"]
-    assert kinds(study(grid(), lambda params: 0.5, reports=False)) == ["history", "slice", "parallel_coordinate"]
+    assert kinds(study([grid()[0]])) == ["history"]
+    assert kinds(study(grid(), lambda params: 0.5)) == ["history", "slice"]
     assert kinds(coarse(failed=(0,)), metric="f$_{1$ \u00e9") == KINDS_DRAWN[1:]
 
 
@@ -111,9 +95,8 @@ def test_gaps_defaults_outside_the_range_and_many_hyperparameters(tmp_path):
 
 @pytest.mark.slow
 def test_pngs_are_small_and_the_same_bytes_again(figures, tmp_path):
-    studies = {"coarse": coarse(), "fine": fine()}
-    again = drawn(result(studies), curves(studies))
-    for kind in ("history", "slice", "parallel_coordinate"):
+    again = drawn(result({"coarse": coarse(), "fine": fine()}))
+    for kind in ("history", "slice"):
         paths = tmp_path / f"{kind}.png", tmp_path / f"{kind}-again.png"
         for path, figure in zip(paths, (figures[kind], again[kind]), strict=True):
             save_png(figure, path)
@@ -126,11 +109,10 @@ def test_ticks_and_names():
     assert log_ticks(1e-5, 1e-2) == pytest.approx([1e-5, 1e-4, 1e-3, 1e-2])
     assert log_ticks(1e-8, 1) == pytest.approx([1e-8, 1e-5, 1e-2])
     assert log_ticks(2e-4, 5e-3) == pytest.approx([2e-4, 1e-3, 5e-3])
-    assert log_ticks(3.0, 3.0) == [3.0]
     assert two_lines("freeze_embeddings") == "freeze_\nembeddings"
     assert two_lines("dropout") == "dropout"
-    choices = ticks_of(pd.Series(["b", None, "a", 3], dtype=object), "choices")
-    assert choices.labels == ["3", "a", "b"]
-    assert choices.places[0] == 2
-    assert math.isnan(choices.places[1])
-    assert ticks_of(pd.Series([1, 2, 3]), "linear").labels == ["1", "2", "3"]
+    with panels(2.0) as (_, [axes]):
+        places = place_choices(axes, pd.Series(["b", None, "a", 3], dtype=object))
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["3", "a", "b"]
+    assert places[0] == 2
+    assert math.isnan(places[1])

@@ -5,27 +5,23 @@ import re
 
 import pytest
 from search_cases import Climb
-from search_examples import curves
 from search_stages import Search, space_of
 
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.report.search.page import drawn, render, summary
-from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.importances import importances
 from mlflow_l3d.studies.search.results import best_of, stage_summary, trials_table
-from mlflow_l3d.studies.search.samplers import planned
-from mlflow_l3d.studies.search.study import take_over
+from mlflow_l3d.studies.search.samplers import grid_settings
 
 DEFAULT = {"x": 0.9, "kind": "a", "epochs": 8}
 
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
-    def run(search, trials, queue, **more):
-        stage_run = StageRun(search.study, search.space, search.maker, hear)
-        return stage_run.run(trials, InlineExecutor(job=search.job), queue, **more)
+    def run(search, trials, queue, best):
+        return search.stage(hear).run(trials, InlineExecutor(job=search.job), queue, best=best)
 
     heard = {}
 
@@ -34,19 +30,17 @@ def searched(tmp_path_factory):
             heard[trial.key] = {**trial.outcome.metrics, "duration_seconds": trial.outcome.duration_seconds}
 
     folder = tmp_path_factory.mktemp("search")
-    first = Search(folder, space=space_of("x=0..1,epochs=1..16,kind=a|b|broken"), name="coarse", pruner="median")
-    grid = planned(first.space, sampler="grid", stage="coarse", trials=27, seed=0, done=[DEFAULT])
-    coarse = run(first, 28, [DEFAULT, *grid], queue_only=True)
+    first = Search(folder, space=space_of("x=0..1,epochs=1..16,kind=a|b|broken"), pruner="median")
+    grid = grid_settings(first.space, trials=27, seed=0, done=[DEFAULT])
+    coarse = run(first, 28, [DEFAULT, *grid], None)
     best = best_of(coarse)
-    second = Search(folder, space=first.space.around(best.params), name="fine")
-    take_over(second.study, second.space, best)
-    fine = run(second, 8, [])
+    second = Search(folder, space=first.space.around(best.params))
+    fine = run(second, 8, [], best)
     default = resolve_hyperparameters(Climb(), {})
     trials = {"coarse": coarse, "fine": fine}
-    studies = {"coarse": first.study, "fine": second.study}
-    shares, note = importances(first.study, seed=0)
+    shares, note = importances(first.space, coarse, seed=0)
     names = list(first.space.ranges)
-    result = SearchResult(
+    return SearchResult(
         title="climb on synthetic: search",
         metric="height",
         stages=(
@@ -66,12 +60,10 @@ def searched(tmp_path_factory):
         seconds=3.0,
         notes=(note,) if note else (),
     )
-    return result, studies
 
 
 def test_counts(searched):
-    result, _ = searched
-    coarse, fine = result.stages
+    coarse, fine = searched.stages
     assert coarse.trials == coarse.complete + coarse.pruned + coarse.failed == 28
     # All of the kind that is broken, and those that the approach refuses.
     assert coarse.failed >= 9
@@ -79,28 +71,21 @@ def test_counts(searched):
     assert (fine.trials, fine.failed) == (8, 0)
     assert fine.best_score >= coarse.best_score
     assert "kind" not in fine.ranges
-    assert len(result.trials) == 28 + 9
-    assert list(result.trials["origin"]).count("taken over") == 1
-    assert result.trials["is_default"].sum() == 1
-    assert result.trials["run_id"][0] == "f" * 32
-    assert math.isfinite(result.trials["duration_seconds"][0])
+    assert len(searched.trials) == 28 + 9
+    assert list(searched.trials["origin"]).count("taken over") == 1
+    assert searched.trials["is_default"].sum() == 1
+    assert searched.trials["run_id"][0] == "f" * 32
+    assert math.isfinite(searched.trials["duration_seconds"][0])
 
 
 @pytest.mark.slow
 def test_page_pictures_and_text(searched):
-    result, studies = searched
-    figures = drawn(result, curves(studies))
-    page = render(result, figures, settings={})
-    assert list(figures) == [
-        "importances",
-        "history",
-        "slice",
-        "parallel_coordinate",
-        "intermediate_values",
-    ]
-    assert len(re.findall("<figure", page)) == 5
-    assert set(result.importances) == {"x", "epochs", "kind"}
+    figures = drawn(searched)
+    page = render(searched, figures, settings={})
+    assert list(figures) == ["importances", "history", "slice"]
+    assert len(re.findall("<figure", page)) == 3
+    assert set(searched.importances) == {"x", "epochs", "kind"}
     assert "taken over" in page
-    text = summary(result)
-    assert f"{100 * result.best_score:.2f}" in text
+    text = summary(searched)
+    assert f"{100 * searched.best_score:.2f}" in text
     assert "The best of 36 trials looks better" in " ".join(text.split())

@@ -181,7 +181,7 @@ def test_grid_points_are_all_combinations(entries: list[str]) -> None:
 
 
 def test_inline_json_and_file_say_the_same(tmp_path: Path) -> None:
-    document = {"rate": {"low": 1e-3, "high": 1, "log": False}, "size": [4, 8, 16], "kind": {"choices": ["a", "b"]}}
+    document = {"rate": {"low": 1e-3, "high": 1, "log": False}, "size": [4, 8, 16], "kind": ["a", "b"]}
     path = tmp_path / "space.json"
     path.write_text(json.dumps(document), encoding="utf-8")
     wanted = {
@@ -248,16 +248,14 @@ def test_bounds_are_read_as_they_were_typed(low: float, factor: float, scale: st
         ("nowhere.json", r"^space=nowhere\.json: the file cannot be read \(No such file or directory\)\.$"),
         ("{", r"is not valid JSON"),
         ('{"rate": 3}', r"^space\.rate=3: must be a list of values, or an object with low and high\.$"),
-        ('{"rate": {"low": 1}}', r"must have both low and high\.$"),
+        ('{"rate": {"low": 1}}', r"must be a list of values, or an object with low and high\.$"),
         ('{"rate": {"low": 1, "hihg": 2}}', r"^space\.rate='hihg': must be one of .* Did you mean 'high'\?$"),
         ('{"rate": {"low": true, "high": 2}}', r"^space\.rate=True: must be a float\.$"),
         ('{"rate": {"low": [], "high": 2}}', r"^space\.rate=\[\]: must be a float\.$"),
-        ('{"rate": {"low": 1, "high": 2, "log": "yes"}}', r'^space\.rate\.log="yes": must be true or false\.$'),
+        ('{"rate": {"low": 1, "high": 2, "log": "yes"}}', r"must have true or false as log, and a list of numbers as"),
         ('{"rate": {"low": 1, "high": 2, "coarse": [3]}}', r"^space\.rate\.coarse=3: must lie in \[1, 2\]\.$"),
-        ('{"rate": {"low": 1, "high": 2, "coarse": 3}}', r"^space\.rate\.coarse=3: must be a list of numbers\.$"),
-        ('{"rate": {"choices": [1, 2], "low": 1}}', r"must hold choices, a list, and nothing else\.$"),
+        ('{"rate": {"low": 1, "high": 2, "coarse": 3}}', r"must have true or false as log, and a list of numbers as"),
         ('{"rate": []}', r"^space\.rate=: needs at least two different values\.$"),
-        ('{"rate": [1, 2], "rate": [1, 3]}', r"must name everything once\.$"),
     ],
 )
 def test_what_is_not_allowed_is_one_clear_line(override: str, message: str) -> None:
@@ -302,7 +300,7 @@ def test_the_document_is_json_and_complete() -> None:
 
 def test_the_space_needs_neither_optuna_nor_torch() -> None:
     code = (
-        "import sys\nimport mlflow_l3d.studies.search.space, mlflow_l3d.studies.search.study\n"
+        "import sys\nimport mlflow_l3d.studies.search.space, mlflow_l3d.studies.search.engine\n"
         "import mlflow_l3d.approaches.finetuning\n"
         "print([name for name in ('optuna', 'torch', 'mlflow', 'sqlalchemy') if name in sys.modules])"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,10 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.studies.search.cells import TrialMaker, search_key
-from mlflow_l3d.studies.search.engine import StageRun
+from mlflow_l3d.studies.search.engine import StageRun, new_study
 from mlflow_l3d.studies.search.results import FinishedTrial, best_of
-from mlflow_l3d.studies.search.samplers import pruner_of, sampler_of
+from mlflow_l3d.studies.search.samplers import sampler_of
 from mlflow_l3d.studies.search.space import SearchSpace
-from mlflow_l3d.studies.search.storages import storage_of
-from mlflow_l3d.studies.search.study import open_study
 from mlflow_l3d.studies.search.trials import Tuned
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings
@@ -40,19 +39,17 @@ def search(
 ) -> tuple[list[FinishedTrial], list[FinishedTrial]]:
     """Run one stage; return all trials, and them as they were told."""
     task = sentences()
-    hyperparameters = approach.complete(resolve_hyperparameters(approach, base))  # type: ignore[attr-defined]
+    hyperparameters = approach.complete(resolve_hyperparameters(approach, base))
     searched = SearchSpace.of(approach, hyperparameters, space)
-    storage = str(folder / "optuna.log")
-    sampler = sampler_of("random", stage="coarse", seed=0)
-    study = open_study(storage_of(storage, folder), "level", sampler, pruner_of("median"))
-    tuned = Tuned(approach, metric="f1_macro", pruner="median", storage=storage)
+    tuned = Tuned(approach, metric="f1_macro", pruner="median")
     seeds = ({factor: configuration_seed(0, factor, 0) for factor in approach.factors},)
     key = search_key(task, approach, model_revision="", numerics={}, metric="f1_macro")
     heard: list[FinishedTrial] = []
     executor = InlineExecutor(job=Job(tuned, task, hyperparameters, approach.default_model, "cpu", folder))
-    maker = TrialMaker(approach, base, key, "level", seeds)
-    found = StageRun(study, searched, maker, heard.append).run(trials, executor, queue)
-    return found, heard
+    maker = TrialMaker(approach, base, key, seeds)
+    study, sampler = new_study("median", greater_is_better=True), partial(sampler_of, "random", "coarse", 0)
+    stage_run = StageRun("coarse", study, searched, maker, sampler, heard.append)
+    return stage_run.run(trials, executor, queue, best=None), heard
 
 
 def test_heads_are_scored_by_their_best_epoch_and_pruned_in_the_middle(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -11,7 +10,6 @@ from unittest.mock import Mock
 import numpy as np
 import optuna
 import pytest
-from optuna.trial import TrialState
 from search_cases import Climb, height, luck
 from search_stages import Search, seeds_of, small_task
 
@@ -22,14 +20,14 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import run_cell
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.studies.search.cells import TrialMaker, search_key
-from mlflow_l3d.studies.search.storages import storage_of
-from mlflow_l3d.studies.search.trials import Reports, TrialReport, Tuned, mean_curves
+from mlflow_l3d.studies.search.results import reports_in
+from mlflow_l3d.studies.search.trials import TrialReport, Tuned, mean_curves
 
 
 def run(search: Search, *settings: dict[str, object]) -> list[Outcome]:
     """Run trials in one session, without Optuna."""
     session = search.tuned.prepare(search.task, search.job.hyperparameters, model="", device="cpu", cache=search.folder)
-    cells = [search.maker(params, number, number) for number, params in enumerate(settings)]
+    cells = [search.maker(params, number) for number, params in enumerate(settings)]
     outcomes = [run_cell(session, cell, search.job) for cell in cells]
     session.close()
     return outcomes
@@ -94,11 +92,11 @@ def test_any_approach_can_be_tuned_by_a_metric_of_its_own(tmp_path: Path) -> Non
     task, base = small_task(), resolve_hyperparameters(approach, {})
     key = search_key(task, approach, model_revision="none", numerics={}, metric="synthetic_score")
     seeds = {factor: number for number, factor in enumerate(approach.factors)}
-    maker = TrialMaker(approach, {}, key, "study", (seeds,))
+    maker = TrialMaker(approach, {}, key, (seeds,))
     tuned = Tuned(approach, metric="synthetic_score")
     job = Job(tuned, task, base, "", "cpu", tmp_path)
     session = tuned.prepare(task, base, model="", device="cpu", cache=tmp_path)
-    outcome = run_cell(session, maker({"a_data_order": 3.0}, 0, 0), job)
+    outcome = run_cell(session, maker({"a_data_order": 3.0}, 0), job)
     assert outcome.metrics["score"] == score(seeds, {**base, "a_data_order": 3.0})
 
 
@@ -120,11 +118,11 @@ def test_a_metric_that_the_approach_does_not_have_is_named(tmp_path: Path) -> No
 def test_the_key_is_that_of_the_result() -> None:
     task, approach = small_task(), Climb()
 
-    def key(task=task, approach=approach, metric="height", params=None, number=0, name="study", seeds=None) -> str:
+    def key(task=task, approach=approach, metric="height", params=None, number=0, seeds=None) -> str:
         shared = search_key(task, approach, model_revision="none", numerics={}, metric=metric)
-        return TrialMaker(approach, {}, shared, name, seeds or seeds_of(1))(params or {}, number, number).key
+        return TrialMaker(approach, {}, shared, seeds or seeds_of(1))(params or {}, number).key
 
-    same = [key(), key(number=7), key(name="other"), key(params={"x": 0.9}), key(params={"x": "0.9"})]
+    same = [key(), key(number=7), key(params={"x": 0.9}), key(params={"x": "0.9"})]
     same.append(key(task=small_task(evaluated="validation")))
     assert len(set(same)) == 1
     other = [
@@ -141,21 +139,16 @@ def test_the_key_is_that_of_the_result() -> None:
 
 def test_cells_and_the_approach_survive_pickling_and_carry_their_name(tmp_path: Path) -> None:
     search = Search(tmp_path, configurations=2)
-    cell = search.maker({"x": 0.25}, 4, 9)
+    cell = search.maker({"x": 0.25}, 4, (optuna.trial.create_trial(value=0.5, intermediate_values={0: 0.25}),))
     assert pickle.loads(pickle.dumps(cell)) == cell
-    assert (cell.name, cell.index, cell.trial_id, cell.study_name) == ("trial 4", 4, 9, "level")
+    assert (cell.name, cell.index) == ("trial 4", 4)
     assert cell.seeds == seeds_of(1)[0]
     assert pickle.loads(pickle.dumps(search.tuned)).name == "climb"
 
 
 def test_settings_that_the_approach_refuses_are_an_error_of_the_maker(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="is too far for kind=a"):
-        Search(tmp_path).maker({"x": 0.99, "kind": "a"}, 0, 0)
-
-
-def test_an_unknown_pruner_is_refused_before_anything_runs() -> None:
-    with pytest.raises(ParameterError, match=r"pruner='medain'.*Did you mean 'median'"):
-        Tuned(Climb(), metric="height", pruner="medain")
+        Search(tmp_path).maker({"x": 0.99, "kind": "a"}, 0)
 
 
 def test_curves_of_unequal_length_are_averaged_over_those_that_go_on() -> None:
@@ -164,19 +157,14 @@ def test_curves_of_unequal_length_are_averaged_over_those_that_go_on() -> None:
 
 @pytest.mark.parametrize("reports_epochs", [True, False])
 def test_trials_that_report_end_as_silent_ones_do_where_nothing_is_pruned(tmp_path: Path, reports_epochs: bool) -> None:
+    settings = {"x": 0.4, "kind": "b"}
     search = Search(tmp_path, Climb(reports_epochs=reports_epochs), pruner="median", configurations=2)
-    trial = search.study.ask()
-    cell = search.maker({"x": 0.4, "kind": "b"}, trial.number, trial._trial_id)
-    session = search.tuned.prepare(search.task, {}, model="", device="cpu", cache=tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        outcomes = [run_cell(session, cell, search.job) for _ in range(2)]  # as after a worker's death
-    (folder := tmp_path / "unwatched").mkdir()
-    (unwatched,) = run(Search(folder, configurations=2), {"x": 0.4, "kind": "b"})
-    for outcome in outcomes:
-        assert outcome.metrics == unwatched.metrics
-        assert outcome.curves == unwatched.curves
-    reported = search.study.get_trials()[0].intermediate_values
+    (outcome,) = run(search, settings)
+    (unwatched,) = run(Search(tmp_path, configurations=2), settings)
+    assert outcome.metrics == unwatched.metrics
+    assert outcome.curves == unwatched.curves
+    assert unwatched.logged is None
+    reported = reports_in(outcome.logged.metrics) if outcome.logged else {}
     if not reports_epochs:
         assert reported == {}
         return
@@ -186,35 +174,26 @@ def test_trials_that_report_end_as_silent_ones_do_where_nothing_is_pruned(tmp_pa
     assert len(reported) == 16
 
 
-def test_a_storage_that_goes_away_costs_the_reports_and_not_the_training(tmp_path: Path, caplog) -> None:
-    search = Search(tmp_path, pruner="median")
-    trial = search.study.ask()
-    cell = search.maker({"x": 0.4, "kind": "b"}, trial.number, trial._trial_id)
-    search.study.tell(trial, state=TrialState.FAIL)
-    session = search.tuned.prepare(search.task, {}, model="", device="cpu", cache=tmp_path)
-    outcome = run_cell(session, cell, search.job)
-    assert outcome.error is None
-    assert outcome.metrics["epochs_done"] == 8
-    assert [record.message for record in caplog.records if "goes on without reports" in record.message]
-
-
-@pytest.mark.parametrize(("may_end", "pruned"), [(True, True), (False, False)])
-def test_the_setting_that_was_given_is_never_told_to_end(may_end: bool, pruned: bool) -> None:
-    trial = Mock(should_prune=Mock(return_value=True))
-    report = TrialReport(trial, [], "validation_f1_macro", may_end=may_end)
-    report.begin([])
-    assert report.on_epoch_end("key", 0, {"validation_f1_macro": 0.1}) is pruned
-    assert report.pruned is pruned
-    trial.report.assert_called_once_with(0.1, 0)
-
-
 @pytest.mark.parametrize("number", [0, 1])
 def test_only_the_first_trial_is_spared(tmp_path: Path, number: int) -> None:
-    study = optuna.create_study(study_name="s", storage=storage_of("auto", tmp_path))
-    for _ in range(number + 1):
-        trial = study.ask()
-    cell = Mock(study_name="s", trial_number=number, trial_id=trial._trial_id)
-    report = Reports("auto", tmp_path, "median", "f1_macro").of(cell)
+    """It is the setting that was given."""
+    search = Search(tmp_path, pruner="median")
+    report = TrialReport(search.maker({}, number), search.tuned)
     report._trial = Mock(should_prune=Mock(return_value=True))
     report.begin([])
-    assert report.on_epoch_end("key", 0, {"validation_f1_macro": 0.1}) is (number > 0)
+    assert report.on_epoch_end("key", 0, {"validation_height": 0.1}) is (number > 0)
+    assert report.pruned is (number > 0)
+    report._trial.report.assert_called_once_with(0.1, 0)
+
+
+@pytest.mark.parametrize(("score", "ends"), [(0.1, True), (0.9, False)])
+@pytest.mark.parametrize("greater_is_better", [True, False])
+def test_a_trial_is_compared_with_those_before_it(score: float, ends: bool, greater_is_better: bool) -> None:
+    values = dict.fromkeys(range(3), 0.5)
+    earlier = tuple(optuna.trial.create_trial(value=0.5, intermediate_values=values) for _ in range(5))
+    cell = TrialMaker(Climb(), {}, "key", seeds_of(1))({}, 5, earlier)
+    tuned = Tuned(Climb(), metric="height", pruner="median", greater_is_better=greater_is_better)
+    report = TrialReport(cell, tuned)
+    report.begin([])
+    told = [report.on_epoch_end("key", epoch, {"validation_height": score}) for epoch in range(2)]
+    assert told == [False, ends == greater_is_better]
