@@ -18,7 +18,7 @@ from mlflow_l3d.parameters.execution import Execution, execution
 from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, choose
 from mlflow_l3d.parameters.table import MAIN, SEEDS, Parameters
-from mlflow_l3d.parameters.values import Choice, as_text, check_names, public_name
+from mlflow_l3d.parameters.values import Choice, check_names, public_name
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.privacy import public_value
@@ -113,7 +113,7 @@ def given_texts(
         If a parameter is unknown or has a value that the table does not allow, or the approach or the task is none.
     """
     check_names("parameter", parameters, known)
-    given = {name: as_text(name, parameters.get(name, parameter.default)) for name, parameter in known.items()}
+    given = {name: parameter.typed(parameters) for name, parameter in known.items()}
     if approach is None:
         name = known["approach"].parse(given)
         made = registry.load("approach", name)

@@ -132,7 +132,7 @@ def file_text(parameter: str, given: str, path: str) -> str:
 
 
 def as_text(name: str, value: object) -> str:
-    """Return a value from Python as it would be typed: a mapping as JSON, a list or tuple separated by commas.
+    """Return a value from Python as it would be typed: a mapping as JSON, a list separated by commas, ``true``.
 
     Raises
     ------
@@ -144,6 +144,8 @@ def as_text(name: str, value: object) -> str:
             return json.dumps(dict(value), sort_keys=True)
         except (TypeError, ValueError) as error:
             raise ParameterError(name, dict(value), f"must hold numbers, texts and booleans only ({error})") from error
+    if isinstance(value, bool):
+        return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mlflow_l3d.parameters import table
-from mlflow_l3d.parameters.gate import GATE
+from mlflow_l3d.parameters.table import GATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from mlflow_l3d.analysis.comparison.resolution import least_error
 from mlflow_l3d.analysis.comparison.sequential_power import Noise
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters.table import GateOptions
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.gate import advice_on, gate_text, look_line
 from mlflow_l3d.report.numbers import counted
@@ -97,18 +99,18 @@ class Gate:
         return gate_text(self.answer, lines=lines)
 
 
-def gate(*, candidate: Any = "none", progress: bool | None = None, **parameters: Any) -> Gate | GatePlan:
+@with_signature(GateOptions)
+def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> Gate | GatePlan:
     """Run until a candidate is better or worse than a baseline, or equivalent within the smallest effect.
 
     Parameters
     ----------
-    candidate
-        The run id of an investigation, or what differs from the baseline: parameters of `main` as ``name=value``
-        separated by semicolons, as JSON, or as a mapping.
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
-        As on the command line, see :data:`mlflow_l3d.parameters.table.GATE`.
+        As on the command line, see :data:`mlflow_l3d.parameters.table.GATE`. The candidate is the run id of an
+        investigation, or what differs from the baseline: parameters of `main` as ``name=value`` separated by
+        semicolons, as JSON, or as a mapping.
 
     Returns
     -------
@@ -123,7 +125,7 @@ def gate(*, candidate: Any = "none", progress: bool | None = None, **parameters:
     """
     with entry_point() as project_run:
         client = connect()
-        specification = specify_gate({**parameters, "candidate": candidate}, client)
+        specification = specify_gate(parameters, client)
         earlier = find_earlier(client, specification.key)
         if earlier is not None and earlier.most != specification.plan.looks[-1]:
             specification = specification.with_budget(earlier.most)

@@ -15,9 +15,8 @@ from mlflow_l3d.analysis.comparison.sequential_power import MOST_AUTO, Noise, Ou
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, registered
-from mlflow_l3d.parameters.gate import GATE
-from mlflow_l3d.parameters.table import PLACE
-from mlflow_l3d.parameters.values import as_text, check_names
+from mlflow_l3d.parameters.table import GATE, PLACE
+from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.golden import GoldenSpecification
@@ -113,7 +112,7 @@ def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateSpe
         For the first that is not allowed.
     """
     check_names("parameter", parameters, GATE)
-    given = {name: as_text(name, parameters.get(name, parameter.default)) for name, parameter in GATE.items()}
+    given = {name: parameter.typed(parameters) for name, parameter in GATE.items()}
     typed = {name: parameter.parse(given) for name, parameter in GATE.items()}
     if given["candidate"] == "none":
         raise ParameterError("candidate", "none", "must be a run id, or what differs from the baseline")

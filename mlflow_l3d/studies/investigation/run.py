@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pandas as pd
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs.analyse import Planned
+from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters.table import InvestigateOptions
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
@@ -63,12 +65,13 @@ class Investigation(CellStudyResult[Specification]):
         return summary(self.analysis, title=self.specification.title, lines=lines)
 
 
+@with_signature(InvestigateOptions)
 def investigate(
     task: TaskLike = None,
     *,
     approach: Approach | str | None = None,
     progress: bool | None = None,
-    **parameters: object,
+    **parameters: Unpack[InvestigateOptions],
 ) -> Investigation:
     """Investigate how much of a score is luck, and which kind of luck.
 

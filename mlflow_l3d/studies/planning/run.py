@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.table import PLAN
+from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters.table import PLAN, InvestigateOptions
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.budget import Budget
@@ -38,6 +39,7 @@ PLAN_TABLES: Final = (
 )
 
 
+@with_signature(InvestigateOptions)
 def plan_investigation(
     task: TaskLike = None,
     *,
@@ -46,7 +48,7 @@ def plan_investigation(
     assurance: float | str = 0.8,
     budget: object = "none",
     progress: bool | None = None,
-    **parameters: object,
+    **parameters: Unpack[InvestigateOptions],
 ) -> Plan:
     """Say how many cells an investigation has, what they cost, and how exact it will be; nothing is trained.
 

@@ -8,11 +8,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters.table import SearchOptions
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import temporary_folder
@@ -78,12 +80,13 @@ class HyperparameterSearch(OnOneScreen):
         return summary(self.result, lines=[f"MLflow run {self.run_id}; search.html is among its artifacts"])
 
 
+@with_signature(SearchOptions)
 def search(
     task: TaskLike = None,
     *,
     approach: Approach | str | None = None,
     progress: bool | None = None,
-    **parameters: object,
+    **parameters: Unpack[SearchOptions],
 ) -> HyperparameterSearch:
     """Search hyperparameters on two stages (Pecher et al. 2024, Appendix D), before an investigation.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import pandas as pd
 
 from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
+from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters.table import SeedsOptions
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.interrupts import deferred_interrupts
@@ -55,12 +57,13 @@ class SeedsRun(CellStudyResult[SeedsSpecification]):
         return study_text(self.study, title=self.specification.title, lines=lines)
 
 
+@with_signature(SeedsOptions)
 def seeds(
     task: TaskLike = None,
     *,
     approach: Approach | str | None = None,
     progress: bool | None = None,
-    **parameters: object,
+    **parameters: Unpack[SeedsOptions],
 ) -> SeedsRun:
     """Train one task with S seeds, and say how much scores and single predictions depend on them.
 

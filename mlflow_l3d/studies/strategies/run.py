@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 import pandas as pd
 
@@ -18,7 +18,8 @@ from mlflow_l3d.analysis.importance.strategies import (
     strategy_table,
 )
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.parameters.table import STRATEGIES
+from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters.table import STRATEGIES, StrategiesOptions
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.numbers import Unit, signed, unit_of
 from mlflow_l3d.report.text import heading
@@ -94,12 +95,13 @@ class Comparison(OnOneScreen):
         return "\n".join(lines)
 
 
+@with_signature(StrategiesOptions)
 def compare_strategies(
     task: TaskLike = None,
     *,
     approach: Approach | str | None = None,
     progress: bool | None = None,
-    **parameters: object,
+    **parameters: Unpack[StrategiesOptions],
 ) -> Comparison:
     """Investigate the same factors by the strategies random, fixed and interactions (the published method).
 

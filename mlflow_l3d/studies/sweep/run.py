@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.analysis.sweep.point import SweptPoint
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters.table import InvestigateOptions, SweepOptions
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
@@ -83,6 +85,7 @@ class Sweep(OnOneScreen):
         return "\n".join([self.result.summary().rstrip(), "", *lines, ""])
 
 
+@with_signature(InvestigateOptions, SweepOptions)
 def sweep(
     task: Any = None,
     *,
