@@ -13,7 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from mlflow_l3d.parameters.table import MAIN, Parameter, Parameters  # noqa: E402
+from mlflow_l3d.parameters.declaration import Parameter, Parameters  # noqa: E402
+from mlflow_l3d.parameters.table import MAIN  # noqa: E402
 from mlflow_l3d.parameters.values import Number, Registered, Whole  # noqa: E402
 from mlflow_l3d.parameters.verbs import PUBLIC, VERBS, Verb  # noqa: E402
 from mlflow_l3d.registry import GROUPS  # noqa: E402
@@ -43,8 +44,9 @@ PAGE = """\
 
 Every verb of the command line with its parameters: their defaults, what they may be, and what they mean. A parameter
 `test_size` is `--test-size 100` on the command line, `-P test_size=100` under `mlflow run`, and `test_size=100` in
-Python, where numbers, lists and mappings may also be given as such. The hyperparameters of the approaches are others:
-they are values of the one parameter `hyperparameters` ([hyperparameters.md](hyperparameters.md)).
+Python, where numbers, lists, mappings, `True` and `False` are given as such. `None` is `none` if that is allowed, else
+the default. Editors and mypy know each name and type. The hyperparameters of the approaches are others: they are values
+of the one parameter `hyperparameters` ([hyperparameters.md](hyperparameters.md)).
 
 This page is written by `.ci/write.py`.
 """
@@ -74,7 +76,7 @@ def section(verb: Verb) -> str:
     ways += [project] if verb.entry_point else []
     ways += [f"`mlflow_l3d.{verb.function}()`"]
     text = f"\n## {verb.name}\n\n{verb.description[:1].upper()}{verb.description[1:]}.\n\n{' · '.join(ways)}\n"
-    shared = [name for name, parameter in verb.parameters.items() if parameter is MAIN.get(name)]
+    shared = [name for name, parameter in verb.parameters.items() if parameter == MAIN.get(name)]
     own = {name: parameter for name, parameter in verb.parameters.items() if name not in shared}
     if not shared or verb.parameters is MAIN:
         return text + table({**verb.words, **verb.parameters})
@@ -88,7 +90,7 @@ def table(parameters: Parameters) -> str:
     for parameter in parameters.values():
         cells = [
             f"`{parameter.name}`",
-            f"`{parameter.default}`" if parameter.default else "(required)",
+            f"`{parameter.default}`" if parameter.default else "" if parameter.name in MAIN else "(required)",
             allowed(parameter),
             parameter.help,
         ]

@@ -14,10 +14,11 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, named, of_kind, registered
+from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.execution import Execution, execution
 from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, choose
-from mlflow_l3d.parameters.table import MAIN, SEEDS, Parameters
+from mlflow_l3d.parameters.table import MAIN, SEEDS
 from mlflow_l3d.parameters.values import Choice, check_names, public_name
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed

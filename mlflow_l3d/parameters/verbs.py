@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mlflow_l3d.parameters import table
+from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.table import GATE
 
 
@@ -44,12 +45,12 @@ class Verb:
     """
 
     name: str
-    parameters: table.Parameters
+    parameters: Parameters
     target: str
     description: str
     is_study: bool = True
     in_project: bool = True
-    words: table.Parameters = field(default_factory=dict)
+    words: Parameters = field(default_factory=dict)
     failed: int | None = None
     asks: bool = False
     example: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from specification_helpers import FakeApproach
 
+import mlflow_l3d
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.shared import MOST_RUNS
 from mlflow_l3d.parameters.source_text import parse
-from mlflow_l3d.parameters.table import MOST_RUNS
+from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.parameters.values import Choice, Number, Whole, as_text, public_name
+from mlflow_l3d.parameters.verbs import VERBS
 from mlflow_l3d.plan.factors import MITIGATION_BASE
 
 
@@ -110,12 +114,32 @@ def test_infinity_is_refused_where_there_is_no_upper_bound() -> None:
         ({"b": 1, "a": "x"}, '{"a": "x", "b": 1}'),
         ({}, "{}"),
         (7, "7"),
+        (True, "true"),
         (Path("a/b.csv"), "a/b.csv"),
         ("plain", "plain"),
     ],
 )
 def test_values_from_python(value: object, text: str) -> None:
     assert as_text("x", value) == text
+
+
+def test_none_is_a_word_or_the_default() -> None:
+    names = ("cell_timeout", "workers", "metric", "deterministic")
+    assert [MAIN[name].typed({name: None}) for name in names] == ["none", "auto", "auto", "true"]
+    assert MAIN["deterministic"].typed({"deterministic": False}) == "false"
+    assert MAIN["workers"].typed({}) == "auto"
+
+
+def test_signatures_hold_every_parameter_with_its_type_and_default() -> None:
+    signature = inspect.signature(mlflow_l3d.investigate)
+    assert {*MAIN} == {*signature.parameters} - {"progress"}
+    runs = signature.parameters["investigation_runs"]
+    assert (runs.annotation, runs.default) == (int, 10)
+    assert signature.parameters["deterministic"].default is True
+    for verb in VERBS.values():
+        function = getattr(mlflow_l3d, verb.function)
+        given = {*inspect.signature(function).parameters}
+        assert {*verb.parameters, *verb.words} <= given or verb.name == "compare", verb.name
 
 
 def test_mapping_that_is_not_json() -> None:
