@@ -28,7 +28,7 @@ _NAMED: Final = re.compile(
     rf"|{_OTHER_NOUN}(?!\s*[:=]\s*\d{{1,7}}\b)(?:\\?[\"']\s*:\s*|\s*=\s*(?![<\[(])|:(?! )|: (?=\S*\d|\S{{20}}))"
     rf"|(?:authorization|cookie)(?:\\?[\"'])?\s*[:=]\s*(?:{_SCHEME[:-1]}|(?=\S*\d|\S{{16}}))"
     r"|\bbearer\s+(?=\S*\d|\S{16})"
-    rf"|(?<![\w-])--?[\w-]*(?:{_NOUN}|{_OTHER_NOUN})[\"']?,?\s+(?!-)"
+    rf"|(?<![\w-])--?[\w.-]*(?:{_NOUN}|{_OTHER_NOUN})[\"']?,?\s+(?!-)"
     r"|(?<![\w-])(?:-u|--user)[= ](?=[^\s:]+:)"
     r"|\bsignature=(?=[\da-f]{16})"
     r"|[?&](?:sig|signature|key|auth|code|x-(?:amz|goog|ms)-[\w-]+)=)"

@@ -48,6 +48,7 @@ SECRETS = [
     ("Authorization: AWS4-HMAC-SHA256 Credential=swordfish/2026, Signature=0123456789abcdef", "0123456789abcdef"),
     ("https://b.s3.amazonaws.com/f?X-Amz-Signature=deadbeef&X-Amz-Credential=swordfish", "swordfish"),
     ("python t.py --api-key swordfish --lr 3", "swordfish"),
+    ("python t.py --db.password swordfish --lr 3", "swordfish"),
     ("python t.py --password 'sword fish' --lr 3", "sword fish"),
     ("python t.py --hf-token=swordfish", "swordfish"),
     ("Command '['t', '--api-key', 'swordfish']' returned 1", "swordfish"),

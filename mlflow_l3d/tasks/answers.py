@@ -232,10 +232,10 @@ def _names(texts: Iterable[str], spelling: Callable[[str], str]) -> tuple[str, .
     return tuple(sorted(names.values(), key=order))
 
 
-def order(name: str) -> tuple[int, int, str]:
+def order(name: str) -> tuple[int, Decimal, str]:
     """Return the key that sorts names of classes: whole numbers first, in their order."""
     is_number = name.isascii() and name.removeprefix("-").isdecimal()
-    return (0, int(name), name) if is_number else (1, 0, name)
+    return (0, Decimal(name), name) if is_number else (1, Decimal(0), name)
 
 
 def _listed(counts: Counter[Any]) -> str:

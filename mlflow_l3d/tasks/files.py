@@ -24,7 +24,7 @@ SUFFIXES: Final = (".csv", ".tsv", ".parquet", ".jsonl")
 PREFIX: Final = "hf:"
 """What a name on the hub of the Hugging Face library `datasets` starts with."""
 
-_WHOLE = re.compile(r"0|-?[1-9][0-9]*")
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]+)?")
 
 

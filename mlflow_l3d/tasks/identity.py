@@ -246,6 +246,12 @@ def _of_columns(task: Task) -> Iterator[str]:
         yield f"example_ids must be {count} whole numbers or strings"
     if len(np.unique(task.example_ids)) < count:
         yield "example_ids are not unique"
+    ids = task.example_ids.tolist() if task.example_ids.dtype.kind == "U" else ()
+    for what, strings in (("a class", task.class_names), ("an id", ids), ("a text", chain(*task.texts, *task.choices))):
+        try:
+            "".join(strings).encode("utf-8")
+        except UnicodeEncodeError:
+            yield f"{what} is no valid Unicode: it holds half of a surrogate pair"
     for what, columns in (("a text", task.texts), ("a choice", task.choices)):
         if any(not text.strip() for column in columns for text in column):
             yield f"{what} is empty"

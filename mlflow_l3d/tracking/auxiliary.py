@@ -123,6 +123,10 @@ def _heartbeat() -> dict[str, str]:
 def _end_killed(client: MlflowClient, run: Run) -> None:
     """End a run whose process is dead, with its children that are open: they were of the same process."""
     for child in list(children_of(client, run.info.experiment_id, run.info.run_id)):
-        if child.info.status == "RUNNING":
+        if child.info.status != "RUNNING":
+            continue
+        if names.CELL_KEY in child.data.tags:  # it may lie in the spool, whole, and be finished from there
+            client.set_terminated(str(child.info.run_id), "KILLED")
+        else:
             _end_killed(client, child)
     end_early(client, run.info.run_id, "Its process was killed.", "KILLED")

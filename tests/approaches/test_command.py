@@ -365,3 +365,14 @@ def test_scores_need_every_class(tmp_path):
     approach, _, session = session_of("python train.py {seed}", tmp_path, classes="a|b")
     (outcome,) = session.run([one_cell(approach.factors)])
     assert "none for class b (score_b)" in outcome.error
+
+
+@pytest.mark.parametrize("damage", ["", "{", "null", "[]", '{"classes": 1}', "\udcff"])
+def test_a_damaged_record_of_the_classes_is_made_again(damage, tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    _, task, _ = session_of("python train.py {seed}", tmp_path)
+    (record,) = (tmp_path / "cache" / "commands").iterdir()
+    whole = record.read_bytes()
+    record.write_bytes(damage.encode("utf-8", "surrogateescape"))
+    assert session_of("python train.py {seed}", tmp_path)[1].class_names == task.class_names
+    assert record.read_bytes() == whole

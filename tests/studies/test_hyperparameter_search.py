@@ -407,3 +407,9 @@ def test_what_a_user_gets_wrong(
         assert "s3cret" not in str(run.data.tags) + str(run.data.params)
     if project_run:
         assert [run.info.run_id for run in runs] == [run_id]
+
+
+def test_level_2_trains_no_setting_of_level_1_again(place: Place) -> None:
+    """The grid around the best has its neighbours on level 1."""
+    find(place, coarse_sampler="grid", fine_sampler="grid", fine_trials=8, held_out_runs=0)
+    assert calls(place) == len(trials(place)) == GRID

@@ -62,12 +62,14 @@ def test_a_run_of_another_machine_is_ended_with_its_children_once_its_heartbeat_
 
     dead, alive = begun(700), begun(500)
     side = begun(700, **{"l3d.role": "golden_runs", "mlflow.parentRunId": dead})
-    cell = begun(0, **{"l3d.role": "cell", "mlflow.parentRunId": side})
+    cell = begun(0, **{"l3d.role": "cell", "l3d.cell_key": "k", "mlflow.parentRunId": side})
     other = begun(700, "b")
     ablate(place)
     ended = [place.client.get_run(run_id).info.status for run_id in (dead, side, cell, alive, other)]
     assert ended == ["KILLED", "KILLED", "KILLED", "RUNNING", "RUNNING"]
     assert place.client.get_run(side).data.tags["l3d.state"] == "incomplete"
+    # What lies in the spool of a cell ends it as finished, so that it must not bear an error.
+    assert "l3d.error" not in place.client.get_run(cell).data.tags
 
 
 def test_the_heartbeat_is_renewed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,8 +129,9 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
     found = max(0.0, covariance / product)
     if levels:
         return found, 0.0
-    ranks = [pd.Series(each).rank().to_numpy() for each in (one, other)]  # scipy.stats takes a second to be imported
-    correlation = min(float(np.corrcoef(*ranks)[0, 1]), 1 - 1e-12)
+    # By pandas, since scipy.stats takes a second to import.
+    first, second = (pd.Series(each).rank().to_numpy() for each in (one, other))
+    correlation = min(float(np.corrcoef(first, second)[0, 1]), 1 - 1e-12)
     return found, float(stdtr(rows - 2, -correlation * math.sqrt((rows - 2) / (1 - correlation**2))))
 
 

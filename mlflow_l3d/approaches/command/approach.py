@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -124,9 +126,12 @@ class Command(Approach):
         """Return the classes of a run with all seeds 0, and whether it predicts numbers; cached."""
         key = content_key(dict(self.dependencies(hyperparameters, "")))
         path = cache / "commands" / f"{key}.json"
-        if path.is_file():
+        known: tuple[tuple[str, ...], list[str], bool] | None = None
+        with suppress(OSError, ValueError, LookupError, TypeError):  # a damaged file is made again
             found = json.loads(path.read_text(encoding="utf-8"))
-            return self._checked(tuple(found["classes"]), found["metrics"], numbers=found.get("numbers", False))
+            known = tuple(map(str, found["classes"])), [*map(str, found["metrics"])], bool(found["numbers"])
+        if known is not None:
+            return self._checked(known[0], known[1], numbers=known[2])
         _log.warning("%s is run once to see which classes it has; classes=a|b|... saves that", self.what.capitalize())
         written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
         classes, numbers = written.classes, written.kind == "regression"
@@ -143,7 +148,9 @@ class Command(Approach):
         names = () if classes is None else tuple(sorted(classes.names, key=order))
         path.parent.mkdir(parents=True, exist_ok=True)
         found = {"classes": names, "metrics": sorted(written.metrics), "numbers": numbers}
-        path.write_text(json.dumps(found), encoding="utf-8")
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps(found), encoding="utf-8")
+        partial.replace(path)
         return self._checked(names, found["metrics"], numbers=numbers)
 
     def _checked(

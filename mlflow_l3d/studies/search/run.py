@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
@@ -25,6 +25,7 @@ from mlflow_l3d.studies.search.comparison import compare
 from mlflow_l3d.studies.search.engine import StageRun, new_study
 from mlflow_l3d.studies.search.importances import importances
 from mlflow_l3d.studies.search.results import (
+    Ending,
     FinishedTrial,
     best_of,
     known_endings,
@@ -164,7 +165,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
             best = self._best(levels)
             space = asked.space.around({**best.hyperparameters, **best.params})
             if asked.fine_trials and space.ranges:
-                levels["fine"] = self._level("fine", space, best)
+                levels["fine"] = self._level("fine", space, best, levels["coarse"].trials)
         return levels
 
     def _best(self, levels: Mapping[Stage, _Level]) -> FinishedTrial:
@@ -207,8 +208,10 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
             notes=(*setup.origin.notes, *setup.task.notes, *([note] if note else [])),
         )
 
-    def _level(self, stage: Stage, space: SearchSpace, best: FinishedTrial | None = None) -> _Level:
-        """Run one stage; `best` is the best trial of the one before."""
+    def _level(
+        self, stage: Stage, space: SearchSpace, best: FinishedTrial | None = None, before: Sequence[FinishedTrial] = ()
+    ) -> _Level:
+        """Run one stage; `best` is the best trial of the stage before, whose settings are not trained again."""
         asked, setup, ledger = self.specification, self.specification.setup, self.ledger
         sampler, seed = asked.samplers[stage], asked.sampler_seed(stage)
         trials = asked.coarse_trials if stage == "coarse" else asked.fine_trials
@@ -219,6 +222,11 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
             tried = queue if best is None else [best.params]
             queue += grid_settings(space, trials=trials - len(queue), seed=seed, done=tried)
             trials = len(queue)
+        complete = {
+            each.key: Ending("complete", each.score)
+            for each in before
+            if each.score is not None and each.state == "complete"
+        }
         greater_is_better = self.metric.greater_is_better
         stage_run = StageRun(
             stage,
@@ -227,7 +235,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
             TrialMaker(setup.approach, setup.origin.values, asked.context_key, asked.searched_on),
             partial(sampler_of, sampler, stage, seed),
             partial(self._ended, stage),
-            known_endings(ledger, stage),
+            {**complete, **known_endings(ledger, stage)},
             {record.number: record.hyperparameters for record in spooled_records(ledger, stage)},
         )
         tuned = Tuned(setup.approach, asked.metric, asked.pruner, greater_is_better)

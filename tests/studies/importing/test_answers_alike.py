@@ -22,6 +22,7 @@ from mlflow_l3d.studies.importing.checking import checked
 from mlflow_l3d.studies.importing.formats import csv_file
 from mlflow_l3d.studies.importing.kinds import with_kinds
 from mlflow_l3d.studies.importing.recorded import RecordedRun
+from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.testing import one_cell
 
 SEEDS = 4
@@ -265,3 +266,7 @@ def test_scores_without_predictions(columns: dict[str, Any], scores: dict[str, l
 def test_scores_that_could_be_either_are_refused(columns: dict[str, Any], metric: str, why: str, tmp_path: Path):
     with pytest.raises(L3DError, match=why):
         imported(rows_of_scores(tmp_path / "scores.csv", seed=[1, 2], **columns), metric=metric)
+
+
+def test_names_of_more_digits_than_python_reads_are_classes() -> None:
+    assert sorted(["2", "1" * 5000, "a", "10"], key=order) == ["2", "10", "1" * 5000, "a"]
