@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shlex
 import signal
 import sys
 import traceback
@@ -18,7 +19,7 @@ from typing import Any, NoReturn
 from mlflow_l3d import __version__, registry
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.parameters.groups import GROUP_OF
-from mlflow_l3d.parameters.verbs import VERBS
+from mlflow_l3d.parameters.verbs import VERBS, Verb
 from mlflow_l3d.privacy import public_text
 
 _ABOUT = """How much of a score is luck, and which kind of luck?
@@ -29,14 +30,21 @@ studies:
 helpers:
 {helpers}"""
 _OPTIONS = "[--NAME VALUE ...]"
-_MORE = """mlflow-l3d VERB --help lists the parameters of a verb with their defaults. The verbs are entry points of the
-MLflow Project (mlflow run . --env-manager local -e VERB -P NAME=VALUE) and functions of the package, too:
-docs/parameters.md.
+_MORE = """mlflow-l3d VERB --help has examples and the parameters that most people need; --help-all has all of them.
+The verbs are entry points of the MLflow Project (mlflow run . --env-manager local -e VERB -P NAME=VALUE), and functions
+of the package: docs/parameters.md.
 mlflow-l3d list names the factors, tasks, approaches, designs and metrics there are."""
 
 
 class _UsageError(L3DError):
     """The command line cannot be read."""
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Lines of examples stay lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -50,8 +58,8 @@ class _Parser(argparse.ArgumentParser):
             raise unknown_name(str(action.dest), str(value), map(str, action.choices))
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+def parser(*, everything: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; its help shows `everything`, or what most people need."""
     width = max(map(len, VERBS)) + 4
     studies, helpers = (
         "\n".join(f"  {name:<{width}}{verb.description}" for name, verb in VERBS.items() if verb.is_study is wanted)
@@ -71,14 +79,14 @@ def parser() -> argparse.ArgumentParser:
     for name, verb in VERBS.items():
         sub = verbs.add_parser(
             name,
-            usage=" ".join(
-                [f"mlflow-l3d {name}", *map(str.upper, verb.words), *([_OPTIONS] if verb.parameters else [])]
-            ),
-            description=f"{verb.description[:1].upper()}{verb.description[1:]}.",
-            epilog=f"Example: {verb.example}. The names of factors, tasks, designs and metrics: mlflow-l3d list",
-            formatter_class=partial(argparse.HelpFormatter, max_help_position=31),
+            usage=" ".join([f"mlflow-l3d {name}", *_words(verb), *([_OPTIONS] if verb.parameters else [])]),
+            description=f"{verb.question} " * bool(verb.question)
+            + f"{verb.description[:1].upper()}{verb.description[1:].rstrip('.')}.",
+            epilog=_epilog(verb, everything=everything),
+            formatter_class=partial(_HelpFormatter, max_help_position=31),
             allow_abbrev=False,
         )
+        sub.add_argument("--help-all", action="help", help="show every parameter, by group")
         for word in verb.words.values():
             sub.add_argument(word.name, metavar=word.name.upper(), help=word.help)
         groups: dict[str, Any] = {}
@@ -87,16 +95,32 @@ def parser() -> argparse.ArgumentParser:
             if group not in groups:
                 groups[group] = sub.add_argument_group(group)
             allowed = f"{parameter.values}; " if parameter.values else ""
+            shown = everything or not verb.usual or parameter.name in verb.usual
+            text = f"{parameter.help} ({allowed}default: {parameter.default})".replace("%", "%%")
             groups[group].add_argument(
                 parameter.option,
                 dest=parameter.name,
                 default=parameter.default,
                 metavar="VALUE",
-                help=f"{parameter.help} ({allowed}default: {parameter.default})".replace("%", "%%"),
+                help=text if shown else argparse.SUPPRESS,
             )
         if verb.asks:
             sub.add_argument("--yes", action="store_true", help="do not ask")
     return root
+
+
+def _words(verb: Verb) -> list[str]:
+    """Return the words that stand behind a verb without a name, for its usage."""
+    return [*map(str.upper, verb.words)] or ["[TASK]"] * ("task" in verb.parameters)
+
+
+def _epilog(verb: Verb, *, everything: bool) -> str:
+    """Return what stands below the options: examples, and where the rest is."""
+    lines = ["examples:", *(f"  mlflow-l3d {example}" for example in verb.examples)]
+    if verb.usual and not everything:
+        more = len(verb.parameters) - len(verb.usual)
+        lines.append(f"{more} more parameters: mlflow-l3d {verb.name} --help-all")
+    return "\n".join([*lines, "names of factors, tasks, designs and metrics: mlflow-l3d list"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -133,7 +157,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(argv: Sequence[str] | None) -> dict[str, str]:
     """Parse, with a did-you-mean for a misspelt option; where `mlflow run` made a run for us, that run fails, too."""
     try:
-        options, rest = parser().parse_known_args(argv)
+        words, command = _divided(sys.argv[1:] if argv is None else argv)
+        options, rest = parser(everything="--help-all" in words).parse_known_args(words)
         verb = VERBS[options.verb]
         if rest and "task" in verb.parameters and not verb.words and not rest[0].startswith("-"):
             if options.task != verb.parameters["task"].default:
@@ -143,6 +168,8 @@ def _parse(argv: Sequence[str] | None) -> dict[str, str]:
             options.task = rest.pop(0)
         if rest:
             raise _unknown(rest[0], options)
+        if command:
+            _take_command(options, shlex.join(command))
     except L3DError as error:
         if project_run := os.environ.get("MLFLOW_RUN_ID"):
             from mlflow_l3d.studies.base import fail_project_run
@@ -151,6 +178,24 @@ def _parse(argv: Sequence[str] | None) -> dict[str, str]:
         raise
     # argparse takes the value of `--name=--` away.
     return {name: "--" if value == [] else value for name, value in vars(options).items()}
+
+
+def _divided(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what stands before and behind the word ``--``."""
+    at = words.index("--") if "--" in words else len(words)
+    return [*words[:at]], [*words[at + 1 :]]
+
+
+def _take_command(options: argparse.Namespace, command: str) -> None:
+    """Take what stands behind ``--`` as the command that is trained."""
+    known = VERBS[options.verb].parameters
+    if "command" not in known:
+        raise _UsageError(f"{options.verb}: takes no command behind --")
+    for name, value in (("command", command), ("approach", "command")):
+        if getattr(options, name) not in (known[name].default, value):
+            allowed = "is given beside a command behind --"
+            raise ParameterError(name, getattr(options, name), allowed, "Leave one of them out.")
+        setattr(options, name, value)
 
 
 def _unknown(word: str, options: argparse.Namespace) -> ParameterError:

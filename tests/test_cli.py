@@ -7,6 +7,7 @@ import inspect
 import io
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 import mlflow_l3d
 from mlflow_l3d import __version__, cli
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.parameters.verbs import PUBLIC, VERBS
 
 TINY = ["--approach", "synthetic", "--executor", "inline"]
@@ -42,7 +44,7 @@ def refused(capsys: Capture, *arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_help_lists_every_parameter_with_its_default(verb: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit) as caught:
-        cli.main([verb, "--help"])
+        cli.main([verb, "--help-all"])
     assert caught.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
     parameters = VERBS[verb].parameters.values()
@@ -50,6 +52,45 @@ def test_help_lists_every_parameter_with_its_default(verb: str, capsys: Capture)
         allowed = f"{parameter.values}; " if parameter.values else ""
         assert f"{parameter.option} VALUE {parameter.help} ({allowed}default: {parameter.default})" in shown
     assert set(re.findall(r"(--[a-z-]+) VALUE", shown)) == {parameter.option for parameter in parameters}
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_help_fits_on_a_screen_with_what_most_people_need(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        cli.main([verb, "--help"])
+    shown, row = capsys.readouterr().out, VERBS[verb]
+    assert len(shown.splitlines()) <= 50
+    assert {*re.findall(r"^  (--[a-z-]+) VALUE", shown, re.MULTILINE)} == {
+        row.parameters[name].option for name in row.usual or row.parameters
+    }
+    assert len(row.usual) <= 8
+    assert all(f"\n  mlflow-l3d {example}\n" in shown for example in row.examples)
+    assert shown.count("--help-all\n") == bool(row.usual)
+
+
+def test_behind_two_dashes_stands_the_command() -> None:
+    given = cli._parse(["seeds", "--seeds", "3", "--", "python", "train.py", "--seed", "{seed}", "--", "a b"])
+    assert (given["approach"], given["seeds"]) == ("command", "3")
+    assert shlex.split(given["command"]) == ["python", "train.py", "--seed", "{seed}", "--", "a b"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["seeds", "--command", "a {seed}", "--", "b {seed}"],
+            "command='?a {seed}'?: is given beside a command behind",
+        ),
+        (["investigate", "--approach", "icl", "--", "b {seed}"], "approach=icl: is given beside a command behind --"),
+        (["list", "--", "a"], "list: takes no command behind --"),
+    ],
+)
+def test_a_command_is_given_once(words: list[str], said: str, capsys: Capture) -> None:
+    assert cli.main(words) == 2
+    assert re.search(said, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
@@ -89,7 +130,7 @@ def test_function_of_a_verb_takes_its_parameters_with_the_same_defaults(verb: st
     assert every or {*row.words, *row.parameters} <= set(found)
     for name in set(found) & set(row.parameters):
         assert found[name].default in {None, inspect.Parameter.empty} or (
-            str(found[name].default) == row.parameters[name].default
+            as_text(name, found[name].default) == row.parameters[name].default
         ), name
 
 

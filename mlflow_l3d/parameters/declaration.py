@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -92,10 +93,10 @@ class Parameter:
     @property
     def python_default(self) -> Any:
         """The default as Python has it."""
-        if self.default in ("true", "false"):
-            return self.default == "true"
-        is_number = isinstance(self.values, Whole | Number) and self.default not in self.values.words
-        return self.parse({self.name: self.default}) if is_number else self.default
+        is_text = self.values is None or isinstance(self.values, Choice | Registered)
+        if self.type is not bool and (is_text or self.default in getattr(self.values, "words", ())):
+            return self.default
+        return json.loads(self.default)
 
 
 Parameters = Mapping[str, Parameter]

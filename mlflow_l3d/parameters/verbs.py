@@ -38,8 +38,12 @@ class Verb:
     failed
         Exit status of every error; None for that of its kind. What the function returns may have an `exit_status` of
         its own.
-    example
-        A command line.
+    question
+        What it answers.
+    examples
+        Command lines, without the name of the program.
+    usual
+        Parameters that ``--help`` shows, those that most people need; all if there are none. ``--help-all`` shows all.
     asks
         Whether it asks before it begins, unless ``--yes`` is given; its function has a parameter `ask`.
     """
@@ -53,7 +57,9 @@ class Verb:
     words: Parameters = field(default_factory=dict)
     failed: int | None = None
     asks: bool = False
-    example: str = ""
+    question: str = ""
+    examples: tuple[str, ...] = ()
+    usual: tuple[str, ...] = ()
 
     @property
     def module(self) -> str:
@@ -71,34 +77,62 @@ class Verb:
         return ("main" if self.parameters is table.MAIN else self.name) if self.in_project else ""
 
 
+_USUAL: Final = ("task", "approach", "factor", "metric", "num_labelled", "hyperparameters", "golden_runs", "workers")
 _ROWS: Final = (
     Verb(
         "investigate",
         table.MAIN,
         "studies.investigation.run:investigate",
         "run an investigation and score it",
-        example="mlflow-l3d investigate --factor all --task reviews.csv --num-labelled 200",
+        question="How much of my score is luck, and which kind of luck?",
+        examples=(
+            "investigate reviews.csv",
+            "investigate reviews.csv --factor all --design radial --num-labelled 200",
+            "investigate -- python train.py --seed {seed}",
+        ),
+        usual=_USUAL,
     ),
     Verb(
         "sweep",
         table.SWEEP,
         "studies.sweep.run:sweep",
         "run an investigation for each of several models, tasks, hyperparameters, ...",
-        example="mlflow-l3d sweep --approach finetuning,meta_learning --task rotten_tomatoes,trec --budget 2h",
+        question="Does the luck change with the model, the data or a hyperparameter?",
+        examples=(
+            "sweep --task rotten_tomatoes,trec --budget 2h",
+            "sweep reviews.csv --approach finetuning,meta_learning --factor all",
+            "sweep reviews.csv --num-labelled 50,100,200 --dry-run true",
+        ),
+        usual=("task", "approach", "factor", "num_labelled", "over", "budget", "dry_run", "golden_runs"),
     ),
     Verb(
         "search",
         table.SEARCH,
         "studies.search.run:search",
         "find hyperparameters on two levels, before an investigation",
-        example="mlflow-l3d search --task reviews.csv --space learning_rate=1e-4..1e-2",
+        question="Which hyperparameters should I fix before I ask about luck?",
+        examples=(
+            "search reviews.csv",
+            "search reviews.csv --space learning_rate=1e-4..1e-2,batch_size=4|8",
+            "search reviews.csv --approach meta_learning --fine-trials 0",
+        ),
+        usual=(
+            *("task", "approach", "space", "metric", "hyperparameters", "coarse_trials", "fine_trials"),
+            "held_out_runs",
+        ),
     ),
     Verb(
         "seeds",
         table.SEEDS,
         "studies.seeds.run:seeds",
         "train one task with several seeds: scores and single predictions",
-        example="mlflow-l3d seeds --task mrpc --seeds 10",
+        question="How far apart are runs that differ in the seed alone, and do they predict the same?",
+        examples=(
+            "seeds reviews.csv",
+            "seeds mrpc --seeds 10",
+            "seeds -- python train.py --seed {seed}",
+        ),
+        usual=("task", "approach", "command", "model", "seeds", "metric", "hyperparameters", "workers"),
     ),
     Verb(
         "gate",
@@ -106,28 +140,45 @@ _ROWS: Final = (
         "studies.gate.run:gate",
         "run until a candidate is better, worse or equivalent, for a CI job",
         failed=3,
-        example="mlflow-l3d gate --baseline latest --candidate model=bert-base --smallest-effect 1",
+        question="Is my change better, or did I only draw a lucky seed?",
+        examples=(
+            "gate --candidate model=bert-base",
+            "gate --candidate 'hyperparameters=learning_rate=1e-4' --smallest-effect 2",
+            "gate --baseline RUN_ID --candidate RUN_ID --dry-run true",
+        ),
+        usual=(
+            *("baseline", "candidate", "smallest_effect", "alpha", "power", "most_runs", "metric"),
+            "dry_run",
+        ),
     ),
     Verb(
         "strategies",
         table.STRATEGIES,
         "studies.strategies.run:compare_strategies",
         "compare the published method with its baselines on one task",
-        example="mlflow-l3d strategies --factor all --task rotten_tomatoes",
+        question="What would simpler strategies have said about the same factors?",
+        examples=("strategies reviews.csv", "strategies rotten_tomatoes --factor all", "strategies --num-labelled 200"),
+        usual=_USUAL,
     ),
     Verb(
         "ablation",
         table.ABLATION,
         "studies.ablation.run:ablate",
         "say what fewer runs and test examples would have found, without new runs",
-        example="mlflow-l3d ablation --parent-run-id latest --rows 5,10",
+        question="Would fewer runs have been enough?",
+        examples=("ablation", "ablation --parent-run-id RUN_ID --rows 5,10", "ablation --test-sizes 100,500"),
     ),
     Verb(
         "compare",
         table.COMPARE,
         "studies.comparison.run:compare",
         "say which of several systems is better, counting the luck of every factor and of the test examples",
-        example="mlflow-l3d compare --runs RUN_ID,RUN_ID --smallest-effect 1",
+        question="Which of these systems is better, if all luck is counted?",
+        examples=(
+            "compare --runs RUN_ID,RUN_ID",
+            "compare --runs RUN_ID,RUN_ID --smallest-effect 1",
+            "compare --runs RUN_ID,RUN_ID --self-check 1000",
+        ),
     ),
     Verb(
         "plan",
@@ -135,7 +186,16 @@ _ROWS: Final = (
         "studies.planning.run:plan_investigation",
         "say how many cells an investigation has, what they cost, and how many it needs",
         is_study=False,
-        example="mlflow-l3d plan --factor all --task reviews.csv --pilot run",
+        question="How many runs do I need, and what do they cost?",
+        examples=(
+            "plan reviews.csv",
+            "plan reviews.csv --factor all --pilot run",
+            "plan reviews.csv --half-width 0.2 --budget 2h",
+        ),
+        usual=(
+            *("task", "approach", "factor", "design", "half_width", "pilot", "assurance"),
+            "budget",
+        ),
     ),
     Verb(
         "evaluate",
@@ -143,7 +203,8 @@ _ROWS: Final = (
         "studies.evaluation.run:evaluate",
         "score an existing parent run",
         is_study=False,
-        example="mlflow-l3d evaluate --parent-run-id latest --metric accuracy",
+        question="What do runs say that are there already?",
+        examples=("evaluate", "evaluate --metric accuracy", "evaluate --parent-run-id RUN_ID,RUN_ID"),
     ),
     Verb(
         "import",
@@ -153,7 +214,8 @@ _ROWS: Final = (
         is_study=False,
         in_project=False,
         words=table.IMPORTED,
-        example="mlflow-l3d import logs --from lm-eval",
+        question="What do results of another tool say about luck?",
+        examples=("import results.csv", "import logs --from lm-eval", "import logs --task trec --metric f1"),
     ),
     Verb(
         "list",
@@ -162,7 +224,7 @@ _ROWS: Final = (
         "name the factors, tasks, approaches, designs, metrics and executors there are",
         is_study=False,
         in_project=False,
-        example="mlflow-l3d list",
+        examples=("list",),
     ),
     Verb(
         "delete",
@@ -172,7 +234,7 @@ _ROWS: Final = (
         is_study=False,
         in_project=False,
         asks=True,
-        example="mlflow-l3d delete --parent-run-id RUN_ID",
+        examples=("delete --parent-run-id RUN_ID",),
     ),
     Verb(
         "new",
@@ -182,7 +244,7 @@ _ROWS: Final = (
         is_study=False,
         in_project=False,
         words=table.NEW,
-        example="mlflow-l3d new approach mine",
+        examples=("new approach mine",),
     ),
 )
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _ROWS}

@@ -12,6 +12,7 @@ from specification_helpers import FakeApproach, fake, small
 
 from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.tasks.synthetic import generate
 
@@ -68,13 +69,13 @@ def test_unknown_name_lists_what_is_allowed() -> None:
 
 @pytest.mark.parametrize("name", ["investigation_runs", "mitigation_runs"])
 @pytest.mark.parametrize(
-    "value", [1, 0, -1, 1.5, "2.0", "ten", "", "Auto", None, True, "nan", "2;ls", 1_000_001, "1_0"]
+    "value", [1, 0, -1, 1.5, "2.0", "ten", "", "Auto", "None", True, "nan", "2;ls", 1_000_001, "1_0"]
 )
 def test_runs_that_are_none(name: str, value: object) -> None:
     with pytest.raises(ParameterError) as caught:
         small(**{name: value})
     allowed = "must be auto or a whole number" if name == "mitigation_runs" else "must be a whole number"
-    assert str(caught.value) == f"{name}={value}: {allowed} from 2 to 1000000."
+    assert str(caught.value) == f"{name}={as_text(name, value)}: {allowed} from 2 to 1000000."
 
 
 @pytest.mark.parametrize(

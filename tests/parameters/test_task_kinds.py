@@ -104,14 +104,10 @@ def test_an_investigation_is_about_the_metric_of_the_kind(kind: str, metric: str
 
 
 def set_up_own(bound: Task | None, root_seed: int = 0, fraction: float = 0.0, **changes: object) -> Setup:
-    given, approach = given_texts({"executor": "inline", **changes}, KNOWN, TakesAll(), bound)
+    given, approach = given_texts({"executor": "inline", **changes}, MAIN, TakesAll(), bound)
     return set_up(
         given, approach, bound, root_seed=root_seed, searches=None, predefined_split=True, validation_fraction=fraction
     )
-
-
-KNOWN = {**MAIN, "task_kind": MAIN["text_column"], "choice_columns": MAIN["text_column"]}
-"""Parameters of an entry point that also has these two, whose default is ``auto``, too."""
 
 
 def test_the_own_split_of_a_setup() -> None:

@@ -1,5 +1,6 @@
 """What a shell and a notebook show of a result: one screen, and a table."""
 
+import shlex
 from dataclasses import dataclass
 
 import pandas as pd
@@ -39,8 +40,8 @@ def test_examples_of_the_verbs_are_command_lines_that_parse() -> None:
     from mlflow_l3d import cli
 
     for name, verb in VERBS.items():
-        parsed = cli.parser().parse_args(verb.example.split()[1:])
-        assert parsed.verb == name
+        for example in verb.examples:
+            assert cli._parse(shlex.split(example))["verb"] == name
 
 
 def test_list_names_what_is_installed() -> None:
