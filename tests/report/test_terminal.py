@@ -219,7 +219,7 @@ def test_a_metric_that_is_not_read_in_percent_keeps_its_unit(importance, analysi
     ],
 )
 def test_the_ratio_of_predictions_has_an_end_that_says_something(share, low, high, shown):
-    record = PredictionImportance("f", share, low, high, 0.1, 0.9, 0.8, 20, ("rows",))
+    record = PredictionImportance("f", share, low, high, 0.1, 0.9, 20, ("rows",))
     assert prediction_text(record) == shown
 
 
