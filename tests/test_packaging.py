@@ -199,7 +199,7 @@ def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: 
     (run,) = mlflow.MlflowClient(tracking_uri).search_runs(["0"])
     assert run.info.status == "FINISHED"
     assert run.data.tags["package"] == str(copy / "mlflow_l3d")
-    assert run.data.tags["arguments"].startswith("investigate --factor data_split --task auto ")
+    assert run.data.tags["arguments"].startswith("investigate --task auto --approach finetuning --factor data_split ")
     assert run.data.params["factor"] == "data_split"
 
 
