@@ -95,7 +95,7 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
             if group not in groups:
                 groups[group] = sub.add_argument_group(group)
             allowed = f"{parameter.values}; " if parameter.values else ""
-            shown = everything or not verb.usual or parameter.name in verb.usual
+            shown = everything or not verb.usual or parameter.name in verb.usual.split()
             text = f"{parameter.help} ({allowed}default: {parameter.default})".replace("%", "%%")
             groups[group].add_argument(
                 parameter.option,
@@ -118,7 +118,7 @@ def _epilog(verb: Verb, *, everything: bool) -> str:
     """Return what stands below the options: examples, and where the rest is."""
     lines = ["examples:", *(f"  mlflow-l3d {example}" for example in verb.examples)]
     if verb.usual and not everything:
-        more = len(verb.parameters) - len(verb.usual)
+        more = len(verb.parameters) - len(verb.usual.split())
         lines.append(f"{more} more parameters: mlflow-l3d {verb.name} --help-all")
     return "\n".join([*lines, "names of factors, tasks, designs and metrics: mlflow-l3d list"])
 

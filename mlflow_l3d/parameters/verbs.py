@@ -43,7 +43,8 @@ class Verb:
     examples
         Command lines, without the name of the program.
     usual
-        Parameters that ``--help`` shows, those that most people need; all if there are none. ``--help-all`` shows all.
+        Parameters that ``--help`` shows, those that most people need, separated by blanks; all if there are none.
+        ``--help-all`` shows all.
     asks
         Whether it asks before it begins, unless ``--yes`` is given; its function has a parameter `ask`.
     """
@@ -59,7 +60,7 @@ class Verb:
     asks: bool = False
     question: str = ""
     examples: tuple[str, ...] = ()
-    usual: tuple[str, ...] = ()
+    usual: str = ""
 
     @property
     def module(self) -> str:
@@ -77,7 +78,7 @@ class Verb:
         return ("main" if self.parameters is table.MAIN else self.name) if self.in_project else ""
 
 
-_USUAL: Final = ("task", "approach", "factor", "metric", "num_labelled", "hyperparameters", "golden_runs", "workers")
+_USUAL: Final = "task approach factor metric num_labelled hyperparameters golden_runs workers"
 _ROWS: Final = (
     Verb(
         "investigate",
@@ -103,7 +104,7 @@ _ROWS: Final = (
             "sweep reviews.csv --approach finetuning,meta_learning --factor all",
             "sweep reviews.csv --num-labelled 50,100,200 --dry-run true",
         ),
-        usual=("task", "approach", "factor", "num_labelled", "over", "budget", "dry_run", "golden_runs"),
+        usual="task approach factor num_labelled over budget dry_run golden_runs",
     ),
     Verb(
         "search",
@@ -116,10 +117,7 @@ _ROWS: Final = (
             "search reviews.csv --space learning_rate=1e-4..1e-2,batch_size=4|8",
             "search reviews.csv --approach meta_learning --fine-trials 0",
         ),
-        usual=(
-            *("task", "approach", "space", "metric", "hyperparameters", "coarse_trials", "fine_trials"),
-            "held_out_runs",
-        ),
+        usual="task approach space metric hyperparameters coarse_trials fine_trials held_out_runs",
     ),
     Verb(
         "seeds",
@@ -132,7 +130,7 @@ _ROWS: Final = (
             "seeds mrpc --seeds 10",
             "seeds -- python train.py --seed {seed}",
         ),
-        usual=("task", "approach", "command", "model", "seeds", "metric", "hyperparameters", "workers"),
+        usual="task approach command model seeds metric hyperparameters workers",
     ),
     Verb(
         "gate",
@@ -146,10 +144,7 @@ _ROWS: Final = (
             "gate --candidate 'hyperparameters=learning_rate=1e-4' --smallest-effect 2",
             "gate --baseline RUN_ID --candidate RUN_ID --dry-run true",
         ),
-        usual=(
-            *("baseline", "candidate", "smallest_effect", "alpha", "power", "most_runs", "metric"),
-            "dry_run",
-        ),
+        usual="baseline candidate smallest_effect alpha power most_runs metric dry_run",
     ),
     Verb(
         "strategies",
@@ -192,10 +187,7 @@ _ROWS: Final = (
             "plan reviews.csv --factor all --pilot run",
             "plan reviews.csv --half-width 0.2 --budget 2h",
         ),
-        usual=(
-            *("task", "approach", "factor", "design", "half_width", "pilot", "assurance"),
-            "budget",
-        ),
+        usual="task approach factor design half_width pilot assurance budget",
     ),
     Verb(
         "evaluate",
