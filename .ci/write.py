@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 from mlflow_l3d.parameters.declaration import Parameter, Parameters  # noqa: E402
 from mlflow_l3d.parameters.table import MAIN  # noqa: E402
 from mlflow_l3d.parameters.values import Number, Registered, Whole  # noqa: E402
-from mlflow_l3d.parameters.verbs import PUBLIC, VERBS, Verb  # noqa: E402
+from mlflow_l3d.parameters.verbs import API, PUBLIC, VERBS, Verb  # noqa: E402
 from mlflow_l3d.registry import GROUPS  # noqa: E402
 
 PROJECT = """\
@@ -116,6 +116,15 @@ def names(text: str) -> str:
     return re.sub(r"if TYPE_CHECKING:\n.*?\n__all__ = \[.*?\]\n", made, text, count=1, flags=re.DOTALL)
 
 
+def api() -> str:
+    """Return the page that lists what is public."""
+    page = "# What is public\n\nThe names that `import mlflow_l3d` gives. All others may change in any version.\n\n"
+    page += "This page is written by `.ci/write.py`.\n"
+    for heading, public in API.items():
+        page += f"\n## {heading}\n" + "".join(f"\n::: {module}.{name}\n" for name, module in public.items())
+    return page
+
+
 def files() -> dict[Path, str]:
     """Return file -> what it should hold."""
     verbs = VERBS.values()
@@ -125,6 +134,7 @@ def files() -> dict[Path, str]:
         ROOT / "projects" / "default" / "MLproject": DEFAULT_PROJECT
         + entry_point(VERBS["investigate"], "cd ../.. && python -m mlflow_l3d"),
         ROOT / "docs" / "parameters.md": PAGE + "".join(section(verb) for verb in verbs),
+        ROOT / "docs" / "api" / "public.md": api(),
         init: names(init.read_text(encoding="utf-8")),
     }
 

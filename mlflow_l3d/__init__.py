@@ -11,40 +11,73 @@ from mlflow_l3d.version import __version__
 
 # From here to __all__: written by .ci/write.py from the table of verbs, for type checkers.
 if TYPE_CHECKING:
-    from mlflow_l3d.approaches.callable import Callable
+    from mlflow_l3d.analysis.importance.importance import importance, radial_importance
+    from mlflow_l3d.analysis.seeds.agreement import consistency
+    from mlflow_l3d.analysis.seeds.study import seeds_study
+    from mlflow_l3d.approaches.base import Approach
+    from mlflow_l3d.approaches.callable import FunctionApproach
+    from mlflow_l3d.approaches.estimator import Estimator
+    from mlflow_l3d.approaches.hyperparameters import Hyperparameter
     from mlflow_l3d.approaches.training import training
-    from mlflow_l3d.studies.ablation.run import ablate
+    from mlflow_l3d.errors import L3DError, ParameterError
+    from mlflow_l3d.studies.ablation.run import Ablation, ablate
+    from mlflow_l3d.studies.comparison.results import ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare
     from mlflow_l3d.studies.evaluation.delete import delete
-    from mlflow_l3d.studies.evaluation.run import evaluate
-    from mlflow_l3d.studies.gate.run import gate
-    from mlflow_l3d.studies.importing.run import import_runs
+    from mlflow_l3d.studies.evaluation.run import Evaluation, evaluate
+    from mlflow_l3d.studies.gate.plan import GatePlan
+    from mlflow_l3d.studies.gate.run import Gate, gate
+    from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
     from mlflow_l3d.studies.investigation.run import Investigation, investigate
     from mlflow_l3d.studies.names import list_names
+    from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan_investigation
-    from mlflow_l3d.studies.search.run import search
-    from mlflow_l3d.studies.seeds.run import seeds
+    from mlflow_l3d.studies.search.run import HyperparameterSearch, search
+    from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
     from mlflow_l3d.studies.strategies.run import compare_strategies
-    from mlflow_l3d.studies.sweep.run import sweep
+    from mlflow_l3d.studies.sweep.plan import SweepPlan
+    from mlflow_l3d.studies.sweep.run import Sweep, sweep
+    from mlflow_l3d.tasks.identity import make_task
     from mlflow_l3d.testing.skeleton import new
 
 __all__ = [
-    "Callable",
+    "Ablation",
+    "Approach",
+    "ComparedRuns",
+    "Estimator",
+    "Evaluation",
+    "FunctionApproach",
+    "Gate",
+    "GatePlan",
+    "Hyperparameter",
+    "HyperparameterSearch",
+    "ImportedRuns",
     "Investigation",
+    "L3DError",
+    "ParameterError",
+    "Plan",
+    "SeedsRun",
+    "Sweep",
+    "SweepPlan",
     "__version__",
     "ablate",
     "compare",
     "compare_strategies",
+    "consistency",
     "delete",
     "evaluate",
     "gate",
     "import_runs",
+    "importance",
     "investigate",
     "list_names",
+    "make_task",
     "new",
     "plan_investigation",
+    "radial_importance",
     "search",
     "seeds",
+    "seeds_study",
     "sweep",
     "training",
 ]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.base import Task
@@ -83,16 +83,16 @@ def trainings(cache: Path) -> int:
     return len((cache / "trainings").read_text().split())
 
 
-def by_class() -> Callable:
-    return Callable(predict, name="guess", version="1", factors=FACTORS)
+def by_class() -> FunctionApproach:
+    return FunctionApproach(predict, name="guess", version="1", factors=FACTORS)
 
 
-def by_number() -> Callable:
-    return Callable(predict, name="guess", version="1", factors=FACTORS, task_kinds=["regression"])
+def by_number() -> FunctionApproach:
+    return FunctionApproach(predict, name="guess", version="1", factors=FACTORS, task_kinds=["regression"])
 
 
-def by_choice() -> Callable:
-    return Callable(predict, name="guess", version="1", factors=FACTORS, task_kinds=["multiple_choice"])
+def by_choice() -> FunctionApproach:
+    return FunctionApproach(predict, name="guess", version="1", factors=FACTORS, task_kinds=["multiple_choice"])
 
 
 if __name__ == "__main__":

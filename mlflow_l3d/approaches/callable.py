@@ -32,7 +32,7 @@ predictions. Of a multiple-choice task the choices are the classes; of a regress
 (n,), of a generation n texts, of tagging n lists of tags, of a ranking n lists of ids, best first."""
 
 
-class Callable(Approach):
+class FunctionApproach(Approach):
     """An approach made of one function.
 
     A subclass overrides what else matters, such as ``numerics`` where other libraries decide the numbers.
@@ -104,7 +104,7 @@ class Callable(Approach):
         self.default_task = default_task
         self.task_kinds = kinds
 
-    def scored_by(self, metric: Score) -> Callable:
+    def scored_by(self, metric: Score) -> FunctionApproach:
         """Return a copy whose cells also have the score that a function gives, under its name.
 
         Its content is part of their keys.
@@ -143,7 +143,7 @@ class Callable(Approach):
 class CallableSession(CellwiseSession):
     """Calls the function for one cell after the other."""
 
-    approach: Callable
+    approach: FunctionApproach
     task: Task
     hyperparameters: Mapping[str, Value]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import ParameterError
@@ -29,7 +29,7 @@ ORDER: Final = "data_order"
 RANDOM_STATE: Final = "model_initialisation"
 
 
-class Estimator(Callable):
+class Estimator(FunctionApproach):
     """A classifier or regressor of scikit-learn, or a pipeline that begins with texts.
 
     ``random_state`` means several things: where weights begin, which features a tree looks at, which examples are held

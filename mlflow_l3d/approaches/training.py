@@ -6,7 +6,7 @@ from collections import abc
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mlflow_l3d.approaches.callable import Callable, Function
+from mlflow_l3d.approaches.callable import Function, FunctionApproach
 from mlflow_l3d.approaches.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.plan.cells import content_key
@@ -28,7 +28,7 @@ def training(
     Parameters
     ----------
     factors, default_task, task_kinds, metrics
-        As for :class:`mlflow_l3d.approaches.callable.Callable`.
+        As for :class:`mlflow_l3d.approaches.callable.FunctionApproach`.
     name
         Name of the approach; by default that of the function.
     version
@@ -42,7 +42,7 @@ def training(
     Raises
     ------
     ParameterError
-        As :class:`mlflow_l3d.approaches.callable.Callable`.
+        As :class:`mlflow_l3d.approaches.callable.FunctionApproach`.
     """
     declared = {
         key: value if isinstance(value, Hyperparameter) else Hyperparameter(value, key.replace("_", " "))
@@ -64,7 +64,7 @@ def training(
     return made
 
 
-class Training(Callable):
+class Training(FunctionApproach):
     """What :func:`training` makes; called, it is the function."""
 
     def __init__(self, function: Function, *, version: str = "", **given: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.forms import form_of
@@ -124,7 +124,7 @@ def given_texts(
             raise L3DError(f"approach={name}: its entry point cannot be called ({error}).") from error
     _check_approach(approach)
     if callable(metric := parameters.get("metric")):
-        if not isinstance(approach, Callable):
+        if not isinstance(approach, FunctionApproach):
             why = f"is a function, which scores functions, and {approach.name} is none"
             raise ParameterError("metric", getattr(metric, "__name__", "function"), why, "Use the name of a metric.")
         approach = approach.scored_by(metric)
@@ -293,7 +293,7 @@ def _check_approach(approach: object) -> None:
     if isinstance(approach, type):
         raise ParameterError("approach", approach.__name__, "must be an object, not its class", "Call the class first.")
     if wrong := defect(approach):
-        fix = "Wrap a function in mlflow_l3d.approaches.callable.Callable." if callable(approach) else ""
+        fix = "Wrap a function in mlflow_l3d.FunctionApproach." if callable(approach) else ""
         raise ParameterError("approach", type(approach).__name__, f"is no approach: {wrong}", fix)
 
 

@@ -241,9 +241,37 @@ _ROWS: Final = (
 )
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _ROWS}
 """Name -> verb, studies first."""
-PUBLIC: Final = {verb.function: verb.module for verb in _ROWS} | {
-    "Investigation": VERBS["investigate"].module,
-    "Callable": "mlflow_l3d.approaches.callable",
-    "training": "mlflow_l3d.approaches.training",
+API: Final[Mapping[str, Mapping[str, str]]] = {
+    "Studies": {verb.function: verb.module for verb in _ROWS},
+    "What they return": {
+        "Investigation": "mlflow_l3d.studies.investigation.run",
+        "SeedsRun": "mlflow_l3d.studies.seeds.run",
+        "HyperparameterSearch": "mlflow_l3d.studies.search.run",
+        "Sweep": "mlflow_l3d.studies.sweep.run",
+        "SweepPlan": "mlflow_l3d.studies.sweep.plan",
+        "Gate": "mlflow_l3d.studies.gate.run",
+        "GatePlan": "mlflow_l3d.studies.gate.plan",
+        "ComparedRuns": "mlflow_l3d.studies.comparison.results",
+        "Evaluation": "mlflow_l3d.studies.evaluation.run",
+        "ImportedRuns": "mlflow_l3d.studies.importing.run",
+        "Ablation": "mlflow_l3d.studies.ablation.run",
+        "Plan": "mlflow_l3d.studies.planning.result",
+    },
+    "Your own training": {
+        "FunctionApproach": "mlflow_l3d.approaches.callable",
+        "training": "mlflow_l3d.approaches.training",
+        "Estimator": "mlflow_l3d.approaches.estimator",
+        "Approach": "mlflow_l3d.approaches.base",
+        "Hyperparameter": "mlflow_l3d.approaches.hyperparameters",
+        "make_task": "mlflow_l3d.tasks.identity",
+    },
+    "Statistics, without MLflow": {
+        "importance": "mlflow_l3d.analysis.importance.importance",
+        "radial_importance": "mlflow_l3d.analysis.importance.importance",
+        "consistency": "mlflow_l3d.analysis.seeds.agreement",
+        "seeds_study": "mlflow_l3d.analysis.seeds.study",
+    },
+    "Errors": {"L3DError": "mlflow_l3d.errors", "ParameterError": "mlflow_l3d.errors"},
 }
-"""Name in the package `mlflow_l3d` -> the module that it is loaded from."""
+"""What is public: heading -> name in the package `mlflow_l3d` -> the module that it is loaded from."""
+PUBLIC: Final = {name: module for names in API.values() for name, module in names.items()}

@@ -15,6 +15,7 @@ from seeds_cases import PAPER_SEEDS, drawn_predictions, drawn_regression, drawn_
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, precision_score, recall_score
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
+from mlflow_l3d.analysis.seeds.agreement import consistency
 from mlflow_l3d.analysis.seeds.study import seeds_study
 from mlflow_l3d.errors import ParameterError
 
@@ -291,3 +292,9 @@ def test_bad_input_is_one_line(seeds, frame, options, match):
     with pytest.raises(ParameterError, match=match) as caught:
         seeds_study(seeds_frame(seeds), frame, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_consistency_of_plain_lists():
+    runs = [[0, 1, 1, 0], [0, 1, 0, 0], [0, 1, -1, 1]]
+    assert consistency(runs) == pytest.approx((3 + 2 + 2) / 12)
+    assert consistency(runs, labels=[0, 0, 1, 0]) == pytest.approx((2 + 1 + 1) / 12)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
@@ -33,7 +33,7 @@ def class_scores(task, split, seeds, hyperparameters):
 
 
 def wrap(function, **given):
-    return Callable(function, name="mine", version="1", factors=given.pop("factors", ("data_order",)), **given)
+    return FunctionApproach(function, name="mine", version="1", factors=given.pop("factors", ("data_order",)), **given)
 
 
 def small_choice():
@@ -117,14 +117,14 @@ def test_names_tensors_and_logits_are_welcome():
 
 def test_numbers_in_the_place_of_predictions():
     given = {"name": "rl", "version": "1", "factors": ["a", "b"]}
-    of_number = Callable(lambda *given: np.float32(0.5), metrics="reward", **given)
+    of_number = FunctionApproach(lambda *given: np.float32(0.5), metrics="reward", **given)
     assert (of_number.factors, of_number.brings_data) == (("a", "b"), True)
     assert dict(run(of_number, of_number.own_task({}, None)).metrics) == {"reward": 0.5}
-    of_mapping = Callable(lambda *given: {"reward": 1, "cost": 2}, metrics=["cost", "reward"], **given)
+    of_mapping = FunctionApproach(lambda *given: {"reward": 1, "cost": 2}, metrics=["cost", "reward"], **given)
     assert dict(run(of_mapping, of_mapping.own_task({}, None)).metrics) == {"reward": 1, "cost": 2}
     specification = specify({"factor": "a"}, approach=of_mapping)
     assert (specification.metric, len(specification.setup.task)) == ("cost", 0)
-    assert Callable(print, metrics="reward", default_task="synthetic", **given).factors[0] == "label_selection"
+    assert FunctionApproach(print, metrics="reward", default_task="synthetic", **given).factors[0] == "label_selection"
 
 
 def test_a_metric_that_is_a_function():
@@ -199,7 +199,7 @@ def test_a_function_that_raises():
 def test_bad_declarations(given, said):
     complete = {"function": guess, "name": "mine", "version": "1", "factors": ("data_order",), **given}
     with pytest.raises(ParameterError, match=said):
-        Callable(complete.pop("function"), **complete)
+        FunctionApproach(complete.pop("function"), **complete)
 
 
 def test_one_factor_may_be_given_as_text():

@@ -11,7 +11,7 @@ import pytest
 from run_helpers import sqlite_place
 
 from mlflow_l3d.analysis.importance.levels import levels_estimate
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.levels import LevelsDesign
 from mlflow_l3d.errors import ParameterError
@@ -50,7 +50,7 @@ class Wordings:
         return np.where(np.arange(len(labels)) < right, labels, 1 - labels)
 
 
-class Listed(Callable):
+class Listed(FunctionApproach):
     """An approach with a list of three wordings."""
 
     def levels(self, task: Any, hyperparameters: Any) -> dict[str, int]:

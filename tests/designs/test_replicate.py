@@ -6,7 +6,7 @@ import pytest
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.searched import replicate_checks
 from mlflow_l3d.approaches.base import defect
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import REPLICATE
@@ -50,7 +50,7 @@ def test_it_joins_all_factors_on_request_and_no_other():
 
 
 def test_an_approach_has_no_factor_of_that_name():
-    assert "replicate" in defect(Callable(print, name="mine", version="1", factors=(REPLICATE,)))
+    assert "replicate" in defect(FunctionApproach(print, name="mine", version="1", factors=(REPLICATE,)))
 
 
 def found(table, agreement=None, **how):
@@ -84,7 +84,7 @@ class Leaking:
 @pytest.mark.parametrize("deterministic", ["true", "false"])
 def test_what_no_factor_draws_is_found(deterministic, tracking_uri, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
-    approach = Callable(Leaking(), name="leaking", version="1", factors=("data_order",))
+    approach = FunctionApproach(Leaking(), name="leaking", version="1", factors=("data_order",))
     result = investigate(
         approach=approach, task="synthetic", factor=REPLICATE, investigation_runs=3, mitigation_runs=3, golden_runs=4,
         num_labelled=20, test_size=20, executor="inline", deterministic=deterministic,

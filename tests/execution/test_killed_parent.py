@@ -124,7 +124,7 @@ def test_ctrl_c_while_workers_start(tmp_path, start, delay):
 CALLABLE = """
 import sys
 from pathlib import Path
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.tasks.synthetic import generate
@@ -139,7 +139,7 @@ def mine(task, split, seeds, hyperparameters):
     return shifted(task.labels[split.test])
 
 def main():
-    approach = Callable(mine, name="mine", version="1", factors=("data_order",))
+    approach = FunctionApproach(mine, name="mine", version="1", factors=("data_order",))
     job = Job(approach, generate(40), {}, "", "cpu", Path(sys.argv[1]))
     for outcome in ProcessExecutor(job=job, workers=1).run([one_cell(approach.factors)]):
         print(outcome.error, outcome.metrics["accuracy"])

@@ -14,7 +14,7 @@ import pytest
 from run_helpers import calls_of_sessions, wait_until
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.numerics import SHARERS
 from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.approaches.synthetic import FACTORS
@@ -183,7 +183,7 @@ def test_exceptions_of_the_preparation_are_raised_here(tmp_path):
 
 def test_an_approach_that_does_not_survive_pickling(tmp_path):
     lock = threading.Lock()
-    approach = Callable(lambda *_: lock, name="mine", version="1", factors=("data_order",))
+    approach = FunctionApproach(lambda *_: lock, name="mine", version="1", factors=("data_order",))
     job = replace(bench_job(Trouble(), tmp_path), approach=approach)
     with pytest.raises(ParameterError, match=r"approach=mine: must survive pickling .* use executor=inline"):
         list(ProcessExecutor(job=job, workers=1).run([one_cell(FACTORS)]))

@@ -9,7 +9,7 @@ import pytest
 from run_helpers import sqlite_place
 
 from mlflow_l3d.approaches.base import answered
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.calls import Queue
@@ -91,7 +91,7 @@ class Counted:
 
 
 def investigation(function, **given):
-    approach = Callable(function, name="counted", version="1", factors=("data_order",))
+    approach = FunctionApproach(function, name="counted", version="1", factors=("data_order",))
     sizes = {"investigation_runs": 4, "mitigation_runs": 3, "golden_runs": 5, "num_labelled": 20, "test_size": 30}
     return investigate(approach=approach, task="synthetic", executor="inline", self_test="skip", **sizes, **given)
 

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.callable import Callable as CallableApproach
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.studies.investigation.specification import specify
@@ -85,7 +85,7 @@ def write_files(folder: Path) -> None:
 
 def perceptron() -> Approach:
     """Return an approach around a function, as users make it."""
-    return CallableApproach(
+    return FunctionApproach(
         lambda task, split, seeds, hyperparameters: np.zeros(len(split.test), dtype=np.int64),
         name="perceptron",
         version="2",

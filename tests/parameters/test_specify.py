@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from specification_helpers import SMALL, FakeApproach, fake, small
 
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.studies.investigation.specification import specify
@@ -81,7 +81,9 @@ def test_task_object_has_the_same_remarks_as_a_task_by_name() -> None:
 
 
 def test_function_as_an_approach() -> None:
-    approach = Callable(lambda *_: [0], name="mine", version="1", factors=["data_order"], default_task="synthetic")
+    approach = FunctionApproach(
+        lambda *_: [0], name="mine", version="1", factors=["data_order"], default_task="synthetic"
+    )
     specification = specify({"factor": "all"}, approach=approach)
     assert specification.factors == ("label_selection", "data_split", "data_order")
     assert specification.setup.task.name == "synthetic"

@@ -15,7 +15,7 @@ from run_helpers import Place, one_line, sqlite_place
 from search_cases import Climb, Trace, height, luck
 
 from mlflow_l3d import cli
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.factors import SEARCH_BASE, configuration_seed
@@ -280,7 +280,7 @@ def by_threshold(task: Any, split: Any, seeds: Any, hyperparameters: Any) -> Any
 
 def test_a_function_of_the_user(place: Place) -> None:
     declared = {"x": Hyperparameter(0.001, "where", low=1e-3, high=1e3, log=True)}
-    approach = Callable(by_threshold, name="mine", version="1", factors=(), hyperparameters=declared)
+    approach = FunctionApproach(by_threshold, name="mine", version="1", factors=(), hyperparameters=declared)
     result = find(place, approach, task="synthetic", metric="accuracy", space="auto", fine_trials=0)
     assert result.hyperparameters == {"x": 10.0}
     assert result.result.best_score == 1.0

@@ -16,7 +16,7 @@ from run_helpers import Place, sqlite_place
 from mlflow_l3d import seeds
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.stability.agreement.names import scoring
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.studies.ablation.run import ablate
 from mlflow_l3d.studies.comparison.run import compare
@@ -50,7 +50,7 @@ def choices(task: Task, split: Split, seeds: Mapping[str, int], given: Mapping[s
 def investigated(place: Place, kind: TaskKind, function: Any = numbers, **given: Any) -> Investigation:
     more = {"choices": TEXTS * 2} if kind == "multiple_choice" else {}
     labels = LABELS if kind == "regression" else np.arange(200) % 2
-    approach = Callable(function, name=function.__name__, version="1", factors=FACTORS, task_kinds=[kind])
+    approach = FunctionApproach(function, name=function.__name__, version="1", factors=FACTORS, task_kinds=[kind])
     task = make_task("mine", TEXTS, labels, kind=kind, **more)
     with place.entered():
         return investigate(approach=approach, task=task, executor="inline", self_test="skip", **{**SIZES, **given})
@@ -133,7 +133,7 @@ def texts_of(task: Task, split: Split, seeds: Mapping[str, int], given: Mapping[
     ],
 )
 def test_texts_tags_and_rankings(place: Place, kind: TaskKind, metric: str, agreement: str) -> None:
-    approach = Callable(texts_of, name=f"texts_of_{kind}", version="1", factors=FACTORS, task_kinds=[kind])
+    approach = FunctionApproach(texts_of, name=f"texts_of_{kind}", version="1", factors=FACTORS, task_kinds=[kind])
     task = make_task("mine", [[f"text {k} of four" for k in range(200)]], UNCLASSED[kind], kind=kind)
     own = {"approach": approach, "task": task, "executor": "inline", "self_test": "skip"}
     sizes = {name: SIZES[name] for name in ("num_labelled", "test_size")}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mlflow import MlflowClient
 
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.sides import specify_golden
@@ -129,7 +129,7 @@ def forgetful(task, split, seeds, hyperparameters):
 
 
 def test_a_function_is_tried_in_every_study():
-    approach = Callable(forgetful, name="forgetful", version="1", factors=["data_order"])
+    approach = FunctionApproach(forgetful, name="forgetful", version="1", factors=["data_order"])
     given = {"approach": approach, "task": "synthetic", "num_labelled": 20, "test_size": 50, "executor": "inline"}
     for study, more in ((investigate, {}), (seeds, {}), (sweep, {"task": ["synthetic"]})):
         with pytest.raises(L3DError, match=r"^self-test: the same seeds gave another result"):

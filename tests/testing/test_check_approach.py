@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.approaches.callable import Callable
+from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.approaches.synthetic import FACTORS, Synthetic, SyntheticSession
 from mlflow_l3d.plan.factors import stream
@@ -28,7 +28,7 @@ def test_with_inactive_factors_and_noise(tmp_path):
 def test_a_factor_that_the_task_switches_off_needs_no_effect(tmp_path):
     # Every example of this task is labelled or tested, so the factor has nothing to select.
     everything = replace(TASK, settings=SplitSettings())
-    approach = Callable(ordered, name="mine", version="1", factors=("data_order",))
+    approach = FunctionApproach(ordered, name="mine", version="1", factors=("data_order",))
     check_approach(approach, everything, cache=tmp_path)
 
 
@@ -105,7 +105,7 @@ class NoVersion(Synthetic):
 
 
 def mine(function):
-    return Callable(function, name="mine", version="1", factors=("data_order",))
+    return FunctionApproach(function, name="mine", version="1", factors=("data_order",))
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,31 @@ class SeedAgreement:
     intervals: dict[str, Interval]
 
 
+def consistency(predictions: npt.ArrayLike, labels: npt.ArrayLike | None = None) -> float:
+    """Return the share of examples on which two runs predict the same, the mean over all pairs of runs.
+
+    Parameters
+    ----------
+    predictions
+        Shape (S, n): class numbers of S runs; -1, for none, agrees with nothing.
+    labels
+        Shape (n,): true class numbers. With them: the share on which both runs are right.
+
+    Returns
+    -------
+    float
+        From 0 to 1: CON, or with labels CCON (Zhou et al. 2025, equations 2 and 3).
+
+    Examples
+    --------
+    >>> consistency([[0, 1, 1, 0], [0, 1, 0, 0]])
+    0.75
+    """
+    runs = np.asarray(predictions)
+    name, truth = ("consistency", runs[0]) if labels is None else ("correct_consistency", np.asarray(labels))
+    return float(class_agreement(runs, truth).pairs[name].mean)
+
+
 def class_agreement(predictions: IntArray, labels: IntArray) -> SeedAgreement:
     """Return the agreement of classes.
 
