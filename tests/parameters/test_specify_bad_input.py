@@ -206,7 +206,7 @@ def test_function_in_place_of_an_approach() -> None:
         fake(approach=wrong)
     line = str(caught.value)
     assert line.startswith("approach=function: is no approach: it is not a subclass of")
-    assert line.endswith("Wrap a function in mlflow_l3d.approaches.callable.FunctionApproach.")
+    assert line.endswith("Wrap a function in mlflow_l3d.FunctionApproach.")
 
 
 def test_task_object_that_is_none() -> None:
