@@ -6,7 +6,9 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from typing import Final
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
@@ -21,6 +23,9 @@ SHARERS: Final = "MLFLOW_L3D_SHARERS"
 """Environment variable of a worker: how many of them compute on its GPU."""
 
 _log = logging.getLogger(__name__)
+
+version = cache(metadata.version)
+"""Return the version of an installed package; its file is read once."""
 
 
 def minor_version(package: str, approach: str = "finetuning") -> str:

@@ -19,7 +19,8 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
 
 SETTINGS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
-NULLS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.5, 0.25, 0.25)]
+NULLS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)]
+"""A true importance of 0 by the main effect alone, and by the interaction alone; others lie between."""
 FACTORS = ("label_selection", "data_split", "data_order")
 FACTOR = "data_order"
 

@@ -46,8 +46,8 @@ def short_reviews(**settings: Any) -> Task:
 
 @pytest.fixture(scope="module")
 def session_of() -> Iterator[Callable[..., PromptSession]]:
-    """Sessions on 4 short reviews, with one model; it lies converted in the cache of this run of the tests."""
-    approach, task = InContextLearning(), short_reviews(test_size=4)
+    """Sessions on 2 short reviews, with one model; it lies converted in the cache of this run of the tests."""
+    approach, task = InContextLearning(), short_reviews(test_size=2)
     opened: list[PromptSession] = []
 
     def load_once(*given: Any, **named: Any) -> LoadedModel:
@@ -98,7 +98,7 @@ def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., PromptS
     (found,) = outcomes(session, BASE)
     assert found.scores is not None
     answers = answers_ids(session.loaded, session.formats[0], session.chat)
-    for row, prompt in list(zip(found.scores, full_prompts(session, BASE), strict=True))[:2]:
+    for row, prompt in zip(found.scores, full_prompts(session, BASE), strict=True):
         expected = np.array(likelihoods(session.loaded, prompt, answers))
         np.testing.assert_allclose(row, np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
 
@@ -123,7 +123,7 @@ def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[...
     split, loaded = session.task.split(BASE.seeds), session.loaded
     prompts, _ = session._prompts(BASE, split.train, split.test)
     answers = answers_ids(loaded, session.formats[0], session.chat, session.conversation)
-    for row, turns in list(zip(found.scores, prompts, strict=True))[:2]:
+    for row, turns in zip(found.scores, prompts, strict=True):
         assert isinstance(turns, list)
         assert [turn["role"] for turn in turns] == ["user", "user", "assistant", "user", "assistant", "user"]
         (prompt,) = prompts_ids(loaded, [turns], True)
@@ -156,7 +156,7 @@ def test_generated_answers_are_those_of_generate(session_of: Callable[..., Promp
     (found,) = outcomes(session, BASE)
     assert found.predictions is not None
     loaded, ends = session.loaded, stop_ids(session.loaded)
-    for prediction, prompt in list(zip(found.predictions, full_prompts(session, BASE), strict=True))[:2]:
+    for prediction, prompt in zip(found.predictions, full_prompts(session, BASE), strict=True):
         ids = torch.tensor([prompt])
         made = loaded.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=5, do_sample=False)
         new = made[0, len(prompt) :].tolist()

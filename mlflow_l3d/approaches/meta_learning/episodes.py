@@ -11,7 +11,7 @@ from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.settings import IntArray
 
 _BLOCK: Final = 64
-"""Passes over a class that are drawn at a time; what is drawn does not depend on it."""
+"""Passes over a class that are drawn at a time at most; what is drawn does not depend on it."""
 
 
 class Episodes:
@@ -78,7 +78,8 @@ class Pieces:
         wanted = count * self._length
         parts, have = [self._rest], len(self._rest)
         while have < wanted:
-            passes = np.tile(np.arange(self._size), (_BLOCK, 1))
+            missing = -(-(wanted - have) // self._size)
+            passes = np.tile(np.arange(self._size), (min(missing, _BLOCK), 1))
             for order in self._generator.permuted(passes, axis=1, out=passes):
                 held = have % self._length
                 parts.append(self._after(parts[-1][-held:], order) if held else order)
@@ -89,9 +90,11 @@ class Pieces:
 
     def _after(self, unfinished: IntArray, order: IntArray) -> IntArray:
         """Return `order` with the examples of the unfinished piece behind those that complete it."""
-        others = np.flatnonzero(~np.isin(order, unfinished))
-        completing = others[: self._length - len(unfinished)]
-        return np.concatenate([order[completing], np.delete(order, completing)])
+        free, later = np.ones((2, self._size), dtype=np.bool_)
+        free[unfinished] = False
+        completing = np.flatnonzero(free[order])[: self._length - len(unfinished)]
+        later[completing] = False
+        return np.concatenate([order[completing], order[later]])
 
 
 def mask_stream(seed: int, epoch: int) -> np.random.Generator:
