@@ -232,3 +232,11 @@ def test_links_and_paths_lead_somewhere(page: str) -> None:
 @pytest.mark.parametrize("page", sorted(PAGES))
 def test_pages_hold_nothing_private(page: str) -> None:
     assert not re.search(r"/work\b|/home/|/root\b|\bassistant\b", PAGES[page])
+
+
+def test_every_check_has_its_row() -> None:
+    """A check that no page explains is a code without a meaning."""
+    code = re.compile(r"L3D\d{3}")
+    raised = {found for path in (ROOT / "mlflow_l3d").rglob("*.py") for found in code.findall(path.read_text("utf-8"))}
+    rows = re.findall(r"^\| (L3D\d{3}) \|", PAGES["statistics.md"], re.MULTILINE)
+    assert sorted(raised) == rows
