@@ -111,7 +111,8 @@ class GoldenRuns:
     """The golden runs of one system under way; a context, which ends their parent in a true state.
 
     Workers stay between two calls of :meth:`advance`. While the last runs before a look are trained, workers that are
-    free begin those after it. Runs that another process of this machine trains come last: they are waited for.
+    free begin those after it, unless the other side of the gate trains next, for which they have to go. Runs that
+    another process of this machine trains come last: they are waited for.
 
     Parameters
     ----------
@@ -119,6 +120,8 @@ class GoldenRuns:
         Which runs there are at most.
     progress
         Whether to show a progress bar on stderr.
+    takes_turns
+        Whether the other side of the gate trains, too.
 
     Attributes
     ----------
@@ -130,8 +133,10 @@ class GoldenRuns:
         Those of them that no look needed; known at the end.
     """
 
-    def __init__(self, specification: GoldenSpecification, *, progress: bool = False) -> None:
-        self.specification, self.progress = specification, progress
+    def __init__(
+        self, specification: GoldenSpecification, *, progress: bool = False, takes_turns: bool = False
+    ) -> None:
+        self.specification, self.progress, self.takes_turns = specification, progress, takes_turns
         self.scores: FloatArray = np.full(specification.runs, np.nan)
         self.computed = self.failed = self.ahead = 0
         self._cells = list(specification.cells())
@@ -259,6 +264,8 @@ class GoldenRuns:
     def _free(self) -> Iterator[Cell]:
         """Yield the runs that are left and that no other process trains; the others are for later."""
         for number in sorted(self._left):
+            if self.takes_turns and number >= self._until:
+                return
             if self._elsewhere.free(self._cells[number]):
                 yield self._cells[number]
             else:

@@ -198,11 +198,13 @@ class _Conduct:
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
         """Say with what either side may be trained; where the answer is known, with nothing but what was left."""
-        for side in self.asked.sides:
-            wanting = None if self._done and side.specification is None else self.asked.wanting(side)
+        sides = self.asked.sides
+        wanted = [None if self._done and each.specification is None else self.asked.wanting(each) for each in sides]
+        for side, wanting in zip(sides, wanted, strict=True):
             left = bool(self._done and wanting and spooled_cells(self.client, wanting.key))
-            wanting = replace(wanting, gate=gate_run) if wanting and (left or not self._done) else None
-            self.runs[side.name] = runs = Runs(side, self.asked, self.client, wanting, stack, progress=self.progress)
+            own = replace(wanting, gate=gate_run) if wanting and (left or not self._done) else None
+            turns = {"progress": self.progress, "takes_turns": all(wanted)}
+            self.runs[side.name] = runs = Runs(side, self.asked, self.client, own, stack, **turns)
             if left:  # its process was killed at its end: what it left is ended, too
                 runs.missing(self.asked.plan.looks[-1])
 

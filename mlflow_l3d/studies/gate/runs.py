@@ -39,6 +39,8 @@ class Runs:
         Ends what was begun.
     progress
         Whether to show progress bars.
+    takes_turns
+        Whether the other side trains, too.
     training
         What trains more of them, once it is needed.
     """
@@ -49,6 +51,7 @@ class Runs:
     wanting: GoldenSpecification | None = None
     stack: ExitStack = field(default_factory=ExitStack)
     progress: bool = False
+    takes_turns: bool = False
     training: GoldenRuns | None = None
 
     @property
@@ -61,7 +64,8 @@ class Runs:
     def missing(self, runs: int) -> bool:
         """Return whether some of the first `runs` are still to be trained, and find those of earlier commands first."""
         if self.wanting and not self.training and not np.isfinite(self.scores(runs)).all():
-            self.training = self.stack.enter_context(GoldenRuns(self.wanting, progress=self.progress))
+            training = GoldenRuns(self.wanting, progress=self.progress, takes_turns=self.takes_turns)
+            self.training = self.stack.enter_context(training)
         return self.training is not None and self.training.missing(runs) > 0
 
     def advance(self, runs: int) -> None:

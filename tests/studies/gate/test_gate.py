@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from run_helpers import Place, copied, sqlite_place, wait_until
 from mlflow_l3d import cli, compare
 from mlflow_l3d.analysis.comparison.sequential_power import power
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.gate.golden import GoldenRuns
@@ -228,6 +230,28 @@ def test_an_interrupt_while_a_parent_opens_leaves_none_running(
     with pytest.raises(KeyboardInterrupt):
         gated(place, baseline=baseline)
     assert [run.info.status for role in ("gate", "golden_runs") for run in of_role(place, role)] == ["KILLED"] * 2
+
+
+def test_no_run_is_begun_for_nothing_if_both_sides_train(
+    place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Cell] = []
+
+    class Eager:
+        """Begins whatever there is, as many workers would."""
+
+        def __init__(self, setup: Any) -> None:
+            self.own = executor_of(setup)
+
+        def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+            own = list(cells)
+            begun.extend(own)
+            return self.own.run(iter(own))
+
+    monkeypatch.setattr("mlflow_l3d.studies.gate.golden.executor_of", Eager)
+    found = gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
+    assert len(found.answer.looks) > 1
+    assert len(begun) == found.computed == 2 * found.answer.looks[-1].runs - 8
 
 
 def test_workers_of_one_side_stay_while_the_other_trains_nothing(
