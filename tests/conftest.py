@@ -153,17 +153,23 @@ def data_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def migrated_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make one empty SQLite store, to be copied: MLflow's migrations take seconds."""
+def migrated_store(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """Make one empty SQLite store, to be copied, for all workers of a session: MLflow's migrations take seconds."""
+    from filelock import FileLock
     from mlflow.store.db import utils
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     # Read from all migrations whenever a store is opened.
     utils._get_latest_schema_revision = cache(utils._get_latest_schema_revision)
-    folder = tmp_path_factory.mktemp("migrated")
-    store = SqlAlchemyStore(f"sqlite:///{folder / 'mlflow.db'}", str(folder / "artifacts"))
-    store.engine.dispose()
-    return folder / "mlflow.db"
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if _is_worker(request.config) else base) / "migrated"
+    folder.mkdir(exist_ok=True)
+    path, draft = folder / "mlflow.db", folder / "draft.db"
+    with FileLock(folder / "lock"):
+        if not path.exists():
+            SqlAlchemyStore(f"sqlite:///{draft}", str(folder / "artifacts")).engine.dispose()
+            draft.rename(path)
+    return path
 
 
 def copy_store(template: Path, folder: Path, artifacts: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from mlflow_l3d.analysis.importance.estimate import importance_of_logit, total_i
 from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.planning.assurance import Outlook
 from mlflow_l3d.analysis.planning.precision import optimal_columns
+from mlflow_l3d.designs import base as designs
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import rough_duration
@@ -36,6 +38,14 @@ from mlflow_l3d.studies.planning.tables import assumed_variances, cell_table, fa
 TWO = {"factor": "data_order,label_selection"}
 BIGGER = {"mitigation_runs": 4, "golden_runs": 8}
 """Twice SMALL, of which it holds every cell: 20 cells, 10 of them in SMALL."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _reckoned_once() -> Iterator[None]:
+    """Keep what is needed for assumed variances: every plan without a large pilot reckons it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(designs, "runs_needed", cache(designs.runs_needed))
+        yield
 
 
 @pytest.fixture
