@@ -70,6 +70,7 @@ def test_a_skip_for_data_that_is_there_fails_the_session(tmp_path: Path, reason:
         **os.environ,
         "L3D_TEST_DATA": variable and str(tmp_path),
         "L3D_TEST_REFERENCE": "",
+        "PYTEST_ADDOPTS": "",  # of the session around it: options of plugins that are not loaded here
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONPATH": os.pathsep.join(map(str, Path(__file__).parents[:2])),
     }

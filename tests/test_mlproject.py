@@ -146,7 +146,7 @@ def test_entry_points_of_the_project() -> None:
 def test_files_are_those_that_the_table_makes(capsys: pytest.CaptureFixture[str]) -> None:
     write = runpy.run_path(str(ROOT / ".ci" / "write.py"))
     assert write["main"](["--check"]) == 0, capsys.readouterr().out
-    assert {path.name for path in write["files"]()} == {"MLproject", "parameters.md", "__init__.py"}
+    assert {path.name for path in write["files"]()} == {"MLproject", "parameters.md", "public.md", "__init__.py"}
 
 
 def test_the_command_needs_nothing_but_the_sources(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import nbformat
@@ -19,7 +20,15 @@ def said(notebook: nbformat.NotebookNode) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's own libraries
-def test_the_notebook_runs(tmp_path: Path) -> None:
+def test_the_notebook_runs(tmp_path: Path, tracking_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a store that is made already, and without drawing: neither is shown."""
+    startup = tmp_path / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "blank.py").write_text("from pictures import blank\n\nblank()\n", encoding="utf-8")
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    for name, value in (("IPYTHONDIR", str(tmp_path)), ("PYTHONPATH", os.pathsep.join(filter(None, paths)))):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     shown = nbformat.read(NOTEBOOK, as_version=4)
     before = said(shown)
     NotebookClient(shown, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 
 from mlflow_l3d.analysis.jackknife import t_quantile
 from mlflow_l3d.analysis.typing import known
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Scale = Literal["linear", "log", "choices"]
 

@@ -60,7 +60,7 @@ def test_components_from_the_plan_to_the_record(variances, design):
     """Within 4 standard errors of the truth; golden runs have the variance of all factors together."""
     others, main, interaction = variances
     found = []
-    for root in range(40):
+    for root in range(24):
         record = investigated(design, root, variances)
         parts = record.components
         assert (parts.design, record.cells_missing) == (design, 0)
@@ -141,9 +141,12 @@ def test_false_decisions_in_the_crossed_design(variances, columns):
 @pytest.mark.parametrize("columns", [3, 20])
 @pytest.mark.parametrize("variances", NULLS)
 def test_false_decisions_in_the_crossed_design_where_scores_are_skewed(variances, columns):
-    """Effects with a skewness of 1. Exponential ones (skewness 2) go beyond: 6 % with 3 and 7 % with 20 columns."""
+    """Effects with a skewness of 1. Exponential ones (skewness 2) go beyond: 6 % with 3 and 7 % with 20 columns.
+
+    A share of 0.05 has a standard error of 0.013; one of 0.08 is noticed with a probability of 0.97.
+    """
 
     def draw(generator, size):
         return (generator.chisquare(8, size=size) - 8) / 4
 
-    assert few_decisions(variances, columns, 500, draw) <= 0.05
+    assert few_decisions(variances, columns, 300, draw) <= 0.05

@@ -203,8 +203,8 @@ class _Conduct:
         for side, wanting in zip(sides, wanted, strict=True):
             left = bool(self._done and wanting and spooled_cells(self.client, wanting.key))
             own = replace(wanting, gate=gate_run) if wanting and (left or not self._done) else None
-            turns = {"progress": self.progress, "takes_turns": all(wanted)}
-            self.runs[side.name] = runs = Runs(side, self.asked, self.client, own, stack, **turns)
+            runs = Runs(side, self.asked, self.client, own, stack, progress=self.progress, takes_turns=all(wanted))
+            self.runs[side.name] = runs
             if left:  # its process was killed at its end: what it left is ended, too
                 runs.missing(self.asked.plan.looks[-1])
 

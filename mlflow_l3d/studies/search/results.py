@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-import pandas as pd
-
 from mlflow_l3d.analysis.search import Scale, StageSummary
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
@@ -17,6 +15,8 @@ from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.studies.search.cells import TrialCell
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mlflow_l3d.tracking.ledger import Ledger
     from mlflow_l3d.tracking.records import TrialRecord
 
@@ -190,6 +190,8 @@ def trials_table(
         Columns :data:`TRIAL_COLUMNS` and `searched`. Numbers that are not known are nan, as the score of a trial that
         failed.
     """
+    import pandas as pd  # workers of a search import this module
+
     rows = []
     for stage, trials in stages.items():
         for trial in trials:

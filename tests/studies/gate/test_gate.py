@@ -26,6 +26,8 @@ from mlflow_l3d.tracking.opening import open_ledger
 FACTORS = ("label_selection", "data_split", "data_order", "sample_choice", "model_initialisation", "model_randomness")
 SETTING = {f"a_{factor}": 9.0 for factor in FACTORS}
 ALIKE, LOWER = "hyperparameters=a_model_randomness=8.5", "hyperparameters=a_data_order=1,a_model_randomness=2"
+FINE: dict[str, Any] = {"most_runs": 60, "smallest_effect": 2}
+"""What LOWER is found worse with, after several looks."""
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +37,32 @@ def whole(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tup
     return place, place.investigate(golden_runs=8, hyperparameters=SETTING).run_id
 
 
+def simulate_little(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("mlflow_l3d.studies.gate.specification.power", partial(power, draws=500))
+
+
+def draw_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("mlflow_l3d.studies.gate.record.save_png", lambda _, path: path.touch())
+    patch.setattr("mlflow_l3d.studies.gate.record.gate_page", lambda *_, **__: "<html></html>")
+
+
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate little and draw nothing, except where that is what is tested."""
     if "budget_is_planned" not in request.node.name:
-        monkeypatch.setattr("mlflow_l3d.studies.gate.specification.power", partial(power, draws=500))
+        simulate_little(monkeypatch)
     if "true_record" not in request.node.name:
-        monkeypatch.setattr("mlflow_l3d.studies.gate.record.save_png", lambda _, path: path.touch())
-        monkeypatch.setattr("mlflow_l3d.studies.gate.record.gate_page", lambda *_, **__: "<html></html>")
+        draw_nothing(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def worse(whole: tuple[Place, str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, Gate]:
+    """Give a gate that found the candidate worse; the tests that take it change a copy."""
+    place = copied(whole[0], tmp_path_factory.mktemp("worse") / "place")
+    with pytest.MonkeyPatch.context() as patch:
+        simulate_little(patch)
+        draw_nothing(patch)
+        return place, gated(place, LOWER, baseline=whole[1], **FINE)
 
 
 @pytest.fixture
@@ -110,9 +130,9 @@ def test_equivalent_candidate_passes_and_leaves_a_true_record(
 
 
 def test_worse_candidate_fails_after_more_runs_of_both_and_the_other_way_round_is_better(
-    place: Place, baseline: str
+    worse: tuple[Place, Gate], baseline: str, tmp_path: Path
 ) -> None:
-    found = gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
+    place, found = copied(worse[0], tmp_path / "copy"), worse[1]
     assert (found.decision, found.exit_status) == ("worse", 1)
     assert found.answer.looks[-1].high < 0
     used = found.answer.looks[-1].runs
@@ -120,7 +140,7 @@ def test_worse_candidate_fails_after_more_runs_of_both_and_the_other_way_round_i
     assert set(sides) == {"baseline", "candidate"}
     assert all(run.data.tags["l3d.state"] == "complete" for run in sides.values())
     assert found.computed == 2 * used - 8  # eight golden runs of the baseline were there
-    turned = gated(place, baseline, baseline=sides["candidate"].info.run_id, most_runs=60, smallest_effect=2)
+    turned = gated(place, baseline, baseline=sides["candidate"].info.run_id, **FINE)
     assert (turned.decision, turned.exit_status) == ("better", 0)
     assert turned.answer.candidate == "a_data_order=9.0, a_model_randomness=9.0"
     assert turned.computed == 0
@@ -165,9 +185,9 @@ def test_undecided_within_the_budget_is_a_status_of_its_own(place: Place, baseli
     assert (found.decision, found.exit_status) == ("undecided", 2)
 
 
-def test_the_same_command_spends_no_look_twice(place: Place, baseline: str) -> None:
-    first = gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
-    again = gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
+def test_the_same_command_spends_no_look_twice(worse: tuple[Place, Gate], baseline: str, tmp_path: Path) -> None:
+    place, first = copied(worse[0], tmp_path / "copy"), worse[1]
+    again = gated(place, LOWER, baseline=baseline, **FINE)
     assert again.computed == 0
     assert again.answer.looks == first.answer.looks
     assert again.exit_status == 1
@@ -188,12 +208,12 @@ def test_interrupted_it_goes_on_where_it_was(place: Place, baseline: str, monkey
     with monkeypatch.context() as patch:
         patch.setattr(GoldenRuns, "advance", stop_at_the_second_look)
         with pytest.raises(KeyboardInterrupt):
-            gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
+            gated(place, LOWER, baseline=baseline, **FINE)
     [run] = of_role(place, "gate")
     assert (run.info.status, run.data.metrics["looks"]) == ("KILLED", 1)
     assert {each.info.status for each in of_role(place, "golden_runs")} == {"KILLED"}
     trained = len(place.cells())
-    found = gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
+    found = gated(place, LOWER, baseline=baseline, **FINE)
     assert found.decision == "worse"
     assert len(place.cells()) == trained + found.computed
     keys = [cell.data.tags["l3d.cell_key"] for cell in place.cells() if cell.info.status == "FINISHED"]
@@ -264,11 +284,11 @@ def test_workers_of_one_side_stay_while_the_other_trains_nothing(
         return executor_of(setup)
 
     monkeypatch.setattr("mlflow_l3d.studies.gate.golden.executor_of", counted)
-    asked = {"baseline": baseline, "most_runs": 20, "smallest_effect": 0.01}
+    asked = {"baseline": baseline, "most_runs": 12, "smallest_effect": 0.01}
     gated(place, **asked)  # trains the baseline's runs, too
     started.clear()
     found = gated(place, "hyperparameters=a_model_randomness=8.6", **asked)
-    assert (len(found.answer.looks), found.computed, len(started)) == (5, 20, 1)
+    assert (len(found.answer.looks), found.computed, len(started)) == (4, 12, 1)
     assert len(repr(found)) < 200
 
 

@@ -298,11 +298,11 @@ def test_the_document_is_json_and_complete() -> None:
     )
 
 
-def test_the_space_needs_neither_optuna_nor_torch() -> None:
+def test_what_workers_import_needs_neither_optuna_nor_torch() -> None:
     code = (
-        "import sys\nimport mlflow_l3d.studies.search.space, mlflow_l3d.studies.search.engine\n"
+        "import sys\nimport mlflow_l3d.studies.search.space, mlflow_l3d.studies.search.trials\n"
         "import mlflow_l3d.approaches.finetuning\n"
-        "print([name for name in ('optuna', 'torch', 'mlflow', 'sqlalchemy') if name in sys.modules])"
+        "print([name for name in ('optuna', 'torch', 'mlflow', 'sqlalchemy', 'pandas') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
