@@ -44,8 +44,7 @@ class Trained(TypedDict, total=False):
         ),
     ]
     model: Annotated[
-        str,
-        Of("auto", "hub id, short name (bert-base), folder, or package:NAME; auto is the approach's own default"),
+        str, Of("auto", "hub id, short name (bert-base), folder, or package:NAME; auto is the approach's own default")
     ]
 
 
@@ -104,12 +103,7 @@ class Layout(TypedDict, total=False):
     """How cells are laid out, and when to stop."""
 
     design: Annotated[
-        str,
-        Of(
-            "crossed",
-            "how cells are laid out; crossed is the published way, see docs/designs.md",
-            registered=True,
-        ),
+        str, Of("crossed", "how cells are laid out; crossed is the published way, see docs/designs.md", registered=True)
     ]
     joint: Annotated[Literal["paired", "product"], Of("paired", "columns of a+b: i-th with i-th, or every combination")]
     stop: Annotated[Literal["none", "interval", "epsilon"], Of("none", "the rule that stops early")]
@@ -142,8 +136,7 @@ class Sizes(TypedDict, total=False):
         Of("auto", "training examples that count as labelled; auto is 1000, fewer where data is small", low=2),
     ]
     test_size: Annotated[
-        int | Auto,
-        Of("auto", "test examples that are evaluated; auto is 1000, fewer where data is small", low=2),
+        int | Auto, Of("auto", "test examples that are evaluated; auto is 1000, fewer where data is small", low=2)
     ]
     test_selection: Annotated[
         Literal["label_selection", "fixed"],
@@ -185,8 +178,5 @@ class Place(TypedDict, total=False):
     ]
     executor_options: Annotated[
         Settings,
-        Of(
-            "none",
-            'what only this executor takes: name=value pairs separated by commas, or JSON: {"num_gpus": 0.5}',
-        ),
+        Of("none", 'what only this executor takes: name=value pairs separated by commas, or JSON: {"num_gpus": 0.5}'),
     ]

@@ -100,8 +100,7 @@ class _Seeds(TypedDict, total=False):
         Of("10", "how many (42, 52, 62, ... as the papers'), or the seeds themselves, separated by commas"),
     ]
     metric: Annotated[
-        Metric,
-        Of("auto", "the metric in the headline; auto is the task's own (mcc for cola, pearson for stsb)"),
+        Metric, Of("auto", "the metric in the headline; auto is the task's own (mcc for cola, pearson for stsb)")
     ]
     hyperparameters: Annotated[
         Settings,
@@ -121,12 +120,10 @@ class _Seeds(TypedDict, total=False):
         ),
     ]
     num_labelled: Annotated[
-        int | Auto,
-        Of("auto", "training examples, drawn once from the task's train part; auto is all of them", low=2),
+        int | Auto, Of("auto", "training examples, drawn once from the task's train part; auto is all of them", low=2)
     ]
     test_size: Annotated[
-        int | Auto,
-        Of("auto", "evaluated examples, drawn once from its validation part; auto is all of them", low=2),
+        int | Auto, Of("auto", "evaluated examples, drawn once from its validation part; auto is all of them", low=2)
     ]
     root_seed: Annotated[int, replace(SEED, help="the number that these draws are derived from; the seeds are not")]
 
@@ -214,8 +211,7 @@ class SweepOptions(TypedDict, total=False):
     ]
     file: Annotated[str, Of("none", "a YAML or JSON file with the same, and with sets, exclusions and overrides")]
     budget: Annotated[
-        object,
-        Of("none", "the most that is computed: 2h, 90m, or 5000 cells; what is given again goes on"),
+        object, Of("none", "the most that is computed: 2h, 90m, or 5000 cells; what is given again goes on")
     ]
     dry_run: Annotated[bool, Of("false", "say what there is to do, and start no run")]
 
@@ -233,8 +229,7 @@ class _Gate(TypedDict, total=False):
         ),
     ]
     smallest_effect: Annotated[
-        float,
-        Of("1.0", "the smallest difference that matters (percentage points, score): a smaller one is equivalent"),
+        float, Of("1.0", "the smallest difference that matters (percentage points, score): a smaller one is equivalent")
     ]
     alpha: Annotated[float, Of("0.05", "probability of a false claim, over all looks", high=0.5)]
     power: Annotated[float, Of("0.8", "most_runs=auto: probability of the right answer that is planned for", high=1)]
@@ -285,8 +280,7 @@ class ImportOptions(TypedDict, total=False):
         Of("auto", "the tool that wrote the files (in Python `from_`); auto goes by the files"),
     ]
     task: Annotated[
-        str,
-        Of("auto", "the task that is imported; several, separated by commas, are variants with the same examples"),
+        str, Of("auto", "the task that is imported; several, separated by commas, are variants with the same examples")
     ]
     metric: Annotated[
         str,
