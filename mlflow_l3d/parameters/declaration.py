@@ -19,7 +19,7 @@ No = Literal["none"] | None
 
 @dataclass(frozen=True, slots=True)
 class Of:
-    """What a declaration says beside the type.
+    """What a declaration says in addition to the type.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Parameter:
     name, default, help
         Its name in Python, its default as typed, and one line of help.
     values
-        What it may be, where that is one of a list or a number; else it is checked where it is used.
+        What it may be, if it is one of a list or a number; otherwise its user checks it.
     type
         Its type in Python.
     """

@@ -31,11 +31,11 @@ PLACE: Final = tuple(Place.__annotations__)
 
 
 class InvestigateOptions(Runs, Layout, SelfTest, Trained, Sizes, Columns, Place, total=False):
-    """Of `investigate`, beside task and approach."""
+    """Of `investigate`, in addition to task and approach."""
 
 
 class StrategiesOptions(Runs, SelfTest, Trained, Sizes, Columns, Place, total=False):
-    """Of `strategies`, beside task and approach: those of `investigate` that all three strategies share."""
+    """Of `strategies`, in addition to task and approach: those of `investigate` that all three strategies share."""
 
 
 class _Search(TypedDict, total=False):
@@ -80,7 +80,7 @@ class _Search(TypedDict, total=False):
 
 
 class SearchOptions(_Search, Trained, Sizes, Columns, Place, total=False):
-    """Of `search`, beside task and approach."""
+    """Of `search`, in addition to task and approach."""
 
 
 class _SeedsTask(TypedDict, total=False):
@@ -129,7 +129,7 @@ class _Seeds(TypedDict, total=False):
 
 
 class SeedsOptions(_Seeds, SelfTest, Trained, Columns, Place, total=False):
-    """Of `seeds`, beside task and approach."""
+    """Of `seeds`, in addition to task and approach."""
 
 
 class EvaluateOptions(TypedDict, total=False):
@@ -182,7 +182,7 @@ class CompareOptions(TypedDict, total=False):
 
 
 class PlanOptions(TypedDict, total=False):
-    """Of `plan`, beside those of `investigate`."""
+    """Of `plan`, in addition to those of `investigate`."""
 
     pilot: Annotated[
         str,
@@ -203,7 +203,7 @@ class PlanOptions(TypedDict, total=False):
 
 
 class SweepOptions(TypedDict, total=False):
-    """Of `sweep`, beside those of `investigate`, which may be lists."""
+    """Of `sweep`, in addition to those of `investigate`, which may be lists."""
 
     over: Annotated[
         str | Mapping[str, Any],

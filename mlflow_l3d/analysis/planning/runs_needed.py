@@ -84,14 +84,18 @@ def runs_needed(
             most = MOST_ROWS if fewest.cells is None else min(MOST_ROWS, fewest.cells // n)
             found = _fewest_rows(half_width, width, n, most)
             if found.cells is not None or (fewest.cells is None and found.half_width < fewest.half_width):
-                by_size = lambda each: (each.cells or math.inf, each.rows or 0, each.half_width)  # noqa: E731
-                fewest = min(fewest, found, key=by_size)
+                fewest = min(fewest, found, key=_size)
         return fewest
     if columns is None:
         columns = optimal_columns(known.components.total_index)
         if known.model is model:
             columns = known.components.columns
     return _fewest_rows(half_width, width, columns)
+
+
+def _size(found: RunsNeeded) -> tuple[float, int, float]:
+    """Return the key that sorts the smallest table first; if none is enough, the one with the narrowest interval."""
+    return found.cells or math.inf, found.rows or 0, found.half_width
 
 
 def _column_choices() -> Sequence[int]:

@@ -64,7 +64,7 @@ class StageRun:
     make_cell
         Returns the cell of a trial; a ParameterError fails the trial.
     sampler
-        Returns the sampler of a trial, from the number of trials before it: a search that goes on draws what it would
+        Returns the sampler of a trial, from the number of trials before it: a search that continues draws what it would
         have drawn.
     on_finished
         Told of every trial that ends, right before Optuna is.

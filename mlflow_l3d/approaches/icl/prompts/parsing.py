@@ -75,7 +75,7 @@ class Written:
 
 
 def behind_thought(text: str) -> tuple[str, bool]:
-    """Return what stands behind the last thought, else before it, and whether it has no end."""
+    """Return the text after the last thought, or before it if nothing follows, and whether the thought has no end."""
     rest = _CLOSED.split(text)[-1]
     if not rest.strip():
         rest = _CLOSED.split(_THOUGHT.sub("", text))[-1]
