@@ -84,7 +84,7 @@ def test_ctrl_c_at_the_command_line(migrated_store: Path, tmp_path: Path) -> Non
     assert "Traceback" not in stderr
     roles = Counter((run.data.tags["l3d.role"], run.info.status) for run in place.runs("tags.`l3d.role` != 'cell'"))
     assert roles == {("investigation", "KILLED"): 3, ("sweep", "KILLED"): 1}
-    done = finished(place)
+    done = finished(place).keys() | place.spooled()
     process = start(place, executor="inline")
     stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 0, stderr
