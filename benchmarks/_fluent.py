@@ -23,13 +23,13 @@ def main() -> None:
 
     from mlflow_l3d.execution.base import Job
     from mlflow_l3d.execution.outcomes import run_cell
-    from mlflow_l3d.studies.investigation.specification import specify
+    from mlflow_l3d.studies.investigation.request import specify
 
     arguments = _work.investigation(settings)
     task, approach = arguments.pop("task"), arguments.pop("approach")
-    specification = specify(arguments, approach=approach, task=task)
-    job = Job(approach, specification.setup.task, specification.setup.hyperparameters, "", "cpu", Path("cache"))
-    cells = list(islice(specification.design().cells(), settings["share"], None, settings["shares"]))
+    request = specify(arguments, approach=approach, task=task)
+    job = Job(approach, request.setup.task, request.setup.hyperparameters, "", "cpu", Path("cache"))
+    cells = list(islice(request.design().cells(), settings["share"], None, settings["shares"]))
     clocks = {name: Clock() for name in ("start and end", "tags", "params", "metrics", "table")}
     training = Clock()
     start_run, set_tags = clocks["start and end"].around(mlflow.start_run), clocks["tags"].around(mlflow.set_tags)
@@ -41,7 +41,7 @@ def main() -> None:
     mlflow.set_experiment(settings["experiment"])
     with (
         mlflow.start_run(run_name="parent") as parent,
-        closing(approach.prepare(specification.setup.task, specification.setup.hyperparameters, **_NOTHING)) as session,
+        closing(approach.prepare(request.setup.task, request.setup.hyperparameters, **_NOTHING)) as session,
     ):
         opened = time.perf_counter() - own_start
         _line_up(settings)
@@ -50,7 +50,7 @@ def main() -> None:
         for cell in cells:
             start_run(run_name=cell.name, nested=True)
             set_tags(_tags(cell))
-            log_params(_params(cell, specification))
+            log_params(_params(cell, request))
             outcome = train(session, cell, job)
             log_metrics({**outcome.metrics, "duration_seconds": outcome.duration_seconds})
             log_table(
@@ -95,14 +95,14 @@ def _tags(cell: Any) -> dict[str, str]:
     }
 
 
-def _params(cell: Any, specification: Any) -> dict[str, object]:
+def _params(cell: Any, request: Any) -> dict[str, object]:
     return {
         **{f"factor.{name}": number for name, number in cell.configurations.items()},
         **{f"seed.{name}": seed for name, seed in cell.seeds.items()},
-        "task": specification.setup.task.name,
-        "approach": specification.setup.approach.name,
+        "task": request.setup.task.name,
+        "approach": request.setup.approach.name,
         "model": "none",
-        **specification.setup.hyperparameters,
+        **request.setup.hyperparameters,
     }
 
 

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from _tables import Array, Shape, Variances, exponential, generator_of, normal, text_of
 
-from mlflow_l3d.analysis.importance.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimate import importance_of_variances
-from mlflow_l3d.analysis.importance.levels import levels_estimate
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.estimators.levels import levels_estimate
 
 SETTINGS: Final[tuple[Variances, ...]] = ((0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.1, 0.8))
 SIZES: Final = ((5, 4), (10, 2), (10, 4), (20, 4), (20, 8), (100, 4))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from _common import answer, settings_of_child, tree_cpu_seconds
 
 if TYPE_CHECKING:
-    from mlflow_l3d.studies.investigation.specification import Specification
+    from mlflow_l3d.studies.investigation.request import InvestigationRequest
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     cells = len(trained)
     pure, round_trip = statistics.mean(trained), 0.0
     if settings.get("pure_cells"):
-        pure, round_trip = _without_ledger(result.specification, settings["pure_cells"], workers)
+        pure, round_trip = _without_ledger(result.request, settings["pure_cells"], workers)
     steady = probe.steady(pure, workers)
     moments = {name: wall for name, (wall, _) in probe.marks.items()}
     cpu = {name: seconds for name, (_, seconds) in probe.marks.items()}
@@ -50,7 +50,7 @@ def main() -> None:
             "start": {
                 "interpreter": began - settings["spawned"],
                 "imports": moments["imported"] - began,
-                "specification": moments["specified"] - moments["imported"],
+                "request": moments["specified"] - moments["imported"],
                 "ledger": moments["opened"] - moments["specified"],
                 "workers": probe.window() - moments["opened"],
             },
@@ -81,7 +81,7 @@ def main() -> None:
     )
 
 
-def _without_ledger(specification: Specification, count: int, workers: int) -> tuple[float, float]:
+def _without_ledger(request: InvestigationRequest, count: int, workers: int) -> tuple[float, float]:
     """Run cells through the same executor and drop what comes out.
 
     Returns
@@ -94,15 +94,15 @@ def _without_ledger(specification: Specification, count: int, workers: int) -> t
     from mlflow_l3d.paths import cache_folder
 
     job = Job(
-        approach=specification.setup.approach,
-        task=specification.setup.task,
-        hyperparameters=specification.setup.hyperparameters,
-        model=specification.setup.model_reference,
-        device=specification.setup.device,
+        approach=request.setup.approach,
+        task=request.setup.task,
+        hyperparameters=request.setup.hyperparameters,
+        model=request.setup.model_reference,
+        device=request.setup.device,
         cache=cache_folder(),
     )
-    executor: Any = registry.load("executor", specification.setup.executor)(job=job, workers=workers)
-    cells = islice(specification.design().cells(), count)
+    executor: Any = registry.load("executor", request.setup.executor)(job=job, workers=workers)
+    cells = islice(request.design().cells(), count)
     arrivals = [(time.perf_counter(), outcome.duration_seconds) for outcome in executor.run(cells)]
     # The first ones are left out: workers are not ready at the same time.
     first, later = arrivals[2 * workers - 1][0], arrivals[2 * workers :]

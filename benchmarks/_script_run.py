@@ -71,11 +71,11 @@ def _cells(count: int) -> tuple[str, Sequence[Any], Any]:
     from itertools import islice
 
     from mlflow_l3d.approaches.models import resolve
-    from mlflow_l3d.studies.investigation.specification import specify
+    from mlflow_l3d.studies.investigation.request import specify
 
-    specification = specify({})
-    cells = list(islice(specification.design().cells(), count))
-    return resolve(specification.setup.model_reference).path_or_id, cells, specification.setup.task
+    request = specify({})
+    cells = list(islice(request.design().cells(), count))
+    return resolve(request.setup.model_reference).path_or_id, cells, request.setup.task
 
 
 def _encode(texts: list[str], tokenizer: Any, encoder: Any) -> Any:

@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
-    from mlflow_l3d.tasks.synthetic import generate
+    from mlflow_l3d.tasks.sources.synthetic import generate
 
     workers = settings["workers"]
     return {
@@ -177,7 +177,7 @@ def _by_hand(settings: Mapping[str, Any]) -> dict[str, float]:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     Path("cache").mkdir()
-    specification = _specification(settings)
+    request = _specification(settings)
     fluent = settings["side"] == "fluent"
     parent = _parent() if fluent else nullcontext()
     phase, pruned = _Phase(), 0
@@ -188,9 +188,9 @@ def _by_hand(settings: Mapping[str, Any]) -> dict[str, float]:
 
             mlflow.search_runs()  # what is opened lazily is not to be part of the first trial
         phase.begin()
-        space, queue = specification.space, _grid(specification)
-        for stage, trials in (("coarse", specification.coarse_trials), ("fine", specification.fine_trials)):
-            study = _study(stage, specification)
+        space, queue = request.space, _grid(request)
+        for stage, trials in (("coarse", request.coarse_trials), ("fine", request.fine_trials)):
+            study = _study(stage, request)
             for params in queue:
                 study.enqueue_trial(params)
             _stage(settings, stage, space, trials, owner)
@@ -201,20 +201,20 @@ def _by_hand(settings: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _specification(settings: Mapping[str, Any]) -> Any:
-    from mlflow_l3d.studies.search.specification import specify_search
+    from mlflow_l3d.studies.search.request import specify_search
 
     arguments = _arguments(settings)
     approach, task = arguments.pop("approach"), arguments.pop("task")
     return specify_search(arguments, approach=approach, task=task)
 
 
-def _grid(specification: Any) -> list[dict[str, Value]]:
+def _grid(request: Any) -> list[dict[str, Value]]:
     """Return the settings of level 1, in the order in which ours tries them."""
     from mlflow_l3d.studies.search.samplers import grid_settings
 
-    first = {name: specification.setup.hyperparameters[name] for name in specification.space.ranges}
-    trials, seed = specification.coarse_trials - 1, specification.sampler_seed("coarse")
-    points = grid_settings(specification.space, trials=trials, seed=seed, done=[first])
+    first = {name: request.setup.hyperparameters[name] for name in request.space.ranges}
+    trials, seed = request.coarse_trials - 1, request.sampler_seed("coarse")
+    points = grid_settings(request.space, trials=trials, seed=seed, done=[first])
     return [first, *points]
 
 
@@ -225,7 +225,7 @@ def _parent() -> Any:
     return mlflow.start_run(run_name="parent")
 
 
-def _study(stage: str, specification: Any) -> Any:
+def _study(stage: str, request: Any) -> Any:
     import optuna
 
     backend = optuna.storages.journal.JournalFileBackend("studies.log")
@@ -235,7 +235,7 @@ def _study(stage: str, specification: Any) -> Any:
         direction="maximize",
         load_if_exists=True,
         sampler=optuna.samplers.TPESampler(
-            seed=specification.sampler_seed(stage) % 2**32, n_startup_trials=5, constant_liar=True
+            seed=request.sampler_seed(stage) % 2**32, n_startup_trials=5, constant_liar=True
         ),
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1, n_min_trials=3),
     )
@@ -259,18 +259,18 @@ def _optimise(settings: Mapping[str, Any], stage: str, space: Any, trials: int, 
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    specification = _specification(settings)
-    _study(stage, specification).optimize(_objective(specification, space, settings["side"], owner), n_trials=trials)
+    request = _specification(settings)
+    _study(stage, request).optimize(_objective(request, space, settings["side"], owner), n_trials=trials)
 
 
-def _objective(specification: Any, space: Any, side: str, owner: str) -> Callable[[Any], float]:
+def _objective(request: Any, space: Any, side: str, owner: str) -> Callable[[Any], float]:
     import optuna
 
     from mlflow_l3d.execution.base import Job
     from mlflow_l3d.execution.outcomes import run_cell
     from mlflow_l3d.studies.search.engine import distributions
 
-    setup, seeds = specification.setup, specification.searched_on[0]
+    setup, seeds = request.setup, request.searched_on[0]
     task = replace(setup.task, settings=replace(setup.task.settings, evaluated="validation"))
 
     def train(trial: Any, log: Callable[[float, int], None]) -> tuple[dict[str, Value], float]:

@@ -13,7 +13,7 @@ def main() -> None:
     given = {name: value for name, value in settings.items() if name not in ("result", "spawned")}
     from mlflow_l3d.execution.sessions import OpenSessions
     from mlflow_l3d.studies.base import job_of
-    from mlflow_l3d.studies.sweep.specification import specify_sweep
+    from mlflow_l3d.studies.sweep.request import specify_sweep
 
     jobs = [job_of(point.setup) for point in specify_sweep(given).points]
     seconds = []

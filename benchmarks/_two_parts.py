@@ -24,10 +24,10 @@ from _tables import (
     truth,
 )
 
-from mlflow_l3d.analysis.importance.collapse import wilson_interval
+from mlflow_l3d.analysis.importance.checks.collapse import wilson_interval
+from mlflow_l3d.analysis.importance.checks.tails import tails, tails_of_rows
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables
-from mlflow_l3d.analysis.importance.tails import tails, tails_of_rows
 from mlflow_l3d.designs import Design, design_named
 
 SHARE: Final = 0.1

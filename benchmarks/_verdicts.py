@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from _tables import Array, Shape, Variances, crossed, exponential, generator_of, log_normal, nested, normal, text_of
 
+from mlflow_l3d.analysis.importance.checks.long_run import published_interval
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.long_run import published_interval
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.verdicts import verdict_of
 from mlflow_l3d.designs.analyse import all_checks

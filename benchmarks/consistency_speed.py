@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from _common import machine, table
 
-from mlflow_l3d.analysis.seeds.agreement import class_agreement
-from mlflow_l3d.analysis.stability.classes import ClassComparison
-from mlflow_l3d.analysis.stability.comparable import Group
-from mlflow_l3d.analysis.stability.groups import consistency_of
+from mlflow_l3d.analysis.consistency.classes import ClassComparison
+from mlflow_l3d.analysis.consistency.comparable import Group
+from mlflow_l3d.analysis.consistency.groups import consistency_of
+from mlflow_l3d.analysis.consistency.runs import class_agreement
 
 IntArray = npt.NDArray[np.int64]
 GOAL_SECONDS = 0.1

@@ -68,8 +68,8 @@ def _print_ours(ours: Mapping[str, Any], migration: float, workers: int) -> None
     rows: list[list[object]] = [
         ["new store (migration)", start["store"]],
         [
-            "interpreter, imports, specification",
-            sum(start[name] for name in ("interpreter", "imports", "specification")),
+            "interpreter, imports, request",
+            sum(start[name] for name in ("interpreter", "imports", "request")),
         ],
         ["open the ledger", start["ledger"]],
         ["workers: start, load, encode all texts once", start["workers"]],

@@ -20,14 +20,14 @@ from itertools import product
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.collapse import Collapse
+from mlflow_l3d.analysis.importance.checks.collapse import Collapse
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.sweep.measured import without_each
-from mlflow_l3d.analysis.sweep.point import SweptPoint
-from mlflow_l3d.analysis.sweep.results import analyse_sweep
+from mlflow_l3d.studies.sweep.numbers.measured import without_each
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
+from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 
 FACTOR = "data_order"
 NAN = math.nan

@@ -11,9 +11,8 @@ from mlflow_l3d.version import __version__
 
 # From here to __all__: written by .ci/write.py from the table of verbs, for type checkers.
 if TYPE_CHECKING:
+    from mlflow_l3d.analysis.consistency.runs import consistency
     from mlflow_l3d.analysis.importance.importance import importance, radial_importance
-    from mlflow_l3d.analysis.seeds.agreement import consistency
-    from mlflow_l3d.analysis.seeds.study import seeds_study
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.approaches.callable import FunctionApproach
     from mlflow_l3d.approaches.estimator import Estimator
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan_investigation
     from mlflow_l3d.studies.search.run import HyperparameterSearch, search
+    from mlflow_l3d.studies.seeds.numbers.study import seeds_study
     from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
     from mlflow_l3d.studies.strategies.run import compare_strategies
     from mlflow_l3d.studies.sweep.plan import SweepPlan

@@ -13,14 +13,14 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def blank(put: Callable[[object, str, Any], None] = setattr) -> None:
     """Let studies make no figures, and write empty pictures; `put` sets an attribute of a module."""
     from mlflow_l3d.report import page, style
-    from mlflow_l3d.report.comparison import figures as of_a_comparison
-    from mlflow_l3d.report.investigation import figures as of_an_investigation
-    from mlflow_l3d.report.investigation import page as page_of_an_investigation
     from mlflow_l3d.report.search import figures as of_a_search
-    from mlflow_l3d.report.seeds import figures as of_seeds
-    from mlflow_l3d.report.seeds import page as page_of_seeds
-    from mlflow_l3d.report.sweep import figures as of_a_sweep
+    from mlflow_l3d.studies.comparison.report import figures as of_a_comparison
     from mlflow_l3d.studies.gate import record as of_a_gate
+    from mlflow_l3d.studies.investigation.report import figures as of_an_investigation
+    from mlflow_l3d.studies.investigation.report import page as page_of_an_investigation
+    from mlflow_l3d.studies.seeds.report import figures as of_seeds
+    from mlflow_l3d.studies.seeds.report import page as page_of_seeds
+    from mlflow_l3d.studies.sweep.report import figures as of_a_sweep
 
     put(page, "to_svg", lambda *_: SVG)
     for module in (style, of_a_gate):

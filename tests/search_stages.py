@@ -22,7 +22,7 @@ from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.trials import Tuned
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.tasks.sources.synthetic import generate
 
 
 def small_task(**settings: Any) -> Task:

@@ -10,7 +10,7 @@ import numpy as np
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.sweep.point import SweptPoint
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 
 Shares = Mapping[str, tuple[float, float, float]]
 """Factor -> shares of the variance: all others, the factor alone, both together."""

@@ -14,7 +14,7 @@ import pytest
 from mlflow.projects._project_spec import load_project
 from run_helpers import Place, sqlite_place
 
-from mlflow_l3d.studies.sweep.specification import specify_sweep
+from mlflow_l3d.studies.sweep.request import specify_sweep
 
 pytestmark = pytest.mark.slow
 
@@ -131,7 +131,7 @@ def test_each_kind_of_command_runs_reduced(
 def undrawn() -> Iterator[None]:
     """Draw no figure of a sweep: its report is tested elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_l3d.report.sweep.figures.drawn", lambda _: {})
+        patch.setattr("mlflow_l3d.studies.sweep.report.figures.drawn", lambda _: {})
         yield
 
 

@@ -18,7 +18,7 @@ from mlflow_l3d import cli
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning.approach import Finetuning
 from mlflow_l3d.parameters.source_text import parse
-from mlflow_l3d.tasks.glue import STUDY
+from mlflow_l3d.tasks.sources.glue import STUDY
 
 pytestmark = pytest.mark.slow
 

@@ -165,7 +165,7 @@ def test_the_same_entry_point_twice_is_one(install: Install) -> None:
 
 
 def test_an_approach_that_lacks_a_method_is_one_line(install: Install) -> None:
-    from mlflow_l3d.studies.investigation.specification import specify
+    from mlflow_l3d.studies.investigation.request import specify
 
     text = "from mlflow_l3d.approaches.base import Approach\nclass Half(Approach): name = 'half'\n"
     install("stranger", "[mlflow_l3d.approaches]\nhalf = stranger_half:Half\n", stranger_half=text)
@@ -174,7 +174,7 @@ def test_an_approach_that_lacks_a_method_is_one_line(install: Install) -> None:
 
 
 def test_something_else_than_an_approach(install: Install) -> None:
-    from mlflow_l3d.studies.investigation.specification import specify
+    from mlflow_l3d.studies.investigation.request import specify
 
     install("stranger", "[mlflow_l3d.approaches]\nodd = stranger_odd:Odd\n", stranger_odd="class Odd: name = 'odd'\n")
     with pytest.raises(ParameterError, match=r"^approach=Odd: is no approach: it is not a subclass of"):

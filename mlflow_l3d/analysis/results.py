@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
+from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.importance.checks.tails import Tails, tails
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS, Check, Importance
-from mlflow_l3d.analysis.importance.tails import Tails, tails
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict, verdict_of
 from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import known, with_interval
 
 if TYPE_CHECKING:
-    from mlflow_l3d.analysis.importance.collapse import Collapse
+    from mlflow_l3d.analysis.consistency.examples import ExampleVotes
+    from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
+    from mlflow_l3d.analysis.importance.checks.collapse import Collapse
     from mlflow_l3d.analysis.importance.multiplicity import Ranking
     from mlflow_l3d.analysis.importance.strategies import StrategyResult
-    from mlflow_l3d.analysis.stability.examples import ExampleVotes
-    from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
 
 HEADLINE: Final = (*IMPORTANCE_METRICS, "consistency", "correct_consistency")
 """Metrics that a parent of one factor has by their plain names, too, so that such parents compare in one chart."""

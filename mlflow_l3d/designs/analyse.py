@@ -10,21 +10,21 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks import disagreement, golden_checks, pooled_check, product_check
-from mlflow_l3d.analysis.importance.collapse import Collapse, apart, collapsed, in_two_parts
-from mlflow_l3d.analysis.importance.failures import selection
+from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.importance.checks.collapse import Collapse, apart, collapsed, in_two_parts
+from mlflow_l3d.analysis.importance.checks.failures import selection
+from mlflow_l3d.analysis.importance.checks.searched import replicate_checks, searched_split_checks
+from mlflow_l3d.analysis.importance.checks.tables import disagreement, golden_checks, pooled_check, product_check
+from mlflow_l3d.analysis.importance.checks.tails import row_tail_check, tail_checks
+from mlflow_l3d.analysis.importance.estimators.reml import Missing
 from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, rank_factors
-from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.searched import replicate_checks, searched_split_checks
 from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
-from mlflow_l3d.analysis.importance.tails import row_tail_check, tail_checks
 from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
 from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import Design, design_named, design_of
 from mlflow_l3d.designs.advice import advise
@@ -59,7 +59,7 @@ class Planned(Sizes):
     deterministic
         Whether the same cell again must give the same result, as the factor `replicate` tries.
     searched_splits
-        Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.importance.searched`.
+        Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.importance.checks.searched`.
     """
 
     design: type[Design] | None = None
@@ -117,7 +117,7 @@ def analyse(
         Column whose spread is investigated.
     consistencies
         Factor or ``golden`` -> agreement of single predictions, from
-        :class:`mlflow_l3d.analysis.stability.stability.Stability`.
+        :class:`mlflow_l3d.analysis.consistency.consistency.Stability`.
     level
         Confidence level at which the intervals of all factors hold together.
 

@@ -11,10 +11,11 @@ from typing import ClassVar, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks import factor_checks
+from mlflow_l3d.analysis.consistency.comparable import Comparable
+from mlflow_l3d.analysis.importance.checks.tables import factor_checks
 from mlflow_l3d.analysis.importance.estimate import Estimate
+from mlflow_l3d.analysis.importance.estimators.reml import Missing
 from mlflow_l3d.analysis.importance.models import NESTED, TableModel
-from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.strategies import StrategyResult
 from mlflow_l3d.analysis.importance.tables import Tables
@@ -22,7 +23,6 @@ from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded, runs_needed
-from mlflow_l3d.analysis.stability.comparable import Comparable
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.runs import PlannedRuns
 from mlflow_l3d.designs.words import CROSSED, Words
@@ -221,7 +221,7 @@ class Design(PlannedRuns):
         chance: float | None = None,
         percent: bool = True,
     ) -> Iterable[Check]:
-        """Return the checks of one factor; see :func:`mlflow_l3d.analysis.importance.checks.factor_checks`."""
+        """Return the checks of one factor; see :func:`mlflow_l3d.analysis.importance.checks.tables.factor_checks`."""
         pairs = bool(cls.own_golden)
         how = {"closes": closes, "reml": reml, "percent": percent}
         return factor_checks(record, model=cls.model, pairs=pairs, chance=chance, **how)

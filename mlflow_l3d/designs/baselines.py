@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Literal
 
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks import baseline_checks
+from mlflow_l3d.analysis.consistency.comparable import WholeTables
+from mlflow_l3d.analysis.importance.checks.tables import baseline_checks
+from mlflow_l3d.analysis.importance.estimators.reml import Missing
 from mlflow_l3d.analysis.importance.models import CROSSED
-from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.strategies import StrategyResult, baseline_strategy
 from mlflow_l3d.analysis.importance.tables import Tables
-from mlflow_l3d.analysis.stability.comparable import WholeTables
 from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.designs.runs import check_number
 from mlflow_l3d.designs.table import TableDesign

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from mlflow_l3d.analysis.consistency.comparable import EveryLevel
 from mlflow_l3d.analysis.importance.models import LEVELS
-from mlflow_l3d.analysis.stability.comparable import EveryLevel
 from mlflow_l3d.designs import words
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.joint import JOINT

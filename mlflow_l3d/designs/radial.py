@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.consistency.comparable import Pairs
 from mlflow_l3d.analysis.importance.estimate import Estimate
+from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
+from mlflow_l3d.analysis.importance.estimators.reml import Missing
 from mlflow_l3d.analysis.importance.frames import placed_scores
 from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.models import RADIAL
-from mlflow_l3d.analysis.importance.radial import radial_estimate
-from mlflow_l3d.analysis.importance.reml import Missing
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, usable
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.assurance import Outlook
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
-from mlflow_l3d.analysis.stability.comparable import Pairs
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.base import Design, Sizes
 from mlflow_l3d.designs.joint import factor_members

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.crossed import with_first_order
 from mlflow_l3d.analysis.importance.estimate import Estimate
+from mlflow_l3d.analysis.importance.estimators.crossed import with_first_order
+from mlflow_l3d.analysis.importance.estimators.reml import Missing, with_reml
 from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
-from mlflow_l3d.analysis.importance.reml import Missing, with_reml
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, usable
 from mlflow_l3d.analysis.jackknife import LEVEL

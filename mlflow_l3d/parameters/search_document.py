@@ -67,7 +67,7 @@ class FoundSearch:
 
 
 Searches = Callable[[str, Subject], FoundSearch]
-"""Finds a search by ``latest`` or a run id, see :func:`mlflow_l3d.tracking.past.find_search`."""
+"""Finds a search by ``latest`` or a run id, see :func:`mlflow_l3d.tracking.earlier.past.find_search`."""
 
 
 def search_document(

@@ -268,8 +268,8 @@ API: Final[Mapping[str, Mapping[str, str]]] = {
     "Statistics, without MLflow": {
         "importance": "mlflow_l3d.analysis.importance.importance",
         "radial_importance": "mlflow_l3d.analysis.importance.importance",
-        "consistency": "mlflow_l3d.analysis.seeds.agreement",
-        "seeds_study": "mlflow_l3d.analysis.seeds.study",
+        "consistency": "mlflow_l3d.analysis.consistency.runs",
+        "seeds_study": "mlflow_l3d.studies.seeds.numbers.study",
     },
     "Errors": {"L3DError": "mlflow_l3d.errors", "ParameterError": "mlflow_l3d.errors"},
 }

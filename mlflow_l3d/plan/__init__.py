@@ -1,1 +1,1 @@
-"""From a specification to the list of cells: factors, designs, and the identity of a cell."""
+"""From a request to the list of cells: factors, designs, and the identity of a cell."""

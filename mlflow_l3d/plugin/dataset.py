@@ -36,7 +36,7 @@ class L3DRunsSource(DatasetSource):
         from mlflow.tracking import MlflowClient
 
         from mlflow_l3d.tracking.connection import own_settings
-        from mlflow_l3d.tracking.reader import read_investigation
+        from mlflow_l3d.tracking.earlier.reader import read_investigation
 
         run_ids = [run_id.strip() for run_id in self.parent_run_id.split(",")]
         with own_settings():

@@ -1,1 +1,1 @@
-"""What is asked of many trainings: each study has a folder with its specification, its run and its results."""
+"""What is asked of many trainings: each study has a folder with its request, its run and its results."""

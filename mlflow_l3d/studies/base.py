@@ -17,10 +17,10 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.progress import shows_progress
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
+from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.ledger import Ledger
 from mlflow_l3d.tracking.pages import told
 from mlflow_l3d.tracking.parent import end_early
-from mlflow_l3d.tracking.past import find_search
 from mlflow_l3d.tracking.records import RunRecord
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _logger = logging.getLogger("mlflow_l3d")
 
 
 class HasRemarks(Protocol):
-    """What every specification has, that of one investigation and that of many."""
+    """What every request has, that of one investigation and that of many."""
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ class Study(ABC, Generic[S, K, R]):
 
     Parameters
     ----------
-    specification
+    request
         What is asked.
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.
@@ -128,7 +128,7 @@ class Study(ABC, Generic[S, K, R]):
     Attributes
     ----------
     specify
-        Checks the parameters and loads what they name; returns a specification.
+        Checks the parameters and loads what they name; returns a request.
     ledger
         What is done; there once the parent is open.
     """
@@ -136,8 +136,8 @@ class Study(ABC, Generic[S, K, R]):
     specify: ClassVar[Callable[..., Any]]
     ledger: Ledger[K]
 
-    def __init__(self, specification: S, *, progress: bool | None = False) -> None:
-        self.specification = specification
+    def __init__(self, request: S, *, progress: bool | None = False) -> None:
+        self.request = request
         self.progress = shows_progress(progress)
 
     @abstractmethod
@@ -163,9 +163,9 @@ class Study(ABC, Generic[S, K, R]):
     ) -> R:
         """Specify and run a study: what its function in the Python API does."""
         with entry_point() as project_run:
-            specification: S = specified(cls.specify, approach, task, parameters)
-            say(specification.remarks)
-            return cls(specification, progress=progress).run(project_run.take())
+            request: S = specified(cls.specify, approach, task, parameters)
+            say(request.remarks)
+            return cls(request, progress=progress).run(project_run.take())
 
     def run(self, project_run: str | None = None) -> R:
         """Carry out the study; where that raises, the parent fails or is interrupted, before it the project run fails.

@@ -15,10 +15,10 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.calls import Hinted
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
 from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progress, under_way
+from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.self_test import own_cells, self_test, tested
 from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.studies.specification import CellSpecification
-from mlflow_l3d.tracking.elsewhere import LOOK_SECONDS, Elsewhere
+from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS, Elsewhere
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.records import CellRecord
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("mlflow_l3d")
 
-C = TypeVar("C", bound=CellSpecification)
+C = TypeVar("C", bound=CellRequest)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -41,7 +41,7 @@ class CellStudyResult(OnOneScreen, Generic[C]):
     ----------
     run_id
         The parent run.
-    specification
+    request
         What was studied.
     computed, reused
         How many cells were trained now, and how many were taken from the tracking server or the spool.
@@ -50,7 +50,7 @@ class CellStudyResult(OnOneScreen, Generic[C]):
     """
 
     run_id: str
-    specification: C
+    request: C
     computed: int
     reused: int
     seconds: float
@@ -74,8 +74,8 @@ class CellStudy(Study[C, CellRecord, R]):
     unit: ClassVar[str] = "cell"
     fewest: ClassVar[int] = 1
 
-    def __init__(self, specification: C, *, progress: bool | None = False) -> None:
-        super().__init__(specification, progress=progress)
+    def __init__(self, request: C, *, progress: bool | None = False) -> None:
+        super().__init__(request, progress=progress)
         self.computed = self.failed = 0
         self.tested: set[str] = set()
         self._first_error, self._waited = "", False
@@ -88,9 +88,9 @@ class CellStudy(Study[C, CellRecord, R]):
         if str(parameters.get("self_test")) != "only":
             return super().conduct(parameters, **more)
         with entry_point():
-            specification = specified(cls.specify, more["approach"], more["task"], parameters)
+            request = specified(cls.specify, more["approach"], more["task"], parameters)
             # Whoever asks for it knows what comes back.
-            return self_test(specification, progress=shows_progress(more["progress"]))  # type: ignore[return-value]
+            return self_test(request, progress=shows_progress(more["progress"]))  # type: ignore[return-value]
 
     @property
     def reused(self) -> int:
@@ -120,14 +120,14 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def open(self, project_run: str | None, beside: Ledger[CellRecord] | None = None) -> Ledger[CellRecord]:
         """Open the parent, `beside` another ledger where that is open, and find the cells that are done already."""
-        asked = self.specification
+        asked = self.request
         work = Work(asked.card(), CellRecord, asked.context_key, asked.shared_params(), lambda: asked.design().cells())
         return open_ledger(work, project_run, beside=beside)
 
     def how_far(self) -> str:
         """Return how many cells are done."""
         known = {*self.ledger.recovered.metrics, *self.ledger.spool}
-        done = [cell.key in known for cell in self.specification.design().cells()]
+        done = [cell.key in known for cell in self.request.design().cells()]
         return f"with {sum(done)} of {len(done)} {self.unit}s done"
 
     def train(self) -> None:
@@ -141,11 +141,11 @@ class CellStudy(Study[C, CellRecord, R]):
             If the first cells failed alike, or in the end too many; it names the error of the first.
         """
         elsewhere = Elsewhere(self.ledger)
-        self.take_tested(tested(self.specification, progress=self.progress) if self.left else {}, elsewhere)
+        self.take_tested(tested(self.request, progress=self.progress) if self.left else {}, elsewhere)
         title, known = self.progress_title, {"total": self.size, "done": self.reused + self.computed}
         later: list[Cell] = []
         with progress_bar(title, self.unit, shown=self.progress, state="loading and encoding", **known) as bar:
-            self._train(self._free(self.missing(self.specification.design().cells()), elsewhere, later), bar)
+            self._train(self._free(self.missing(self.request.design().cells()), elsewhere, later), bar)
             while later and not self.stopped:
                 self._train(self._given_back(elsewhere, later), bar)
         with under_way("uploading", shown=self.progress, left=lambda: self.ledger.uploader.pending):
@@ -153,7 +153,7 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def take_tested(self, outcomes: Mapping[str, Outcome], elsewhere: Elsewhere) -> None:
         """Record those cells that the self-test trained."""
-        for cell, outcome in own_cells(self.specification.design().cells(), outcomes, elsewhere):
+        for cell, outcome in own_cells(self.request.design().cells(), outcomes, elsewhere):
             self.tested.add(cell.key)
             self.take(cell, outcome)
 
@@ -170,7 +170,7 @@ class CellStudy(Study[C, CellRecord, R]):
             left, most = self.left - len(running), self.most_ahead
             return left if most is None else min(left, most)
 
-        executor = executor_of(self.specification.setup)
+        executor = executor_of(self.request.setup)
         with closing(executor.run(Hinted(noted(), hint))) as outcomes:  # type: ignore[type-var]
             for outcome in outcomes:
                 if self.computed == 0:
@@ -219,7 +219,7 @@ class CellStudy(Study[C, CellRecord, R]):
     @cached_property
     def size(self) -> int:
         """How many cells it has."""
-        return len(self.specification.design())
+        return len(self.request.design())
 
     def missing(self, cells: Iterable[Cell]) -> Iterator[Cell]:
         """Yield those of some cells that must be trained, until the study is stopped; take note of the others."""
@@ -269,7 +269,7 @@ class CellStudy(Study[C, CellRecord, R]):
         self.ledger.wait()
 
     def result(self) -> dict[str, Any]:
-        """Return the attributes of :class:`CellStudyResult` but for the specification."""
+        """Return the attributes of :class:`CellStudyResult` but for the request."""
         return {
             "run_id": self.ledger.parent.run_id,
             "computed": self.computed,

@@ -18,9 +18,9 @@ from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.plan.factors import REPLICATE
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.progress import progress_bar
+from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.studies.specification import CellSpecification
-from mlflow_l3d.tracking.elsewhere import Elsewhere
+from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 
 TRIES: Final = 2
 """How often a seed is drawn anew before it counts as one without an effect."""
@@ -57,7 +57,7 @@ class SelfTest(OnOneScreen):
         return "\n".join(["self-test: what a new seed changes", *lines, *self.problems])
 
 
-def self_test(specification: CellSpecification, *, progress: bool) -> SelfTest:
+def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
     """Train the first cell of a study twice, and once with each seed drawn anew.
 
     It costs as many cells as there are factors, and two; a seed that changed nothing is drawn anew once more.
@@ -67,12 +67,12 @@ def self_test(specification: CellSpecification, *, progress: bool) -> SelfTest:
     L3DError
         If the first of them fails, or has no value of the metric.
     """
-    base, metric = next(iter(specification.design().cells())), specification.metric
-    left, cells, changes = [*specification.tested_factors, REPLICATE], [base], dict[str, str]()
+    base, metric = next(iter(request.design().cells())), request.metric
+    left, cells, changes = [*request.tested_factors, REPLICATE], [base], dict[str, str]()
     outcomes: dict[str, Outcome] = {}
     for attempt in range(TRIES):
-        drawn = {name: specification.redrawn(base, name, attempt) for name in left}
-        outcomes |= _run(specification, [*cells, *drawn.values()], progress=progress)
+        drawn = {name: request.redrawn(base, name, attempt) for name in left}
+        outcomes |= _run(request, [*cells, *drawn.values()], progress=progress)
         first = outcomes[base.key]
         if first.error is not None:
             why = f"a trial run before the study failed: {first.error.rstrip('.')}"
@@ -81,25 +81,25 @@ def self_test(specification: CellSpecification, *, progress: bool) -> SelfTest:
             has = f"has no {metric}, but {', '.join(sorted(first.metrics))}"
             raise L3DError(f"self-test: a trial run before the study {has}. Name one of them by metric.")
         changes |= {name: _change(first, outcomes[cell.key], metric) for name, cell in drawn.items()}
-        left, cells = [name for name in specification.tested_factors if not changes[name]], []
+        left, cells = [name for name in request.tested_factors if not changes[name]], []
         if changes[REPLICATE] or not left:
             break
     problems = [f"{name}: {TRIES} new seeds changed nothing; they do not reach the training" for name in sorted(left)]
-    if specification.same_examples:
+    if request.same_examples:
         other = "and all of them must predict the same ones"
         problems += [f"{name}: {what}, {other}" for name, what in changes.items() if what == _OTHER_EXAMPLES]
-    if changes[REPLICATE] and specification.setup.deterministic:
+    if changes[REPLICATE] and request.setup.deterministic:
         # What else is drawn changes every result, so that nothing is known of the other seeds.
         repeated = changes[REPLICATE]
         problems = [f"the same seeds gave another result ({repeated}): something is drawn that no seed decides"]
     effects = {name: change or "nothing" for name, change in changes.items()}
     if not problems:
-        _mark(specification).parent.mkdir(parents=True, exist_ok=True)
-        _mark(specification).write_text(json.dumps(effects), encoding="utf-8")
+        _mark(request).parent.mkdir(parents=True, exist_ok=True)
+        _mark(request).write_text(json.dumps(effects), encoding="utf-8")
     return SelfTest(effects, tuple(problems), outcomes)
 
 
-def tested(specification: CellSpecification, *, progress: bool) -> dict[str, Outcome]:
+def tested(request: CellRequest, *, progress: bool) -> dict[str, Outcome]:
     """Try the seeds of a study where that is wanted; return key -> outcome of what was trained.
 
     By itself it is not wanted where they were tried, with the same approach and data.
@@ -109,14 +109,14 @@ def tested(specification: CellSpecification, *, progress: bool) -> dict[str, Out
     L3DError
         If something is wrong with them.
     """
-    asked = specification.given["self_test"]
+    asked = request.given["self_test"]
     if asked == "only":
         fix = "Try the seeds there, or leave it out."
         raise ParameterError("self_test", asked, "is for investigate and seeds", fix)
-    automatic = specification.setup.approach.self_tested and not _mark(specification).is_file()
+    automatic = request.setup.approach.self_tested and not _mark(request).is_file()
     if asked == "skip" or (asked == "auto" and not automatic):
         return {}
-    found = self_test(specification, progress=progress)
+    found = self_test(request, progress=progress)
     if found.problems:
         raise L3DError(f"self-test: {'; '.join(found.problems)}. Mend it, leave the factor out, or use self_test=skip.")
     return dict(found.outcomes)
@@ -131,10 +131,10 @@ def own_cells(
             yield cell, outcomes[cell.key]
 
 
-def _run(specification: CellSpecification, cells: Sequence[Cell], *, progress: bool) -> dict[str, Outcome]:
+def _run(request: CellRequest, cells: Sequence[Cell], *, progress: bool) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     bar = progress_bar("self-test", "cell", total=len(cells), shown=progress, state="loading")
-    run = executor_of(specification.setup).run(iter(cells))
+    run = executor_of(request.setup).run(iter(cells))
     with bar as shown, closing(run) as outcomes:  # type: ignore[type-var]
         for outcome in outcomes:
             found[outcome.key] = outcome
@@ -160,7 +160,7 @@ def _change(one: Outcome, other: Outcome, metric: str) -> str:
     return f"{differ} of {len(one.predictions)} predictions" if differ else ""
 
 
-def _mark(specification: CellSpecification) -> Path:
+def _mark(request: CellRequest) -> Path:
     """Return the file that says that seeds were tried, and did what they say."""
-    seeds = [*specification.tested_factors, specification.metric]
-    return cache_folder() / "self_tests" / f"{content_key({'context': specification.context_key, 'seeds': seeds})}.json"
+    seeds = [*request.tested_factors, request.metric]
+    return cache_folder() / "self_tests" / f"{content_key({'context': request.context_key, 'seeds': seeds})}.json"

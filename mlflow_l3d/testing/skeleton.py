@@ -61,7 +61,7 @@ from dataclasses import replace
 
 from l3d_mine import Mine
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.tasks.sources.synthetic import generate
 from mlflow_l3d.testing import check_approach
 
 

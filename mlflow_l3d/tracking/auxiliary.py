@@ -14,7 +14,7 @@ from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of, condition, search
 from mlflow_l3d.tracking.connection import error_line
-from mlflow_l3d.tracking.open_runs import abandoned_runs, held_open
+from mlflow_l3d.tracking.earlier.open_runs import abandoned_runs, held_open
 from mlflow_l3d.tracking.pages import told
 from mlflow_l3d.tracking.parent import (
     HEARTBEAT_SECONDS,

@@ -28,7 +28,7 @@ from mlflow_l3d.tracking.children import (
 )
 from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage
-from mlflow_l3d.tracking.elsewhere import take_finished
+from mlflow_l3d.tracking.earlier.elsewhere import take_finished
 from mlflow_l3d.tracking.ledger import Ledger, R, Work, patience_seconds
 from mlflow_l3d.tracking.pages import link_of
 from mlflow_l3d.tracking.spool import Spool, unwritable

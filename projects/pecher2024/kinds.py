@@ -15,7 +15,7 @@ from standin import stand_in
 
 from mlflow_l3d.approaches.icl.prompts.formats import paper_format
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.tasks.benchmark import BENCHMARKS
+from mlflow_l3d.tasks.sources.benchmark import BENCHMARKS
 
 if TYPE_CHECKING:
     from mlflow_l3d.studies.sweep.run import Sweep
@@ -142,7 +142,7 @@ def _sweep(done: Done, asked: Mapping[str, Any]) -> Sweep | None:
     own = pd.DataFrame(
         [
             (point.setup.approach.name, point.setup.model, str(point.setup.hyperparameters.get("learner", "")))
-            for point in found.specification.points
+            for point in found.request.points
         ],
         columns=["approach", "model", "learner"],
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.tasks.glue import STUDY
+from mlflow_l3d.tasks.sources.glue import STUDY
 
 MODELS = ("roberta-large", "llama-3.2-3b")
 """Models of the paper."""

@@ -10,11 +10,11 @@ import numpy as np
 from proof_oracle import counted_twice, crossed_shifts
 from scipy import stats
 
-from mlflow_l3d.analysis.seeds.agreement import class_agreement, number_agreement
-from mlflow_l3d.analysis.stability.classes import ClassComparison
-from mlflow_l3d.analysis.stability.comparable import Group
-from mlflow_l3d.analysis.stability.examples import ExampleVotes, ranked_votes
-from mlflow_l3d.analysis.stability.groups import consistency_of
+from mlflow_l3d.analysis.consistency.classes import ClassComparison
+from mlflow_l3d.analysis.consistency.comparable import Group
+from mlflow_l3d.analysis.consistency.examples import ExampleVotes, ranked_votes
+from mlflow_l3d.analysis.consistency.groups import consistency_of
+from mlflow_l3d.analysis.consistency.runs import class_agreement, number_agreement
 from mlflow_l3d.metrics.classification import UNPARSED
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.tables import Tables
-from mlflow_l3d.analysis.planning.subsets import ABLATION_COLUMNS, Answers, Place, Setting, ablate_tables
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign
+from mlflow_l3d.studies.ablation.numbers import ABLATION_COLUMNS, Answers, Place, Setting, ablate_tables
 
 ROWS, COLUMNS, GOLDEN, EXAMPLES = 6, 4, 24, 10
 

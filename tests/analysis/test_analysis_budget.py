@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.jackknife import t_quantile
-from mlflow_l3d.analysis.planning.budget import (
+from mlflow_l3d.metrics.known import named, score
+from mlflow_l3d.studies.planning.numbers import (
     ScoreVariances,
     best,
     projection,
     pseudo_values,
     score_variances,
 )
-from mlflow_l3d.metrics.known import named, score
 
 TRUTH = {"runs": 0.4, "examples": 1.0, "both": 2.0}
 

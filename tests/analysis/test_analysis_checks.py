@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.checks import disagreement, factor_checks, golden_checks
+from mlflow_l3d.analysis.importance.checks.tables import disagreement, factor_checks, golden_checks
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.models import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of

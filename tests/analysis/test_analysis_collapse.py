@@ -6,15 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.collapse import wilson_interval
+from mlflow_l3d.analysis.importance.checks.collapse import wilson_interval
 from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
 from mlflow_l3d.analysis.importance.verdicts import Verdict
 from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign
-from mlflow_l3d.report.investigation.factor_tables import collapse_table
-from mlflow_l3d.report.investigation.verdicts import Shown
-from mlflow_l3d.report.investigation.words import answers
+from mlflow_l3d.studies.investigation.report.factor_tables import collapse_table
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.investigation.report.words import answers
 
 CHANCE = 0.5
 VARIANCES = (0.5, 0.25, 0.25)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from mlflow_l3d.analysis.importance.crossed import (
+from mlflow_l3d.analysis.importance.estimators.crossed import (
     crossed_components,
     crossed_without_each,
     effects,

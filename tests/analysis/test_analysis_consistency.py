@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
 
-from mlflow_l3d.analysis.stability.comparable import Group
-from mlflow_l3d.analysis.stability.results import population_std
+from mlflow_l3d.analysis.consistency.comparable import Group
+from mlflow_l3d.analysis.consistency.results import population_std
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import scores_of
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.importance.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimate import LOGIT, Jackknife, Skewed, importance_of_logit
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 
 SHARES = st.one_of(st.sampled_from([1e-12, 1.0, 1.0 + 1e-15]), st.floats(1e-6, 1.0))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.failures import failures
+from mlflow_l3d.analysis.importance.checks.failures import failures
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.designs import design_named

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from mlflow_l3d.analysis.importance.crossed import (
+from mlflow_l3d.analysis.importance.estimate import importance_of_logit
+from mlflow_l3d.analysis.importance.estimators.crossed import (
     boundary_interval,
     crossed_components,
     crossed_estimate,
     effects,
     mean_squares_without_one_row,
 )
-from mlflow_l3d.analysis.importance.estimate import importance_of_logit
 
 TRUTHS = [
     (0.5, 0.5, 0.0),

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from mlflow_l3d.analysis.importance.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.models import NESTED
 from mlflow_l3d.analysis.importance.multiplicity import holm, paired_difference, rank_factors

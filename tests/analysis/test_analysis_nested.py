@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mlflow_l3d.analysis.importance.checks import factor_checks
-from mlflow_l3d.analysis.importance.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.checks.tables import factor_checks
 from mlflow_l3d.analysis.importance.estimate import smallest_tail
-from mlflow_l3d.analysis.importance.importance import importance, importance_path
-from mlflow_l3d.analysis.importance.models import NESTED
-from mlflow_l3d.analysis.importance.nested import (
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.estimators.nested import (
     nested_components,
     nested_estimate,
     nested_limits,
     nested_variances_without_each,
 )
+from mlflow_l3d.analysis.importance.importance import importance, importance_path
+from mlflow_l3d.analysis.importance.models import NESTED
 from mlflow_l3d.designs import design_named
 
 TRUTHS = [(0.5, 0.5), (0.9, 0.1), (0.1, 0.9), (0.0, 1.0)]

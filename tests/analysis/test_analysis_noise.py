@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from analysis_oracle import consistency_matrixwise
 
-from mlflow_l3d.analysis.stability.results import population_std, population_variance
+from mlflow_l3d.analysis.consistency.results import population_std, population_variance
 
 
 def drawn(generator, runs, examples, spread):

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.importance import radial_importance
-from mlflow_l3d.analysis.importance.nested import nested_components
-from mlflow_l3d.analysis.importance.radial import (
+from mlflow_l3d.analysis.importance.estimators.nested import nested_components
+from mlflow_l3d.analysis.importance.estimators.radial import (
     radial_estimate,
     radial_variances_without_each,
 )
+from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.designs.analyse import all_checks
 
 FACTORS = ("data_order", "label_selection", "data_split")

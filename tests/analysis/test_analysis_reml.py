@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.crossed import crossed_estimate
-from mlflow_l3d.analysis.importance.reml import reml_components
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.estimators.reml import reml_components
 from mlflow_l3d.errors import L3DError
 
 
@@ -81,7 +81,7 @@ def test_constant_scores():
 def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_check_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from mlflow_l3d.analysis.importance import reml
+    from mlflow_l3d.analysis.importance.estimators import reml
     from mlflow_l3d.analysis.importance.tables import Tables
     from mlflow_l3d.designs.analyse import Planned, all_checks
     from mlflow_l3d.designs.crossed import CrossedDesign

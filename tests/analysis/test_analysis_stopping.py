@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
+from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.nested import nested_estimate
-from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.planning.stopping import INTERIM_COLUMNS, EpsilonRule, IntervalRule
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mlflow_l3d.analysis.importance.checks.tails import row_tail_check, tail_checks, tails
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.tables import std_interval
-from mlflow_l3d.analysis.importance.tails import row_tail_check, tail_checks, tails
 
 
 def test_moments_are_those_of_scipy():

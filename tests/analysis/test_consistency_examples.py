@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mlflow_l3d.analysis.stability.examples import entropy, example_votes, ranked_votes
+from mlflow_l3d.analysis.consistency.examples import entropy, example_votes, ranked_votes
 
 PREDICTIONS = [
     [0, 1, 0, 2, -1],

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
 
-from mlflow_l3d.analysis.seeds.agreement import class_agreement
+from mlflow_l3d.analysis.consistency.runs import class_agreement
 
 
 def pair_shares(predictions, labels):

@@ -9,7 +9,7 @@ from analysis_oracle import consistency_matrixwise
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import RidgeClassifier
 
-from mlflow_l3d.analysis.stability.examples import example_votes
+from mlflow_l3d.analysis.consistency.examples import example_votes
 
 RUNS = 12
 

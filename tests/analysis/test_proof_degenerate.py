@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mlflow_l3d.analysis.importance.estimators.reml import reml_components
 from mlflow_l3d.analysis.importance.importance import importance, importance_path, radial_importance
-from mlflow_l3d.analysis.importance.reml import reml_components
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs import design_named, plannable_designs
 from mlflow_l3d.designs.analyse import Planned, all_checks, analyse

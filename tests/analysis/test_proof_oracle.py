@@ -11,15 +11,15 @@ from analysis_oracle import VoteCounter, consistency_matrixwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.importance.crossed import crossed_estimate
+from mlflow_l3d.analysis.consistency.prediction_importance import prediction_importance
+from mlflow_l3d.analysis.consistency.results import population_variance
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
+from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.importance.nested import nested_estimate
-from mlflow_l3d.analysis.importance.radial import radial_estimate
 from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule
-from mlflow_l3d.analysis.stability.prediction_importance import prediction_importance
-from mlflow_l3d.analysis.stability.results import population_variance
 from mlflow_l3d.designs import design_named
 
 CLOSE = {"rel": 1e-8, "abs": 1e-10}

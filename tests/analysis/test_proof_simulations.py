@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.crossed import crossed_estimate
-from mlflow_l3d.analysis.importance.nested import nested_estimate
-from mlflow_l3d.analysis.importance.radial import radial_estimate
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
+from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse

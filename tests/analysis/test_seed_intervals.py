@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from analysis_oracle import regression_consistency
 
+from mlflow_l3d.analysis.consistency.runs import class_agreement, number_agreement
 from mlflow_l3d.analysis.jackknife import share_interval
-from mlflow_l3d.analysis.seeds.agreement import class_agreement, number_agreement
-from mlflow_l3d.analysis.seeds.study import seeds_study
+from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 
 RUNS, EXAMPLES = 10, 300
 

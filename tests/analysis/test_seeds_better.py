@@ -15,8 +15,8 @@ from hypothesis.extra.numpy import arrays
 from seeds_cases import PAPER_SEEDS
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.seeds.better_seed import better_seed, normalised
-from mlflow_l3d.analysis.seeds.friedman import critical_w, friedman, seed_power
+from mlflow_l3d.studies.seeds.numbers.better_seed import better_seed, normalised
+from mlflow_l3d.studies.seeds.numbers.friedman import critical_w, friedman, seed_power
 
 
 def matrix_of(values, seeds=PAPER_SEEDS):

@@ -12,8 +12,8 @@ from seeds_cases import PAPER_SEEDS, long_frame
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 
-from mlflow_l3d.analysis.seeds.over_tasks import over_tasks
-from mlflow_l3d.analysis.seeds.study import seeds_study
+from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
+from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 
 SETS = {
     "sst2": ("text",),

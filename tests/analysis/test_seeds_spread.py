@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from mlflow_l3d.analysis.consistency.runs import class_agreement
 from mlflow_l3d.analysis.importance.tables import std_interval
-from mlflow_l3d.analysis.seeds.agreement import class_agreement
-from mlflow_l3d.analysis.seeds.spread import mean_interval, metric_spread
+from mlflow_l3d.studies.seeds.numbers.spread import mean_interval, metric_spread
 
 SIMULATIONS = 1500
 

@@ -15,9 +15,9 @@ from seeds_cases import PAPER_SEEDS, drawn_predictions, drawn_regression, drawn_
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, precision_score, recall_score
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
-from mlflow_l3d.analysis.seeds.agreement import consistency
-from mlflow_l3d.analysis.seeds.study import seeds_study
+from mlflow_l3d.analysis.consistency.runs import consistency
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 
 TWO = (42, 52)
 

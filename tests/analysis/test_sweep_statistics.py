@@ -13,11 +13,11 @@ from sweep_cases import drawn_point, drawn_sweep
 
 from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.sweep.interactions import interaction, level_test
-from mlflow_l3d.analysis.sweep.measured import Measured, Source, _degrees, golden_stds, importances, without_each
-from mlflow_l3d.analysis.sweep.point import SweptPoint, blocks_of, choices_of, clusters_of
-from mlflow_l3d.analysis.sweep.results import analyse_sweep
-from mlflow_l3d.analysis.sweep.trends import Slope, mean_slope, scale_of, slope, step_of, trend
+from mlflow_l3d.studies.sweep.numbers.interactions import interaction, level_test
+from mlflow_l3d.studies.sweep.numbers.measured import Measured, Source, _degrees, golden_stds, importances, without_each
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint, blocks_of, choices_of, clusters_of
+from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
+from mlflow_l3d.studies.sweep.numbers.trends import Slope, mean_slope, scale_of, slope, step_of, trend
 
 SHARES = {"data_order": (0.5, 0.25, 0.25)}
 

@@ -11,8 +11,8 @@ from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.packaged import rotten_tomatoes
 from mlflow_l3d.tasks.settings import SplitSettings
+from mlflow_l3d.tasks.sources.packaged import rotten_tomatoes
 
 WORDS = (("superb", "moving", "a joy", "brilliant"), ("dull", "a mess", "tedious", "awful"))
 THINGS = ("plot", "cast", "score", "dialogue", "camera work", "ending", "pace", "humour", "first half", "second hour")

@@ -9,10 +9,10 @@ from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream
-from mlflow_l3d.studies.investigation.specification import specify
+from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.tasks.sources.synthetic import generate
 from mlflow_l3d.testing import check_approach, one_cell
 
 

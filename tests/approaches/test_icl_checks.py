@@ -205,7 +205,7 @@ def test_quantised_weights_have_their_library_in_the_key(monkeypatch: pytest.Mon
 
 
 def test_the_key_of_a_specification_holds_it(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlflow_l3d.studies.investigation.specification import specify
+    from mlflow_l3d.studies.investigation.request import specify
 
     def numerics(version: str, quantise: str) -> tuple[str, dict[str, str]]:
         monkeypatch.setattr(InContextLearning, "dependencies", dependencies(version))

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from run_helpers import sqlite_place
 
-from mlflow_l3d.analysis.importance.levels import levels_estimate
+from mlflow_l3d.analysis.importance.estimators.levels import levels_estimate
 from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.levels import LevelsDesign
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
-from mlflow_l3d.studies.investigation.specification import specify
 
 ALL = ("label_selection", "data_split", "wording", "order")
 SIZES = (3, 4, 6, 7, "context")

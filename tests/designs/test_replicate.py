@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
+from mlflow_l3d.analysis.importance.checks.searched import replicate_checks
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.searched import replicate_checks
 from mlflow_l3d.approaches.base import defect
 from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import REPLICATE
+from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
-from mlflow_l3d.studies.investigation.specification import specify
 
 
 def laid_out(name, factors, all_factors):

@@ -16,7 +16,7 @@ from run_helpers import wait_until
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
-from mlflow_l3d.execution.ray_actors import MOST_AHEAD, RayExecutor
+from mlflow_l3d.execution.ray.executor import MOST_AHEAD, RayExecutor
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences
 from mlflow_l3d.testing.trouble import worker_processes
@@ -98,7 +98,7 @@ def test_a_node_that_goes_away_is_no_fault_of_a_cell(cache, head):
 
 
 def test_workers_come_as_the_cluster_grows(cache, head, monkeypatch):
-    monkeypatch.setattr("mlflow_l3d.execution.ray_actors.RESOURCES_SECONDS", 0.2)
+    monkeypatch.setattr("mlflow_l3d.execution.ray.executor.RESOURCES_SECONDS", 0.2)
     job = bench_job(Trouble(), cache, duration=0.5)
     outcomes = RayExecutor(job=job, options={"num_cpus": 2}).run(design_cells(FACTORS, 400))
     next(outcomes)

@@ -11,7 +11,7 @@ import pytest
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.processes import complete
-from mlflow_l3d.execution.ray_actors import OPTIONS, RayExecutor, asked
+from mlflow_l3d.execution.ray.executor import OPTIONS, RayExecutor, asked
 from mlflow_l3d.testing import Trouble, bench_job, one_cell
 
 CASES = Path(__file__).with_name("ray_cases.py")

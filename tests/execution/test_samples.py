@@ -15,8 +15,8 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.calls import Queue
 from mlflow_l3d.execution.samples import half, training
 from mlflow_l3d.plan.factors import TEST_SAMPLE, configuration_seed
+from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
-from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.testing import changed, one_cell
 
 SIZES = {"approach": "synthetic", "investigation_runs": 3, "mitigation_runs": 2}

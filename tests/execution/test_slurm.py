@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import complete
-from mlflow_l3d.execution.slurm import SubmititExecutor, submitter
+from mlflow_l3d.execution.slurm.executor import SubmititExecutor, submitter
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences
 from mlflow_l3d.testing.trouble import worker_processes
 
@@ -102,7 +102,7 @@ import sys
 from pathlib import Path
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.execution.processes import complete
-from mlflow_l3d.execution.slurm import SubmititExecutor
+from mlflow_l3d.execution.slurm.executor import SubmititExecutor
 from mlflow_l3d.testing import Trouble, bench_job, design_cells
 
 cells = list(design_cells(FACTORS, 4))

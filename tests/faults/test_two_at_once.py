@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from run_helpers import SMALL, Hooked, Place, sqlite_place, wait_until
 
-from mlflow_l3d.tracking import elsewhere
+from mlflow_l3d.tracking.earlier import elsewhere
 
 pytestmark = pytest.mark.slow
 

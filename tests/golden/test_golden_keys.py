@@ -1,4 +1,4 @@
-"""Keys, seeds and places of cells are what they were: the file beside this one holds them for many specifications.
+"""Keys, seeds and places of cells are what they were: the file beside this one holds them for many requests.
 
 A key that changes makes every finished cell of every user's tracking server worthless, so the file is written anew only
 where that is meant::
@@ -23,18 +23,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mlflow_l3d.studies.search.request import specify_search
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.studies.investigation.specification import specify
+from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.search.cells import held_out_cells, trial_key
-from mlflow_l3d.studies.search.specification import specify_search
-from mlflow_l3d.studies.seeds.specification import specify_seeds
+from mlflow_l3d.studies.seeds.request import specify_seeds
 from mlflow_l3d.tasks import resolve
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.tasks.sources.synthetic import generate
 
 FILE = Path(__file__).with_name("cell_keys.json")
 LIBRARY, NUMPY = "1.2.3", "2.3.4"
@@ -350,14 +350,14 @@ def record(case: Case, folder: Path) -> dict[str, Any]:
             "split": _digest(np.concatenate([study.split.train, study.split.validation, study.split.test]).tolist()),
             **_of_cells(study.design().cells()),
         }
-    specification = specify(given, **objects)
-    _check_versions(specification.setup.numerics)
-    design = specification.design()
+    request = specify(given, **objects)
+    _check_versions(request.setup.numerics)
+    design = request.design()
     return {
-        "context_key": specification.context_key,
-        "investigation_key": specification.key,
-        "factors": ",".join(specification.factors),
-        "mitigated": ",".join(specification.mitigated_factors),
+        "context_key": request.context_key,
+        "investigation_key": request.key,
+        "factors": ",".join(request.factors),
+        "mitigated": ",".join(request.mitigated_factors),
         **_of_cells(design.cells()),
     }
 

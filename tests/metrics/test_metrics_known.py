@@ -120,7 +120,7 @@ def test_chance_is_known_where_the_classes_are() -> None:
 
 def test_a_strangers_metric_is_one_of_them(strangers: dict[str, object]) -> None:
     from mlflow_l3d.approaches.callbacks import validation_scores
-    from mlflow_l3d.studies.investigation.specification import specify
+    from mlflow_l3d.studies.investigation.request import specify
 
     assert known.scores_of(LABELS, PREDICTIONS)["strangers_error"] == 0.5
     assert "strangers_error" not in known.scores_of([1.0, 2.0], [1.0, 3.0], "regression")
@@ -132,7 +132,7 @@ def test_a_strangers_metric_is_one_of_them(strangers: dict[str, object]) -> None
 
 def test_one_that_approaches_opt_in_to_is_theirs_alone() -> None:
     from mlflow_l3d.approaches.callbacks import validation_scores
-    from mlflow_l3d.studies.investigation.specification import specify
+    from mlflow_l3d.studies.investigation.request import specify
 
     name = "f1_macro_published"
     assert name not in known.scores_of(LABELS, PREDICTIONS)
@@ -144,7 +144,7 @@ def test_one_that_approaches_opt_in_to_is_theirs_alone() -> None:
 
 
 def test_a_secondary_metric_is_recorded_and_not_what_an_investigation_is_about(strangers: dict[str, object]) -> None:
-    from mlflow_l3d.studies.investigation.specification import specify
+    from mlflow_l3d.studies.investigation.request import specify
 
     strangers["strangers_error"] = Metric("strangers_error", error_rate, secondary=True)
     assert known.scores_of(LABELS, PREDICTIONS)["strangers_error"] == 0.5

@@ -1,4 +1,4 @@
-"""A cheap specification, and an approach whose every part of a cell's key can be changed."""
+"""A cheap request, and an approach whose every part of a cell's key can be changed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
-from mlflow_l3d.studies.investigation.specification import Specification, specify
+from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.tasks.sources.synthetic import generate
 
 SMALL: dict[str, object] = {
     "approach": "synthetic",
@@ -23,14 +23,14 @@ SMALL: dict[str, object] = {
 }
 
 
-def small(**changes: object) -> Specification:
+def small(**changes: object) -> InvestigationRequest:
     """Specify a small investigation of the synthetic approach."""
     return specify({**SMALL, **changes})
 
 
-def keys(specification: Specification) -> set[str]:
+def keys(request: InvestigationRequest) -> set[str]:
     """Return the keys of all cells."""
-    return {cell.key for cell in specification.design().cells()}
+    return {cell.key for cell in request.design().cells()}
 
 
 @dataclass
@@ -72,7 +72,7 @@ class FakeApproach(Approach):
         raise NotImplementedError
 
 
-def fake(task: Task | None = None, approach: FakeApproach | None = None, **changes: object) -> Specification:
+def fake(task: Task | None = None, approach: FakeApproach | None = None, **changes: object) -> InvestigationRequest:
     """Specify an investigation of a fake approach on a small task object."""
     parameters = {name: value for name, value in SMALL.items() if name != "approach"}
     return specify({**parameters, **changes}, approach=approach or FakeApproach(), task=task or generate(400))

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from specification_helpers import FakeApproach, fake, keys, small
 
-from mlflow_l3d.studies.investigation.specification import Specification
-from mlflow_l3d.studies.specification import identity
+from mlflow_l3d.studies.investigation.request import InvestigationRequest
+from mlflow_l3d.studies.request import identity
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import SPLITS_VERSION, Split
-from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.tasks.sources.synthetic import generate
 
 
 def task(examples: int = 400, **changes: object) -> Task:
@@ -44,7 +44,7 @@ def parted(evaluated: list[int]) -> Task:
     return replace(own, settings=replace(own.settings, source="own"))
 
 
-CHANGED: dict[str, Callable[[], Specification]] = {
+CHANGED: dict[str, Callable[[], InvestigationRequest]] = {
     "one text": lambda: fake(task(texts=[[f"text {number}" for number in range(399)] + ["other"]])),
     "second column": lambda: fake(task(texts=[[f"text {number}" for number in range(400)]] * 2)),
     "two labels": lambda: fake(task(labels=swapped())),
@@ -63,7 +63,7 @@ CHANGED: dict[str, Callable[[], Specification]] = {
     "root seed": lambda: fake(task(), root_seed=1),
     "numerics": lambda: fake(task(), FakeApproach(library="1.1")),
 }
-SAME: dict[str, Callable[[], Specification]] = {
+SAME: dict[str, Callable[[], InvestigationRequest]] = {
     "executor": lambda: fake(task(), executor="inline"),
     "workers": lambda: fake(task(), workers=2),
     "cell_timeout": lambda: fake(task(), cell_timeout=30),
@@ -80,24 +80,26 @@ SAME: dict[str, Callable[[], Specification]] = {
 
 
 @pytest.fixture(scope="module")
-def original() -> Specification:
+def original() -> InvestigationRequest:
     return fake(task())
 
 
 @pytest.mark.parametrize("what", CHANGED)
-def test_every_cell_has_another_key_after_a_change_of(what: str, original: Specification) -> None:
+def test_every_cell_has_another_key_after_a_change_of(what: str, original: InvestigationRequest) -> None:
     changed = CHANGED[what]()
     assert keys(changed).isdisjoint(keys(original))
     assert changed.key != original.key
 
 
 @pytest.mark.parametrize("what", SAME)
-def test_every_cell_keeps_its_key_after_a_change_of(what: str, original: Specification) -> None:
+def test_every_cell_keeps_its_key_after_a_change_of(what: str, original: InvestigationRequest) -> None:
     assert keys(SAME[what]()) == keys(original)
 
 
-def test_version_of_the_splits_is_part_of_the_key(original: Specification, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlflow_l3d.studies.specification.SPLITS_VERSION", SPLITS_VERSION + 1)
+def test_version_of_the_splits_is_part_of_the_key(
+    original: InvestigationRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlflow_l3d.studies.request.SPLITS_VERSION", SPLITS_VERSION + 1)
     assert keys(fake(task())).isdisjoint(keys(original))
 
 
@@ -147,9 +149,9 @@ def test_what_makes_two_parents_one_investigation() -> None:
 def test_keys_are_what_they_always_were(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cells on tracking servers are found by these: after a change none of them is."""
     monkeypatch.setattr("numpy.__version__", "2.4.6")
-    specification = fake(task())
-    first = next(specification.design().cells())
-    assert (specification.context_key, first.key) == (
+    request = fake(task())
+    first = next(request.design().cells())
+    assert (request.context_key, first.key) == (
         "219e3772bd3d4bd174cb128886523643",
         "29808da9f486550c6a5ebf3a26245458",
     )

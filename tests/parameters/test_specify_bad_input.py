@@ -13,8 +13,8 @@ from specification_helpers import FakeApproach, fake, small
 from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import as_text
-from mlflow_l3d.studies.investigation.specification import specify
-from mlflow_l3d.tasks.synthetic import generate
+from mlflow_l3d.studies.investigation.request import specify
+from mlflow_l3d.tasks.sources.synthetic import generate
 
 TWO = "needs two factors with an effect, one to investigate and one to mitigate"
 NAMES: list[tuple[str, str, str | None]] = [

@@ -17,7 +17,7 @@ from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.setup import Setup, check_kind, given_texts, set_up
 from mlflow_l3d.parameters.table import MAIN
-from mlflow_l3d.studies.investigation.specification import specify
+from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.tasks.base import KINDS, Task
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.resolve import bind_task

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from pictures import SVG
 
+from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.stability.results import Consistency
 
 NAN = math.nan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.seeds.study import seeds_study
+from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 
 SEEDS = (42, 52, 62, 72, 82, 92, 102, 112, 122, 132)
 TASKS = {

@@ -12,9 +12,9 @@ import pytest
 from mlflow_l3d.analysis.comparison.compare import compare_systems
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.comparison.page import comparison_text
-from mlflow_l3d.report.comparison.tables import luck_table
-from mlflow_l3d.report.comparison.words import advice_on, answers
+from mlflow_l3d.studies.comparison.report.page import comparison_text
+from mlflow_l3d.studies.comparison.report.tables import luck_table
+from mlflow_l3d.studies.comparison.report.words import advice_on, answers
 
 
 def compared(first, second, **options):

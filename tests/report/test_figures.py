@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from mlflow_l3d.report.investigation import figures
-from mlflow_l3d.report.investigation.heatmap import heatmap
-from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.report.style import GRID, dress, new_figure, save_png, settings, to_svg, told, typical_range
+from mlflow_l3d.studies.investigation.report import figures
+from mlflow_l3d.studies.investigation.report.heatmap import heatmap
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 
 def texts(axes) -> list[str]:

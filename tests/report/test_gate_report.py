@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mlflow_l3d.analysis.comparison.gate import Forecast, GateAnswer, Look, Outstanding, look_at
-from mlflow_l3d.analysis.comparison.sequential import Measured, SequentialPlan
-from mlflow_l3d.analysis.comparison.sequential_power import Outlook
-from mlflow_l3d.report.gate import advice_on, gate_markdown, gate_page, gate_text, look_line, sentence
-from mlflow_l3d.report.gate_figure import gate_figure
+from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, Look, Outstanding, look_at
+from mlflow_l3d.studies.gate.numbers.power import Outlook
+from mlflow_l3d.studies.gate.numbers.sequential import Measured, SequentialPlan
 from mlflow_l3d.studies.gate.record import write_record
+from mlflow_l3d.studies.gate.report.figure import gate_figure
+from mlflow_l3d.studies.gate.report.page import advice_on, gate_markdown, gate_page, gate_text, look_line, sentence
 
 PLAN = SequentialPlan((10, 20), 0.01)
 OUTLOOK = Outlook(0.01, 0.02, 0.85, 0.12, 15.4)

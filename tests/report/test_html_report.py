@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.importance.results import Check
-from mlflow_l3d.report.investigation.page import drawn, render
+from mlflow_l3d.studies.investigation.report.page import drawn, render
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.report.numbers import size_text
-from mlflow_l3d.report.seeds.figures import name_points, size_ticks
 from mlflow_l3d.report.style import new_figure, settings
+from mlflow_l3d.studies.seeds.report.figures import name_points, size_ticks
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,19 @@ from pictures import SVG
 from simulated_analyses import FACTORS, simulated, with_interim_analyses
 
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.report.investigation import figures
-from mlflow_l3d.report.investigation.factor_tables import (
+from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.studies.investigation.report import figures
+from mlflow_l3d.studies.investigation.report.factor_tables import (
     component_table,
     further_numbers,
     interim_table,
     ranking_tables,
 )
-from mlflow_l3d.report.investigation.heatmap import heatmap
-from mlflow_l3d.report.investigation.page import _FURTHER, drawn, render, summary
-from mlflow_l3d.report.investigation.prediction_tables import fragile_table
-from mlflow_l3d.report.investigation.verdicts import Shown
-from mlflow_l3d.report.investigation.words import answers, early_stops
-from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.studies.investigation.report.heatmap import heatmap
+from mlflow_l3d.studies.investigation.report.page import _FURTHER, drawn, render, summary
+from mlflow_l3d.studies.investigation.report.prediction_tables import fragile_table
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.investigation.report.words import answers, early_stops
 
 pytestmark = pytest.mark.slow
 

@@ -11,14 +11,19 @@ import pandas as pd
 import pytest
 from seeds_report_cases import SEEDS, all_studies, regression, study
 
-from mlflow_l3d.analysis.seeds.over_tasks import over_tasks, study_rows
-from mlflow_l3d.analysis.seeds.study import seeds_study
-from mlflow_l3d.report.seeds.figures import seed_figure, seed_heatmap, size_figure
-from mlflow_l3d.report.seeds.page import over_tasks_page, over_tasks_text, study_page, study_text
-from mlflow_l3d.report.seeds.tables import difference_table, interval_table, published_table_1, published_table_7
-from mlflow_l3d.report.seeds.words import better_sentences, over_answers, study_answers
 from mlflow_l3d.report.style import save_png
 from mlflow_l3d.report.table import Table
+from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, study_rows
+from mlflow_l3d.studies.seeds.numbers.study import seeds_study
+from mlflow_l3d.studies.seeds.report.figures import seed_figure, seed_heatmap, size_figure
+from mlflow_l3d.studies.seeds.report.page import over_tasks_page, over_tasks_text, study_page, study_text
+from mlflow_l3d.studies.seeds.report.tables import (
+    difference_table,
+    interval_table,
+    published_table_1,
+    published_table_7,
+)
+from mlflow_l3d.studies.seeds.report.words import better_sentences, over_answers, study_answers
 
 ATTACK = "<script>alert('x')</script>"
 
@@ -185,7 +190,7 @@ def test_size_figure_has_every_task_and_a_least_squares_line(found, tmp_path):
 
 def test_size_figure_without_sizes(studies, tmp_path):
     rows = study_rows(studies).assign(training_size=math.nan)
-    from mlflow_l3d.analysis.seeds.size_correlation import size_correlations
+    from mlflow_l3d.studies.seeds.numbers.size_correlation import size_correlations
 
     save_png(size_figure(rows, size_correlations(rows)), tmp_path / "none.png", 40)
 

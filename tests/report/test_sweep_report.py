@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from sweep_cases import drawn_point, drawn_sweep
 
-from mlflow_l3d.analysis.sweep.point import FACTOR, SweptPoint
-from mlflow_l3d.analysis.sweep.results import analyse_sweep
-from mlflow_l3d.report.sweep.figures import drawn, heatmap, trend_points
-from mlflow_l3d.report.sweep.page import page_data, render, summary
-from mlflow_l3d.report.sweep.shown import ShownSweep
-from mlflow_l3d.report.sweep.tables import escape, latex_table
-from mlflow_l3d.report.sweep.words import answers, trend_sentence, watch
+from mlflow_l3d.studies.sweep.numbers.point import FACTOR, SweptPoint
+from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
+from mlflow_l3d.studies.sweep.report.figures import drawn, heatmap, trend_points
+from mlflow_l3d.studies.sweep.report.page import page_data, render, summary
+from mlflow_l3d.studies.sweep.report.shown import ShownSweep
+from mlflow_l3d.studies.sweep.report.tables import escape, latex_table
+from mlflow_l3d.studies.sweep.report.words import answers, trend_sentence, watch
 
 LOST = SweptPoint("lost", {"shots": 32, "prompt_format": "A"}, "sst2", None, "out of <b>memory</b> & more")
 

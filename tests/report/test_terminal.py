@@ -6,17 +6,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlflow_l3d.analysis.consistency.examples import example_votes
+from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
+from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.results import Check
-from mlflow_l3d.analysis.stability.examples import example_votes
-from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
-from mlflow_l3d.analysis.stability.results import Consistency
-from mlflow_l3d.report.investigation.factor_tables import factor_texts
-from mlflow_l3d.report.investigation.page import summary
-from mlflow_l3d.report.investigation.prediction_tables import prediction_text, shares
-from mlflow_l3d.report.investigation.verdicts import Shown, by_code
-from mlflow_l3d.report.investigation.words import answers
 from mlflow_l3d.report.numbers import points, shorten, signed
 from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.studies.investigation.report.factor_tables import factor_texts
+from mlflow_l3d.studies.investigation.report.page import summary
+from mlflow_l3d.studies.investigation.report.prediction_tables import prediction_text, shares
+from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
+from mlflow_l3d.studies.investigation.report.words import answers
 
 
 def table_line(text: str, factor: str) -> list[str]:

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mlflow_l3d.analysis.importance.checks.searched import replicate_checks
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.searched import replicate_checks
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
-from mlflow_l3d.report.investigation.verdicts import Shown
-from mlflow_l3d.report.investigation.words import answers
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.investigation.report.words import answers
 
 
 def investigated(seed: int) -> tuple[int, int, Analysis]:

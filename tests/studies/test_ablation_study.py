@@ -16,7 +16,13 @@ from run_helpers import sqlite_place
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.tables import Tables
-from mlflow_l3d.analysis.planning.subsets import (
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.designs.radial import RadialDesign
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import scores_of
+from mlflow_l3d.report.style import GRID
+from mlflow_l3d.studies.ablation.numbers import (
     ABLATION_COLUMNS,
     NUMBERS,
     Answers,
@@ -26,13 +32,7 @@ from mlflow_l3d.analysis.planning.subsets import (
     part,
     rescored,
 )
-from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.crossed import CrossedDesign
-from mlflow_l3d.designs.radial import RadialDesign
-from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.known import scores_of
-from mlflow_l3d.report.ablation import ablation_figure, ablation_table, ablation_text
-from mlflow_l3d.report.style import GRID
+from mlflow_l3d.studies.ablation.report import ablation_figure, ablation_table, ablation_text
 from mlflow_l3d.studies.ablation.run import Ablation, ablate
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from mlflow_l3d import cli, compare, investigate, seeds
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.comparison.results import ComparedRuns
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.reader import read_investigation
+from mlflow_l3d.tracking.earlier.reader import read_investigation
 
 pytestmark = pytest.mark.slow
 

@@ -107,7 +107,7 @@ def test_killed_and_repeated_each_part_has_one_parent(place: Place, monkeypatch:
 
     def interrupted(self: InvestigationStudy) -> None:
         training(self)
-        if self.specification.design().name == "fixed":
+        if self.request.design().name == "fixed":
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

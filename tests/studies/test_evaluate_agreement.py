@@ -20,12 +20,12 @@ import pytest
 from run_helpers import Place, one_line, sqlite_place
 
 from mlflow_l3d import cli
+from mlflow_l3d.analysis.consistency.agreement.choice import scoring_of
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.stability.agreement.choice import scoring_of
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.report.investigation.page import summary
 from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.investigation.report.page import summary
 from mlflow_l3d.studies.investigation.scoring import score
 
 with warnings.catch_warnings():

@@ -82,7 +82,7 @@ def test_the_parent(pruned: tuple[Place, HyperparameterSearch], tmp_path: Path) 
     assert (parent.info.status, parent.info.run_name) == ("FINISHED", "search · synthetic · climb")
     tags, params, metrics = parent.data.tags, parent.data.params, parent.data.metrics
     assert tags["l3d.state"] == "complete"
-    assert tags["l3d.search_subject"] == result.specification.setup.subject.key
+    assert tags["l3d.search_subject"] == result.request.setup.subject.key
     assert params["approach"] == "climb"
     assert params["fine_trials"] == "8"
     assert params["resolved.coarse_trials"] == "20"
@@ -115,7 +115,7 @@ def test_the_children(pruned: tuple[Place, HyperparameterSearch]) -> None:
     place, result = pruned
     assert {run.data.tags["mlflow.parentRunId"] for run in trials(place)} == {result.run_id}
     assert len(trials(place)) == 20 + 8 + 6
-    seeds = {f"seed.{name}": str(seed) for name, seed in result.specification.searched_on[0].items()}
+    seeds = {f"seed.{name}": str(seed) for name, seed in result.request.searched_on[0].items()}
     assert seeds["seed.data_split"] == str(configuration_seed(0, "data_split", SEARCH_BASE))
     for stage, numbers in (("coarse", range(20)), ("fine", range(1, 9))):
         found = trials(place, stage)
@@ -128,7 +128,7 @@ def test_the_children(pruned: tuple[Place, HyperparameterSearch]) -> None:
     curve = [point.value for point in place.client.get_metric_history(best.info.run_id, "curve/validation_height")]
     top = height(float(best.data.params["x"]), best.data.params["kind"])
     assert sorted(curve) == curve
-    expected = [top * (1 - 0.5 ** (epoch + 1)) + luck(result.specification.searched_on[0]) for epoch in range(8)]
+    expected = [top * (1 - 0.5 ** (epoch + 1)) + luck(result.request.searched_on[0]) for epoch in range(8)]
     assert curve == pytest.approx(expected)
 
 
@@ -161,7 +161,7 @@ def test_what_it_hands_over(pruned: tuple[Place, HyperparameterSearch], tmp_path
     left = document(place, result.run_id, "hyperparameters.json", tmp_path)
     assert left["hyperparameters"] == dict(result.hyperparameters)
     assert left["score"] == result.result.best_score
-    assert left["searched_on"] == [dict(seeds) for seeds in result.specification.searched_on]
+    assert left["searched_on"] == [dict(seeds) for seeds in result.request.searched_on]
     assert (left["search_run_id"], left["approach"], left["task"]) == (result.run_id, "climb", "synthetic")
 
 
@@ -218,7 +218,7 @@ def test_seeds_decide_everything(tmp_path: Path, migrated_store: Path) -> None:
     assert first.equals(same)
     assert results[0].result.held_out == results[1].result.held_out
     assert not first.equals(other)
-    assert results[0].specification.searched_on != results[2].specification.searched_on
+    assert results[0].request.searched_on != results[2].request.searched_on
 
 
 def test_workers_change_no_score(tmp_path: Path, migrated_store: Path) -> None:
@@ -235,7 +235,7 @@ def test_workers_change_no_score(tmp_path: Path, migrated_store: Path) -> None:
 
 def test_a_trial_is_the_mean_over_its_seeds(place: Place) -> None:
     result = find(place, search_seeds=3, fine_trials=0, held_out_runs=0)
-    on = result.specification.searched_on
+    on = result.request.searched_on
     assert len({str(seeds) for seeds in on}) == 3
     for row in result.result.trials.itertuples():
         expected = [height(row.x, row.kind) * (1 - 0.5**8) + luck(seeds) for seeds in on]

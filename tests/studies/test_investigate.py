@@ -46,7 +46,7 @@ def test_the_functions_of_the_package_stay_functions() -> None:
 def test_cells_that_raise(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     failing: dict[str, Any] = {"hyperparameters": "fail_every=4", "mitigation_runs": 3}
     result = place.investigate(**failing)
-    design = list(result.specification.design().cells())
+    design = list(result.request.design().cells())
     wrong = {cell.key for cell in design if fails(cell.key, 4)}
     assert 0 < len(wrong) < len(design)
     assert result.computed == len(design)
@@ -88,8 +88,8 @@ def test_what_matters_stands_in_terminal_description_and_report(place: Place, tm
 
     found = place.investigate(approach=Remarking(), num_labelled=20, test_size="auto")
     report = html.unescape(place.download(found.run_id, "report.html", tmp_path).read_text())
-    parent, task = place.client.get_run(found.run_id).data, found.specification.setup.task
-    [sizes, few, remark, left_out] = found.specification.notes(found.cells)
+    parent, task = place.client.get_run(found.run_id).data, found.request.setup.task
+    [sizes, few, remark, left_out] = found.request.notes(found.cells)
     assert re.fullmatch(r"Each run: 16 training, 4 validation, [\d,]+ test examples\.", sizes)
     assert "test examples evaluated instead of 1000" in few
     assert remark == f"{len(found.cells)} cells, all with a score: True."
@@ -97,7 +97,7 @@ def test_what_matters_stands_in_terminal_description_and_report(place: Place, tm
     for text in (" ".join(found.summary().split()), parent.tags["mlflow.note.content"], report):
         for note in (sizes, few, remark, left_out):
             assert note in text
-    assert parent.params["resolved.test_size"] == str(len(found.specification.split.test))
+    assert parent.params["resolved.test_size"] == str(len(found.request.split.test))
     assert "resolved.num_labelled" not in parent.params
     assert found.run_id in report
     assert ", ".join(task.class_names) in report
@@ -116,7 +116,7 @@ def test_every_cell_raises(place: Place) -> None:
 @pytest.mark.slow
 def test_golden_runs_are_shared_between_factors(done: tuple[Place, Investigation]) -> None:
     place, first = done
-    assert first.specification.factors == ("data_order",)
+    assert first.request.factors == ("data_order",)
     second = place.investigate(factor="data_split")
     assert (second.computed, second.reused) == (6, 4)
     golden = second.cells[second.cells["phase"] == "golden"]

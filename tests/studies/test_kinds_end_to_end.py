@@ -14,8 +14,8 @@ from mlflow import MlflowClient
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import seeds
+from mlflow_l3d.analysis.consistency.agreement.names import scoring
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.stability.agreement.names import scoring
 from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.studies.ablation.run import ablate
@@ -25,7 +25,7 @@ from mlflow_l3d.studies.investigation.run import Investigation, investigate
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import Split
-from mlflow_l3d.tracking.reader import read_predictions
+from mlflow_l3d.tracking.earlier.reader import read_predictions
 
 LABELS = np.random.default_rng(0).normal(20, 5, 200)
 TEXTS = [[f"text {k}" for k in range(200)]]

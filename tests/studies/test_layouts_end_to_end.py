@@ -13,15 +13,15 @@ import pytest
 from run_helpers import Place, sqlite_place
 from synthetic_truth import true_importance_corrected
 
-from mlflow_l3d.analysis.importance.checks import factor_checks
+from mlflow_l3d.analysis.importance.checks.tables import factor_checks
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS, IntervalRule
 from mlflow_l3d.approaches.synthetic import score
 from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.report.investigation.words import early_stops
 from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.investigation.report.words import early_stops
 from mlflow_l3d.studies.investigation.run import Investigation
 
 pytestmark = pytest.mark.slow
@@ -60,19 +60,19 @@ def sooner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def direct(result: Investigation, cell: Cell) -> float:
-    return score(cell.seeds, result.specification.setup.hyperparameters)
+    return score(cell.seeds, result.request.setup.hyperparameters)
 
 
 def assert_back_again(place: Place, result: Investigation) -> None:
     """Check that the tracking server alone gives the same numbers, and that the runs keep the contract."""
     with place.entered():
         again = evaluate(result.run_id, log=False).analysis
-    assert again.design == result.analysis.design == result.specification.plan.design.name
+    assert again.design == result.analysis.design == result.request.plan.design.name
     assert again.metrics() == pytest.approx(result.analysis.metrics(), rel=1e-12)
     assert early_stops(again) == early_stops(result.analysis)
     assert [check.code for check in again.checks] == [check.code for check in result.analysis.checks]
     parent = place.client.get_run(result.run_id)
-    assert parent.data.tags["l3d.design"] == result.specification.plan.design.name
+    assert parent.data.tags["l3d.design"] == result.request.plan.design.name
     wanted = {name.replace("+", "-"): value for name, value in result.analysis.metrics().items()}
     assert {name: parent.data.metrics[name] for name in wanted} == pytest.approx(wanted)
 
@@ -80,7 +80,7 @@ def assert_back_again(place: Place, result: Investigation) -> None:
 @pytest.mark.parametrize("design", ["crossed", "nested"])
 def test_tables_hold_the_scores_of_their_cells(place: Place, design: str) -> None:
     result = run(place, design=design, factor="data_order", investigation_runs=3, mitigation_runs=4)
-    cells = list(result.specification.design().cells())
+    cells = list(result.request.design().cells())
     table = np.full((4, 3), np.nan)
     for cell in cells:
         if cell.phase == "investigation":
@@ -90,22 +90,22 @@ def test_tables_hold_the_scores_of_their_cells(place: Place, design: str) -> Non
     record = result.analysis.importances["data_order"]
     np.testing.assert_array_equal(record.table, table)
     assert record.metrics() == pytest.approx(expected.metrics(), rel=1e-12)
-    truth = true_importance_corrected(result.specification.setup.hyperparameters)["data_order"]
+    truth = true_importance_corrected(result.request.setup.hyperparameters)["data_order"]
     assert record.importance_corrected_ci_low <= truth <= record.importance_corrected_ci_high
     assert_back_again(place, result)
 
 
 def test_radial_gives_all_factors_at_once(place: Place) -> None:
     result = run(place, design="radial", factor="all", mitigation_runs=10, golden_runs="auto", root_seed=2)
-    cells = list(result.specification.design().cells())
+    cells = list(result.request.design().cells())
     assert len(cells) == len(result.cells) == 10 * 4
     base = [direct(result, cell) for cell in cells if cell.phase == "base"]
     swaps = {
         factor: [direct(result, cell) for cell in cells if cell.phase == "swap" and cell.factor == factor]
-        for factor in result.specification.factors
+        for factor in result.request.factors
     }
     expected = radial_importance(base, swaps, level=joint_level(0.95, len(swaps)))
-    truth = true_importance_corrected(result.specification.setup.hyperparameters)
+    truth = true_importance_corrected(result.request.setup.hyperparameters)
     for factor, record in result.analysis.importances.items():
         assert record.metrics() == pytest.approx(expected[factor].metrics(), rel=1e-12)
         assert record.importance_corrected_ci_low <= truth[factor] <= record.importance_corrected_ci_high
@@ -123,7 +123,7 @@ def test_radial_gives_all_factors_at_once(place: Place) -> None:
 @pytest.mark.parametrize("design", ["random", "fixed"])
 def test_strategies(place: Place, design: str) -> None:
     result = run(place, design=design, factor="data_order", investigation_runs=4, mitigation_runs=3)
-    cells = list(result.specification.design().cells())
+    cells = list(result.request.design().cells())
     own = [direct(result, cell) for cell in cells if cell.phase == "investigation"]
     golden = [direct(result, cell) for cell in cells if cell.phase == "golden"]
     found = result.analysis.strategies["data_order"]
@@ -139,7 +139,7 @@ def test_strategies(place: Place, design: str) -> None:
 def test_joint_factors(place: Place) -> None:
     result = run(place, factor="data_split+data_order,model_initialisation", investigation_runs=2, mitigation_runs=3)
     assert list(result.analysis.importances) == ["data_split+data_order", "model_initialisation"]
-    for cell, value in zip(result.specification.design().cells(), [None] * 1000, strict=False):
+    for cell, value in zip(result.request.design().cells(), [None] * 1000, strict=False):
         assert value is None
         if cell.factor == "data_split+data_order":
             assert cell.configurations["data_split"] == cell.configurations["data_order"] == cell.column
@@ -244,12 +244,12 @@ def test_cells_beyond_the_stop_are_kept_and_not_counted(place: Place) -> None:
     parameters = {"design": "nested", "factor": "data_order", "investigation_runs": 2, "golden_runs": "auto"}
     ahead = {"executor": "processes", "workers": 1}
     stopped = run(place, stop="interval", half_width=0.93, mitigation_runs="auto", **ahead, **parameters)
-    rows = stopped.specification.plan.mitigation_runs
+    rows = stopped.request.plan.mitigation_runs
     assert rows == FIRST
     own = place.cells(stopped.run_id)
     beyond = [run for run in own if int(run.data.tags.get("l3d.row", -1)) >= rows]
     assert len(own) == len(stopped.cells) + len(beyond) + sum(
-        int(run.data.tags.get("l3d.index", -1)) >= stopped.specification.plan.golden_runs for run in own
+        int(run.data.tags.get("l3d.index", -1)) >= stopped.request.plan.golden_runs for run in own
     )
     alone = run(place, mitigation_runs=rows, **parameters)
     # The same rows without a rule: nothing is computed again, and the numbers are the same but for what looking costs.

@@ -26,8 +26,8 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.base import expected_workers
+from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import Investigation
-from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.studies.planning.notes import stop_notes
 from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
@@ -161,11 +161,11 @@ def test_first_row_of_a_crossed_table_is_done_in_the_strategy_fixed(done: tuple[
 
 
 def test_a_cell_at_two_places_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    specification = specify(SMALL)
-    cells = list(specification.design().cells())
+    request = specify(SMALL)
+    cells = list(request.design().cells())
     twice = type("Twice", (), {"cells": lambda self: iter([*cells, *cells[:3]])})()
-    monkeypatch.setattr(type(specification), "design", lambda self: twice)
-    counts = cell_table(specification, {cells[0].key})
+    monkeypatch.setattr(type(request), "design", lambda self: twice)
+    counts = cell_table(request, {cells[0].key})
     assert counts[["cells", "done", "to_compute"]].sum().tolist() == [CELLS + 3, 2, CELLS - 1]
 
 
@@ -274,13 +274,11 @@ def test_share_is_the_inverse_of_importance(logit: float) -> None:
 
 @pytest.mark.parametrize(("total_index", "rows"), [(0.1, 3), (0.5, 3), (0.9, 3)])
 def test_guidance_agrees_with_a_pilot_of_these_variances(total_index: float, rows: int) -> None:
-    specification = specify({**SMALL, "mitigation_runs": rows})
+    request = specify({**SMALL, "mitigation_runs": rows})
     known = assumed_variances(total_index, 0.5)
     assert known.total_index == pytest.approx(total_index)
     assert known.main == pytest.approx(known.interaction)
-    table = factor_table(
-        specification, {"data_order": FactorPilot(Outlook(known), math.nan, math.nan, "x", same=True)}, 0.8
-    )
+    table = factor_table(request, {"data_order": FactorPilot(Outlook(known), math.nan, math.nan, "x", same=True)}, 0.8)
     assert table.loc[0, "half_width"] == pytest.approx(
         design_named("crossed").half_width(known, rows=rows, columns=3, assurance=0.8)
     )
@@ -303,16 +301,14 @@ def test_the_advice_of_a_plan_is_what_its_table_says() -> None:
     large = {**SMALL, **TWO, "investigation_runs": 10, "mitigation_runs": 20, "golden_runs": "auto", "half_width": 0.2}
     outlook = Outlook(replace(assumed_variances(0.8, 0.5), rows=20, columns=10))
     known = {name: FactorPilot(outlook, 0.5, 0.9, "x", same=True) for name in ("data_order", "label_selection")}
-    specification = specify(large)
-    made = _assemble(
-        specification, set(), Pilot(factors=known), assurance=0.8, pilot_run_id=None, why="", project_run=None
-    )
+    request = specify(large)
+    made = _assemble(request, set(), Pilot(factors=known), assurance=0.8, pilot_run_id=None, why="", project_run=None)
     needed = made.designs.set_index("design")["cells_needed"].sort_values()
-    assert not set(specification.offer) & set(made.notes)
+    assert not set(request.offer) & set(made.notes)
     order = ", ".join(f"design={name} {cells:,.0f}" for name, cells in needed.items())
     assert any(note.endswith(f"fewest first: {order}.") for note in made.notes)
-    unknown = _assemble(specification, set(), Pilot(), assurance=0.8, pilot_run_id=None, why="", project_run=None)
-    assert set(specification.offer) <= set(unknown.notes)
+    unknown = _assemble(request, set(), Pilot(), assurance=0.8, pilot_run_id=None, why="", project_run=None)
+    assert set(request.offer) <= set(unknown.notes)
 
 
 def test_equal_scores_are_no_pilot() -> None:
@@ -385,11 +381,11 @@ def test_the_legend_says_what_the_total_index_is(place: Place) -> None:
 @pytest.mark.parametrize(("half_width", "words"), [(0.5, "after about 20 rows"), (0.02, "is not expected to stop")])
 def test_stopping_rule(half_width: float, words: str) -> None:
     given = {"design": "nested", "stop": "interval", "half_width": half_width, "investigation_runs": 4}
-    specification = specify({**SMALL, **given, "mitigation_runs": "auto", "golden_runs": "pooled"})
+    request = specify({**SMALL, **given, "mitigation_runs": "auto", "golden_runs": "pooled"})
     known = FactorPilot(Outlook(assumed_variances(0.5, 1.0)), math.nan, math.nan, "x", same=True)
-    [note] = stop_notes(specification, Pilot(factors={"data_order": known}))
+    [note] = stop_notes(request, Pilot(factors={"data_order": known}))
     assert words in note
-    assert stop_notes(specification, Pilot()) == []
+    assert stop_notes(request, Pilot()) == []
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.evaluate import score_parent
 from mlflow_l3d.studies.seeds.evaluate import evaluate_seeds
+from mlflow_l3d.studies.seeds.request import parse_seeds, specify_seeds
 from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
-from mlflow_l3d.studies.seeds.specification import parse_seeds, specify_seeds
 
 TEN = tuple(range(42, 142, 10))
 NOTHING_RANDOM = "a_data_order=1e6,a_sample_choice=1e6,a_model_initialisation=1e6,a_model_randomness=1e6"
@@ -62,7 +62,7 @@ def running(place: Place) -> list[Run]:
 @pytest.fixture
 def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mlflow_l3d.report.seeds.page.study_page", lambda *_, **__: "<html></html>")
+    monkeypatch.setattr("mlflow_l3d.studies.seeds.report.page.study_page", lambda *_, **__: "<html></html>")
     return sqlite_place(migrated_store, tmp_path / "place")
 
 
@@ -487,7 +487,7 @@ def test_a_task_without_parts_is_split_once(place: Place, tmp_path: Path) -> Non
     given = {"approach": "synthetic", "task": str(toy_file(tmp_path, split=False)), "num_labelled": 10, "test_size": 6}
     result = study(place, **given)
     first = configuration_seed(0, "data_split", 0)
-    assert result.specification.split_seeds == {
+    assert result.request.split_seeds == {
         "label_selection": configuration_seed(0, "label_selection", 0),
         "data_split": first,
     }
@@ -502,7 +502,7 @@ def test_a_task_without_parts_is_split_once(place: Place, tmp_path: Path) -> Non
     assert len({run.data.metrics["synthetic_score"] for run in place.cells()}) == 3
     about = document(place, result.run_id, "investigation.json", tmp_path)["task"]
     assert (about["train_examples"], about["validation_examples"], about["evaluated_examples"]) == (8, 2, 6)
-    assert about["split"] == {"source": "drawn", "seeds": result.specification.split_seeds}
+    assert about["split"] == {"source": "drawn", "seeds": result.request.split_seeds}
     assert study(place, **given).computed == 0
     # Another root seed is another split, and so another study.
     other = study(place, **given, root_seed=1)
@@ -575,7 +575,7 @@ def test_runs_of_mlflow_become_the_parent_and_the_comparison(place: Place, monke
 def test_what_auto_means_for_other_models_and_approaches() -> None:
     from mlflow_l3d.approaches.finetuning.approach import Finetuning
     from mlflow_l3d.approaches.synthetic import Synthetic
-    from mlflow_l3d.studies.seeds.specification import _hyperparameters
+    from mlflow_l3d.studies.seeds.request import _hyperparameters
 
     assert _hyperparameters("auto", Finetuning(), "roberta-base") == "trainable=full"
     assert _hyperparameters("auto,epochs=2", Finetuning(), "roberta-base") == "trainable=full,epochs=2"
@@ -587,7 +587,7 @@ def test_what_auto_means_for_other_models_and_approaches() -> None:
 def test_paper_means_what_the_study_published_for_the_model_and_the_task() -> None:
     from mlflow_l3d.approaches.finetuning import Finetuning
     from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds
-    from mlflow_l3d.studies.seeds.specification import specify_seeds
+    from mlflow_l3d.studies.seeds.request import specify_seeds
     from mlflow_l3d.tasks.identity import make_task
 
     texts, labels = ([f"text {number}" for number in range(40)],), np.arange(40) % 2

@@ -10,8 +10,8 @@ from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.sides import specify_golden
+from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
-from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.studies.seeds.run import seeds
 from mlflow_l3d.studies.sweep.run import sweep
 from mlflow_l3d.tracking import names
@@ -47,7 +47,7 @@ def script(tmp_path):
 def test_a_command_is_investigated_as_any_approach(script):
     script(of_c="c % 7")
     found = investigate(**TYPED, **SIZES)
-    assert (found.computed, found.specification.setup.all_factors) == (10, ("a", "b", "c"))
+    assert (found.computed, found.request.setup.all_factors) == (10, ("a", "b", "c"))
     assert found.analysis.importances["a"].contributed_std > found.analysis.importances["b"].contributed_std
     parent = MlflowClient().get_run(found.run_id)
     assert parent.data.params["command"] == TYPED["command"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 from sweep_cases import drawn_sweep
 
-from mlflow_l3d.analysis.sweep.point import SweptPoint
 from mlflow_l3d.studies.sweep.artifacts import write_sweep
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 
 
 def test_one_table_holds_every_point_and_factor(tmp_path: Path) -> None:

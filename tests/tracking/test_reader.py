@@ -10,7 +10,7 @@ import pytest
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.reader import cells_of_runs
+from mlflow_l3d.tracking.earlier.reader import cells_of_runs
 
 
 def a_run(number: int, **tags: str) -> Any:

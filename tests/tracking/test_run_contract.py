@@ -14,8 +14,8 @@ from run_helpers import CELLS, SMALL, Place, assert_whole, sqlite_place
 
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.plan.factors import GOLDEN_BASE, MITIGATION_BASE, configuration_seed
+from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import Investigation
-from mlflow_l3d.studies.investigation.specification import specify
 
 FACTORS = ("data_order", "data_split")
 
@@ -133,16 +133,14 @@ def test_the_children(place: Place, one: Investigation) -> None:
         if tags["l3d.phase"] == "golden":
             assert not {"l3d.factor", "l3d.row", "l3d.column"} & set(tags)
             index = int(tags["l3d.index"])
-            expected = dict.fromkeys(one.specification.setup.all_factors, GOLDEN_BASE + index)
+            expected = dict.fromkeys(one.request.setup.all_factors, GOLDEN_BASE + index)
             seen.add(("golden", index))
         else:
             assert tags["l3d.phase"] == "investigation"
             assert tags["l3d.factor"] == "data_order"
             assert "l3d.index" not in tags
             row, column = int(tags["l3d.row"]), int(tags["l3d.column"])
-            expected = dict.fromkeys(one.specification.setup.all_factors, MITIGATION_BASE + row) | {
-                "data_order": column
-            }
+            expected = dict.fromkeys(one.request.setup.all_factors, MITIGATION_BASE + row) | {"data_order": column}
             seen.add((row, column))
         for factor, number in expected.items():
             assert params[f"factor.{factor}"] == str(number)
@@ -162,12 +160,12 @@ def test_the_children(place: Place, one: Investigation) -> None:
 
 
 def test_the_task_is_the_data_of_the_parent_alone(place: Place, one: Investigation, tmp_path: Path) -> None:
-    task = one.specification.setup.task
+    task = one.request.setup.task
     [found] = place.client.get_run(one.run_id).inputs.dataset_inputs
     about = found.dataset
     assert (about.name, about.digest, about.source_type) == ("synthetic", task.fingerprint[:36], "code")
     assert json.loads(about.source) == {"tags": {"mlflow.source.name": "synthetic"}}
-    sizes = {"num_rows": len(task), "num_labelled": int(one.specification.final()["num_labelled"]), "test_size": 400}
+    sizes = {"num_rows": len(task), "num_labelled": int(one.request.final()["num_labelled"]), "test_size": 400}
     assert json.loads(about.profile) == sizes
     assert {tag.key: tag.value for tag in found.tags} == {"mlflow.data.context": "investigation"}
     assert not [run for run in place.cells(one.run_id) if run.inputs.dataset_inputs]
@@ -327,4 +325,4 @@ def test_a_small_investigation_is_whole(tmp_path: Path, migrated_store: Path) ->
     place = sqlite_place(migrated_store, tmp_path)
     result = place.investigate(root_seed=3)
     assert_whole(place, result.run_id, CELLS)
-    assert result.specification.plan.mitigation_runs == SMALL["mitigation_runs"]
+    assert result.request.plan.mitigation_runs == SMALL["mitigation_runs"]

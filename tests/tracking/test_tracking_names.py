@@ -15,7 +15,7 @@ from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.reader import read_investigation
+from mlflow_l3d.tracking.earlier.reader import read_investigation
 
 LEGAL = ("f1_macro", "a b/c.d:e-f", "größe", "a" * 250, "curve/x")
 ILLEGAL = (

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.checks.long_run import published_interval, uneven_rows
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.long_run import published_interval, uneven_rows
+from mlflow_l3d.analysis.importance.estimators.nested import nested_components
+from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate, variance_without_each
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
-from mlflow_l3d.analysis.importance.nested import nested_components
-from mlflow_l3d.analysis.importance.radial import radial_estimate, variance_without_each
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import (
     known_std,
@@ -81,8 +81,8 @@ def importance(
     within a row, mitigated = std of the row means, importance = (contributed - mitigated) / golden std. Where cells are
     missing, those of the scores that are there, as in the authors' code; a row without any takes no part. The
     corrected score is ``sqrt(S_T) - sqrt(1 - S_T)`` with S_T from the variances of the design, its interval that of
-    :func:`~mlflow_l3d.analysis.importance.crossed.crossed_estimate` or
-    :func:`~mlflow_l3d.analysis.importance.nested.nested_estimate`. The
+    :func:`~mlflow_l3d.analysis.importance.estimators.crossed.crossed_estimate` or
+    :func:`~mlflow_l3d.analysis.importance.estimators.nested.nested_estimate`. The
     published score is the same formula in both designs; in the nested one its `mitigated_std` holds all of
     ``tau2 / N``, not the interaction's part alone.
     """

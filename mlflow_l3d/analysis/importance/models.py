@@ -6,11 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from mlflow_l3d.analysis.importance.crossed import crossed_components, crossed_estimate, crossed_without_each
 from mlflow_l3d.analysis.importance.estimate import Estimate, Variances
-from mlflow_l3d.analysis.importance.levels import levels_components, levels_estimate, levels_without_each
-from mlflow_l3d.analysis.importance.nested import nested_components, nested_estimate, nested_variances_without_each
-from mlflow_l3d.analysis.importance.radial import radial_estimate, radial_variances_without_each
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_components, crossed_estimate, crossed_without_each
+from mlflow_l3d.analysis.importance.estimators.levels import levels_components, levels_estimate, levels_without_each
+from mlflow_l3d.analysis.importance.estimators.nested import (
+    nested_components,
+    nested_estimate,
+    nested_variances_without_each,
+)
+from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate, radial_variances_without_each
 from mlflow_l3d.analysis.importance.variances import MeanSquares
 from mlflow_l3d.analysis.typing import FloatArray
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.consistency.groups import Examples
 from mlflow_l3d.analysis.importance.tables import Tables
-from mlflow_l3d.analysis.planning.subsets import Answers, IntArray, Place, from_predictions, rescored
-from mlflow_l3d.analysis.stability.groups import Examples
+from mlflow_l3d.studies.ablation.numbers import Answers, IntArray, Place, from_predictions, rescored
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.reader import fetch_artifact, read_predictions
+from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_predictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ def read_answers(
     run_id
         The parent.
     cells
-        One row a cell, as :class:`mlflow_l3d.tracking.reader.Recorded` holds them.
+        One row a cell, as :class:`mlflow_l3d.tracking.earlier.reader.Recorded` holds them.
     scores
         Their scores.
     metric

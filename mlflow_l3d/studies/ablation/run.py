@@ -14,14 +14,14 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.planning.subsets import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.parameters.table import ABLATION
 from mlflow_l3d.parameters.values import Whole, as_text
-from mlflow_l3d.report.ablation import ablation_figure, ablation_table, ablation_text, spread
+from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
+from mlflow_l3d.studies.ablation.report import ablation_figure, ablation_table, ablation_text, spread
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
@@ -29,8 +29,8 @@ from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.past import latest_investigation
-from mlflow_l3d.tracking.reader import Recorded, read_listed
+from mlflow_l3d.tracking.earlier.past import latest_investigation
+from mlflow_l3d.tracking.earlier.reader import Recorded, read_listed
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -51,7 +51,7 @@ class Ablation(OnOneScreen):
     metric
         The metric whose spread was investigated.
     frame
-        One row a setting, repeat and factor, see :func:`mlflow_l3d.analysis.planning.subsets.ablate_tables`.
+        One row a setting, repeat and factor, see :func:`mlflow_l3d.studies.ablation.numbers.ablate_tables`.
     notes
         What was left out, and why.
     """

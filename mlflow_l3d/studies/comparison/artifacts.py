@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
-from mlflow_l3d.report.comparison.words import advice_on, answers
+from mlflow_l3d.studies.comparison.report.words import advice_on, answers
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import run_page
@@ -22,9 +22,9 @@ TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks
 
 def write_comparison(folder: Path, found: ComparedRuns) -> list[str]:
     """Write tables, pictures and report; return the names of what MLflow shows as tables."""
-    from mlflow_l3d.report.comparison.figures import difference_figure, score_figure
-    from mlflow_l3d.report.comparison.page import comparison_page
     from mlflow_l3d.report.style import save_png
+    from mlflow_l3d.studies.comparison.report.figures import difference_figure, score_figure
+    from mlflow_l3d.studies.comparison.report.page import comparison_page
 
     comparison, frame = found.comparison, found.to_frame()
     frame.to_csv(folder / "differences.csv", index=False)

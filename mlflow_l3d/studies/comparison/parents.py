@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.past import own_parameter
-from mlflow_l3d.tracking.reader import fetch_document, parent_run
+from mlflow_l3d.tracking.earlier.past import own_parameter
+from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -187,7 +187,7 @@ def _ids(parents: Sequence[Parent]) -> str:
     return ",".join(parent.run_id for parent in parents)
 
 
-def specifications(runs: object) -> list[object]:
+def requests(runs: object) -> list[object]:
     """Return what is compared: run ids, or parameters of `main` as mappings.
 
     Parameters

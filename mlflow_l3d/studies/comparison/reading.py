@@ -18,7 +18,7 @@ from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.reader import fetch_artifact, read_investigation, read_predictions
+from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

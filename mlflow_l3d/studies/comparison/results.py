@@ -78,6 +78,6 @@ class ComparedRuns(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.report.comparison.page import comparison_text
+        from mlflow_l3d.studies.comparison.report.page import comparison_text
 
         return comparison_text(self.comparison, self.importances, self.self_checks, run_id=self.run_id)

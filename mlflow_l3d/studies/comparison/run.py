@@ -21,13 +21,13 @@ from mlflow_l3d.parameters.table import COMPARE
 from mlflow_l3d.parameters.values import as_text, check_names
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.artifacts import note, write_comparison
-from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, specifications
+from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
 from mlflow_l3d.studies.comparison.reading import read_runs, systems_of
 from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns
 from mlflow_l3d.studies.comparison.tables import importances_of_differences
 from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
-from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
@@ -86,12 +86,12 @@ def compare(
     """
     given_runs = runs if not others else [*(runs if isinstance(runs, list | tuple) else [runs]), *others]
     with entry_point() as project_run:
-        wanted = specifications(given_runs)
+        wanted = requests(given_runs)
         values = (_as_typed(wanted), metric, smallest_effect, level, self_check, root_seed)
         given = {name: as_text(name, value) for name, value in zip(COMPARE, values, strict=True)}
         settings = Settings.parse(given)
         studies = {at: _study(each, progress) for at, each in enumerate(wanted) if isinstance(each, Mapping)}
-        keys = [study.specification.key for study in studies.values()]
+        keys = [study.request.key for study in studies.values()]
         if len(set(keys)) < len(keys):
             raise ParameterError("runs", given["runs"], "names one investigation twice: it has no difference to itself")
         client = connect()
@@ -251,9 +251,9 @@ def _self_checks(tasks: Mapping[str, Sequence[System]], settings: Settings) -> I
 
 def _study(parameters: Mapping[str, Any], progress: bool | None) -> InvestigationStudy:
     own = dict(parameters)
-    specification = specified(specify, own.pop("approach", None), own.pop("task", None), own)
-    say(specification.remarks)
-    return InvestigationStudy(specification, progress=progress)
+    request = specified(specify, own.pop("approach", None), own.pop("task", None), own)
+    say(request.remarks)
+    return InvestigationStudy(request, progress=progress)
 
 
 def _as_typed(wanted: Sequence[object]) -> str:

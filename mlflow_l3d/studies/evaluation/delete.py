@@ -11,7 +11,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect, own_settings
-from mlflow_l3d.tracking.reader import parent_run
+from mlflow_l3d.tracking.earlier.reader import parent_run
 
 _RESTORE: Final = (
     "Until `mlflow gc` they can be restored: in MLflow's list of runs under State: Deleted, or one by one with "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mlflow_l3d import registry
-from mlflow_l3d.analysis.importance.reml import MISSING
+from mlflow_l3d.analysis.importance.estimators.reml import MISSING
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.studies.base import entry_point
@@ -15,8 +15,8 @@ from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation, check_options, ev
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.evaluate import SweepEvaluation, evaluate_sweep, is_sweep
 from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.past import latest_investigation, searched_splits
-from mlflow_l3d.tracking.reader import read_investigation
+from mlflow_l3d.tracking.earlier.past import latest_investigation, searched_splits
+from mlflow_l3d.tracking.earlier.reader import read_investigation
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +36,7 @@ class Evaluation(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.report.investigation.page import summary
+        from mlflow_l3d.studies.investigation.report.page import summary
 
         return summary(self.analysis, title=f"evaluation of run {self.run_id}")
 
@@ -75,7 +75,7 @@ def evaluate(
     agreement
         How predictions are compared: ``auto`` takes whole numbers as class numbers, other numbers as regression, and
         texts by ``exact_match``; or ``regression``, or a scoring function such as ``rougeL``
-        (:func:`mlflow_l3d.analysis.stability.agreement.choice.choose`).
+        (:func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`).
     log
         Whether to write metrics and artifacts.
     progress

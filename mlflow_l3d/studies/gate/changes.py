@@ -10,7 +10,7 @@ from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.parameters.values import check_names, json_of
 
 if TYPE_CHECKING:
-    from mlflow_l3d.studies.gate.golden import GoldenSpecification
+    from mlflow_l3d.studies.gate.golden import GoldenRequest
 
 OF_A_PLAN: Final = (
     *("factor", "design", "investigation_runs", "mitigation_runs", "golden_runs", "joint", "mitigation"),
@@ -37,12 +37,12 @@ def _typed(text: str) -> dict[str, Any]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def title_of(document: Mapping[str, Any], specification: GoldenSpecification) -> str:
+def title_of(document: Mapping[str, Any], request: GoldenRequest) -> str:
     """Return in what a candidate differs from the document of the baseline, in a few words."""
-    return ", ".join(f"{name}={value}" for name, value in _differences(document, specification).items())
+    return ", ".join(f"{name}={value}" for name, value in _differences(document, request).items())
 
 
-def _differences(document: Mapping[str, Any], candidate: GoldenSpecification) -> dict[str, object]:
+def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[str, object]:
     """Return what the candidate has otherwise than the baseline."""
     before, after = document["hyperparameters"], candidate.setup.public_hyperparameters
     found, setup = {name: value for name, value in after.items() if before.get(name) != value}, candidate.setup

@@ -20,11 +20,11 @@ from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.progress import progress_bar
+from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.self_test import own_cells, tested
-from mlflow_l3d.studies.specification import CellSpecification
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import error_line
-from mlflow_l3d.tracking.elsewhere import LOOK_SECONDS, Elsewhere
+from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS, Elsewhere
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.parent import Card
@@ -37,7 +37,7 @@ _logger = logging.getLogger("mlflow_l3d")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GoldenSpecification(CellSpecification):
+class GoldenRequest(CellRequest):
     """The golden runs of one system.
 
     Attributes
@@ -70,7 +70,7 @@ class GoldenSpecification(CellSpecification):
         """Return the number of cells."""
         return self.runs
 
-    def design(self) -> GoldenSpecification:
+    def design(self) -> GoldenRequest:
         """Return what holds the cells: itself."""
         return self
 
@@ -116,7 +116,7 @@ class GoldenRuns:
 
     Parameters
     ----------
-    specification
+    request
         Which runs there are at most.
     progress
         Whether to show a progress bar on stderr.
@@ -133,13 +133,11 @@ class GoldenRuns:
         Those of them that no look needed; known at the end.
     """
 
-    def __init__(
-        self, specification: GoldenSpecification, *, progress: bool = False, takes_turns: bool = False
-    ) -> None:
-        self.specification, self.progress, self.takes_turns = specification, progress, takes_turns
-        self.scores: FloatArray = np.full(specification.runs, np.nan)
+    def __init__(self, request: GoldenRequest, *, progress: bool = False, takes_turns: bool = False) -> None:
+        self.request, self.progress, self.takes_turns = request, progress, takes_turns
+        self.scores: FloatArray = np.full(request.runs, np.nan)
         self.computed = self.failed = self.ahead = 0
-        self._cells = list(specification.cells())
+        self._cells = list(request.cells())
         self._left: set[int] = set()
         self._trained: list[int] = []
         self._running: dict[str, Cell] = {}
@@ -149,7 +147,7 @@ class GoldenRuns:
 
     def __enter__(self) -> GoldenRuns:
         """Open the parent, and find what is done."""
-        asked, cells = self.specification, self._cells
+        asked, cells = self.request, self._cells
         work = Work(asked.card(), CellRecord, asked.context_key, asked.shared_params(), lambda: cells)
         opened: Ledger[CellRecord] | None = None
         try:
@@ -182,13 +180,13 @@ class GoldenRuns:
     def advance(self, runs: int) -> None:
         """Train what is missing of the first `runs` runs."""
         if self.missing(runs) and not self.computed:
-            trained = tested(self.specification, progress=self.progress)
+            trained = tested(self.request, progress=self.progress)
             for cell, done in own_cells(self._cells, trained, self._elsewhere):
                 self._running[cell.key] = cell
                 self._take(done)
         self._until, left = runs, self.missing(runs)
         shown = self.progress and left > 0
-        with progress_bar(self.specification.side, "run", total=runs, shown=shown, done=runs - left) as bar:
+        with progress_bar(self.request.side, "run", total=runs, shown=shown, done=runs - left) as bar:
             while left := self.missing(runs):
                 if self._outcomes is None:
                     self._later.clear()
@@ -231,11 +229,11 @@ class GoldenRuns:
         scores = self.scores[:runs][np.isfinite(self.scores[:runs])]
         with temporary_folder() as folder:
             frame.to_parquet(folder / names.CELLS, index=False)
-            document = replace(self.specification, runs=len(frame)).document()
+            document = replace(self.request, runs=len(frame)).document()
             write_json(folder / names.INVESTIGATION, document, indent=2)
             found = {"score_mean": scores.mean(), "golden_std": scores.std()} if len(scores) else {}
             self.ledger.log_metrics({**found, "cells_failed": float(self.failed)}, runs)
-            self.ledger.finish(folder, complete=not self.failed, description=self.specification.title)
+            self.ledger.finish(folder, complete=not self.failed, description=self.request.title)
 
     def _frame(self) -> pd.DataFrame:
         spool, run_ids, rows = self.ledger.spool, self.ledger.run_ids(), []
@@ -256,7 +254,7 @@ class GoldenRuns:
                 self._running[cell.key] = cell
                 yield cell
 
-        executor = executor_of(self.specification.setup)
+        executor = executor_of(self.request.setup)
         hinted = Hinted(noted(), lambda: self.missing(self._until) - len(self._running))
         self._outcomes = outcomes = executor.run(hinted)  # type: ignore[assignment]
         return outcomes
@@ -274,7 +272,7 @@ class GoldenRuns:
     def _wait(self, later: list[Cell]) -> None:
         """Wait until other processes have finished some runs, and train those that they gave back."""
         if later:
-            _logger.warning("%s: %d runs are trained by another process.", self.specification.side, len(later))
+            _logger.warning("%s: %d runs are trained by another process.", self.request.side, len(later))
         while later:
             known, free = self._elsewhere.settled(later)
             self._take_known(known)
@@ -290,10 +288,10 @@ class GoldenRuns:
         for cell in cells:
             if cell.key in done and (number := self._number(cell)) in self._left:
                 self._left.discard(number)
-                self.scores[number] = done[cell.key].get(self.specification.metric, np.nan)
+                self.scores[number] = done[cell.key].get(self.request.metric, np.nan)
 
     def _number(self, cell: Cell) -> int:
-        return next(iter(cell.configurations.values())) - self.specification.base
+        return next(iter(cell.configurations.values())) - self.request.base
 
     def _take(self, outcome: Outcome) -> None:
         cell = self._running.pop(outcome.key)
@@ -304,6 +302,6 @@ class GoldenRuns:
         self._trained.append(number)
         if record.error:
             self.failed += 1
-            _logger.warning("%s: %s failed: %s", self.specification.side, cell.name, record.error)
+            _logger.warning("%s: %s failed: %s", self.request.side, cell.name, record.error)
         else:
-            self.scores[number] = record.metrics.get(self.specification.metric, np.nan)
+            self.scores[number] = record.metrics.get(self.request.metric, np.nan)

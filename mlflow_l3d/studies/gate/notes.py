@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.difference import Spread, examples_needed, runs_to_settle
-from mlflow_l3d.analysis.comparison.gate import Look, Outstanding, unseen_share
+from mlflow_l3d.analysis.comparison.resolution import unseen_share
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.report.numbers import counted, share_text
+from mlflow_l3d.studies.gate.numbers.gate import Look, Outstanding
 from mlflow_l3d.studies.gate.record import other_gates
-from mlflow_l3d.studies.gate.specification import GateSpecification
+from mlflow_l3d.studies.gate.request import GateRequest
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 
-def first_notes(asked: GateSpecification, client: MlflowClient) -> Iterator[str]:
+def first_notes(asked: GateRequest, client: MlflowClient) -> Iterator[str]:
     """Yield what is known before any run, and is to be kept in mind."""
     if others := other_gates(client, asked.pair, asked.key):
         questions = "1 other question was" if others == 1 else f"{others} other questions were"
@@ -33,7 +34,7 @@ def first_notes(asked: GateSpecification, client: MlflowClient) -> Iterator[str]
         yield "The two have different root seeds: their runs share nothing, and are compared as independent ones."
 
 
-def run_notes(asked: GateSpecification, scores: Mapping[str, FloatArray]) -> Iterator[str]:
+def run_notes(asked: GateRequest, scores: Mapping[str, FloatArray]) -> Iterator[str]:
     """Yield what the scores of both sides give reason to say: runs that failed, or collapsed.
 
     Parameters
@@ -63,7 +64,7 @@ def run_notes(asked: GateSpecification, scores: Mapping[str, FloatArray]) -> Ite
         )
 
 
-def outstanding(asked: GateSpecification, systems: Mapping[str, System], look: Look, found: Spread) -> Outstanding:
+def outstanding(asked: GateRequest, systems: Mapping[str, System], look: Look, found: Spread) -> Outstanding:
     """Return what a look leaves open, by the runs of both sides and the spread of their difference."""
     effect, level = asked.plan.smallest_effect, 1 - asked.plan.alpha
     equal = asked.paired and np.array_equal(systems["baseline"].scores, systems["candidate"].scores)

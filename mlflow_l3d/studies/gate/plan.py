@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
-from mlflow_l3d.analysis.comparison.gate import Forecast
-from mlflow_l3d.analysis.comparison.sequential_power import Noise
-from mlflow_l3d.report.gate import plan_lines, plan_text
 from mlflow_l3d.report.numbers import counted, rough_duration
 from mlflow_l3d.studies.base import expected_workers
+from mlflow_l3d.studies.gate.numbers.gate import Forecast
+from mlflow_l3d.studies.gate.numbers.power import Noise
+from mlflow_l3d.studies.gate.report.page import plan_lines, plan_text
+from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.runs import Runs, systems_of
-from mlflow_l3d.studies.gate.specification import GateSpecification
 from mlflow_l3d.tracking.children import finished_cells
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class GatePlan:
 
     Attributes
     ----------
-    specification
+    request
         What is asked.
     forecast
         What is to be expected, as far as is known before.
@@ -40,7 +40,7 @@ class GatePlan:
         0: a plan is no claim.
     """
 
-    specification: GateSpecification
+    request: GateRequest
     forecast: Forecast
     runs: int
     done: int
@@ -49,24 +49,24 @@ class GatePlan:
 
     def lines(self) -> list[str]:
         """Return what is said before the first run."""
-        asked = self.specification
+        asked = self.request
         cost = f"{counted(self.runs - self.done, 'run')} to train at most, {self.done} are done"
         hours = "" if math.isnan(self.hours) else f": {rough_duration(self.hours)} at most, loading not counted"
         return [*plan_lines(asked.plan, self.forecast, asked.metric.name), f"{cost}{hours}."]
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        asked = self.specification
+        asked = self.request
         return plan_text(asked.title, asked.plan, asked.metric.name, self.lines())
 
 
-def plan_gate(specification: GateSpecification, client: MlflowClient) -> GatePlan:
+def plan_gate(request: GateRequest, client: MlflowClient) -> GatePlan:
     """Return what a gate is going to do.
 
     Before any run of the candidate is known, its runs are taken to vary as the baseline's do, and to share nothing with
     them, and so are test examples where they count: with what they share, power is higher.
     """
-    asked, most = specification, specification.plan.looks[-1]
+    asked, most = request, request.plan.looks[-1]
     noise = Noise(math.sqrt(2) * asked.run_std)  # as far as is known before: runs that share nothing
     if asked.examples == "random":
         # Golden runs of the baseline that say how much of its mean is luck of the test examples.
@@ -82,7 +82,7 @@ def plan_gate(specification: GateSpecification, client: MlflowClient) -> GatePla
         if wanting is not None:
             done = finished_cells(client, wanting.context_key)
             left[side.name] = sum(cell.key not in done for cell in wanting.cells())
-    specified = [each.specification for each in asked.sides if each.specification is not None]
+    specified = [each.request for each in asked.sides if each.request is not None]
     setup = specified[-1].setup if specified else None
     workers = expected_workers(setup) if setup else 1
     missing = sum(left.values())
@@ -95,7 +95,7 @@ def plan_gate(specification: GateSpecification, client: MlflowClient) -> GatePla
     )
 
 
-def _seconds(asked: GateSpecification) -> float:
+def _seconds(asked: GateRequest) -> float:
     """Return the mean wall clock of a golden run of the baseline; nan where unknown."""
     cells = asked.baseline.cells
     if cells is None or "duration_seconds" not in cells:

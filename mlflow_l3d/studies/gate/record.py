@@ -10,15 +10,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mlflow_l3d.analysis.comparison.gate import GateAnswer, Look, Outstanding
-from mlflow_l3d.report.gate import advice_on, gate_markdown, gate_page
-from mlflow_l3d.report.gate_figure import gate_figure
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.style import save_png
 from mlflow_l3d.studies.files import write_json
+from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, Outstanding
+from mlflow_l3d.studies.gate.report.figure import gate_figure
+from mlflow_l3d.studies.gate.report.page import advice_on, gate_markdown, gate_page
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
-from mlflow_l3d.tracking.reader import known_document
+from mlflow_l3d.tracking.earlier.reader import known_document
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

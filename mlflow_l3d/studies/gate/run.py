@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.gate import (
+from mlflow_l3d.analysis.comparison.resolution import least_error
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters.table import GateOptions
+from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.gate.notes import first_notes, outstanding, run_notes
+from mlflow_l3d.studies.gate.numbers.gate import (
     Forecast,
     GateAnswer,
     blinded_std,
@@ -20,18 +30,7 @@ from mlflow_l3d.analysis.comparison.gate import (
     measure,
     view,
 )
-from mlflow_l3d.analysis.comparison.resolution import least_error
-from mlflow_l3d.analysis.comparison.sequential_power import Noise
-from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.parameters.table import GateOptions
-from mlflow_l3d.parameters.values import public_parameter
-from mlflow_l3d.report.gate import advice_on, gate_text, look_line
-from mlflow_l3d.report.numbers import counted
-from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.gate.notes import first_notes, outstanding, run_notes
+from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.plan import GatePlan, plan_gate
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
@@ -42,8 +41,9 @@ from mlflow_l3d.studies.gate.record import (
     write_record,
     write_results,
 )
+from mlflow_l3d.studies.gate.report.page import advice_on, gate_text, look_line
+from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
 from mlflow_l3d.studies.gate.runs import Runs, systems_of
-from mlflow_l3d.studies.gate.specification import GateSpecification, specify_gate
 from mlflow_l3d.studies.progress import shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
@@ -68,7 +68,7 @@ class Gate:
         Its MLflow run.
     answer
         What it found.
-    specification
+    request
         What was asked.
     computed
         How many runs were trained now.
@@ -78,7 +78,7 @@ class Gate:
 
     run_id: str
     answer: GateAnswer = field(repr=False)
-    specification: GateSpecification = field(repr=False)
+    request: GateRequest = field(repr=False)
     computed: int
     ahead: int = 0
 
@@ -125,32 +125,30 @@ def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> 
     """
     with entry_point() as project_run:
         client = connect()
-        specification = specify_gate(parameters, client)
-        earlier = find_earlier(client, specification.key)
-        if earlier is not None and earlier.most != specification.plan.looks[-1]:
-            specification = specification.with_budget(earlier.most)
-        plan = plan_gate(specification, client)
-        if specification.given["dry_run"] == "true":
+        request = specify_gate(parameters, client)
+        earlier = find_earlier(client, request.key)
+        if earlier is not None and earlier.most != request.plan.looks[-1]:
+            request = request.with_budget(earlier.most)
+        plan = plan_gate(request, client)
+        if request.given["dry_run"] == "true":
             return plan
         for line in plan.lines():
             _logger.warning("%s", line)
-        return _Conduct(specification, client, plan.forecast, progress=progress).run(project_run.take(), earlier)
+        return _Conduct(request, client, plan.forecast, progress=progress).run(project_run.take(), earlier)
 
 
 class _Conduct:
     """One gate under way."""
 
-    def __init__(
-        self, specification: GateSpecification, client: MlflowClient, before: Forecast, *, progress: bool | None
-    ) -> None:
-        self.asked, self.client, self.progress = specification, client, shows_progress(progress)
+    def __init__(self, request: GateRequest, client: MlflowClient, before: Forecast, *, progress: bool | None) -> None:
+        self.asked, self.client, self.progress = request, client, shows_progress(progress)
         self.answer = GateAnswer(
-            baseline=specification.baseline.title,
-            candidate=specification.candidate.title,
-            metric=specification.metric.name,
-            examples=specification.examples,
-            paired=specification.paired,
-            plan=specification.plan,
+            baseline=request.baseline.title,
+            candidate=request.candidate.title,
+            metric=request.metric.name,
+            examples=request.examples,
+            paired=request.paired,
+            plan=request.plan,
             before=before,
         )
         self.runs: dict[str, Runs] = {}
@@ -199,7 +197,7 @@ class _Conduct:
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
         """Say with what either side may be trained; where the answer is known, with nothing but what was left."""
         sides = self.asked.sides
-        wanted = [None if self._done and each.specification is None else self.asked.wanting(each) for each in sides]
+        wanted = [None if self._done and each.request is None else self.asked.wanting(each) for each in sides]
         for side, wanting in zip(sides, wanted, strict=True):
             left = bool(self._done and wanting and spooled_cells(self.client, wanting.key))
             own = replace(wanting, gate=gate_run) if wanting and (left or not self._done) else None

@@ -13,9 +13,9 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.gate.golden import GoldenRuns, GoldenSpecification
+from mlflow_l3d.studies.gate.golden import GoldenRequest, GoldenRuns
+from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.sides import Side
-from mlflow_l3d.studies.gate.specification import GateSpecification
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -46,9 +46,9 @@ class Runs:
     """
 
     side: Side
-    asked: GateSpecification
+    asked: GateRequest
     client: MlflowClient
-    wanting: GoldenSpecification | None = None
+    wanting: GoldenRequest | None = None
     stack: ExitStack = field(default_factory=ExitStack)
     progress: bool = False
     takes_turns: bool = False
@@ -94,9 +94,7 @@ class Runs:
         return self.training.predictions(runs) if self.training else self.side.predictions(self.client, runs)
 
 
-def systems_of(
-    sides: Mapping[str, Runs], runs: int, asked: GateSpecification, *, predictions: bool
-) -> dict[str, System]:
+def systems_of(sides: Mapping[str, Runs], runs: int, asked: GateRequest, *, predictions: bool) -> dict[str, System]:
     """Return both sides as systems that can be compared, by name.
 
     Parameters

@@ -18,11 +18,11 @@ from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.gate.changes import OF_A_PLAN, changes_of, title_of
-from mlflow_l3d.studies.gate.golden import GoldenSpecification
-from mlflow_l3d.studies.specification import context_of
+from mlflow_l3d.studies.gate.golden import GoldenRequest
+from mlflow_l3d.studies.request import context_of
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.past import find_search, latest_investigation, own_parameter
-from mlflow_l3d.tracking.reader import fetch_document, parent_run, read_investigation, read_predictions
+from mlflow_l3d.tracking.earlier.past import find_search, latest_investigation, own_parameter
+from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -49,7 +49,7 @@ class Side:
         Where seeds come from, the data, and its own metric; None where a stranger's run does not say.
     cells
         Its golden runs that have finished, by their number: ``run_id``, metrics.
-    specification
+    request
         With which more can be trained; None where they cannot.
     reason
         Why they cannot.
@@ -66,7 +66,7 @@ class Side:
     task: Mapping[str, Any] | None = None
     metric: str | None = None
     cells: pd.DataFrame | None = None
-    specification: GoldenSpecification | None = None
+    request: GoldenRequest | None = None
     reason: str = ""
     document: Mapping[str, Any] = field(default_factory=dict)
 
@@ -131,14 +131,14 @@ def recorded_side(client: MlflowClient, name: str, run_id: str, **machine: str) 
     )
     try:
         asked = {**given, "hyperparameters": document["hyperparameters"]}
-        specification = specify_golden(name, asked, phase=phase, **machine)
+        request = specify_golden(name, asked, phase=phase, **machine)
     except (L3DError, KeyError) as error:
         reason = "it does not say how it was made" if isinstance(error, KeyError) else str(error)
         return replace(known, reason=reason)
-    if specification.context_key != context:
+    if request.context_key != context:
         reason = "its data, model, hyperparameters or versions of libraries are not those of this machine"
         return replace(known, reason=reason)
-    return replace(known, specification=specification)
+    return replace(known, request=request)
 
 
 def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: str) -> Side:
@@ -161,8 +161,8 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
     document = baseline.document
     if isinstance(text, str) and RUN_ID.fullmatch(text.strip()):
         named = recorded_side(client, "candidate", text.strip(), **machine)
-        if named.specification is not None and "hyperparameters" in document:
-            named = replace(named, title=title_of(document, named.specification) or named.title)
+        if named.request is not None and "hyperparameters" in document:
+            named = replace(named, title=title_of(document, named.request) or named.title)
         return named
     changes = changes_of(text)
     if "hyperparameters" not in document:
@@ -177,24 +177,24 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
         hyperparameters = {**base, **asked.values, **asked.overrides} if asked.source == "inline" else asked.text
     phase = "base" if baseline.cells is not None and baseline.cells["phase"].eq("base").any() else "golden"
     try:
-        specification = specify_golden(
+        request = specify_golden(
             "candidate", {**given, "hyperparameters": hyperparameters, **changes}, phase=phase, **machine
         )
     except ParameterError as error:
         raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, error.fix) from error
-    setup = specification.setup
+    setup = request.setup
     return Side(
         "candidate",
-        title_of(document, specification) or "the same",
-        {"context": specification.context_key, "root_seed": str(specification.root_seed)},
-        root_seed=specification.root_seed,
-        task={**specification.content()["task"], "fingerprint": setup.task.fingerprint},
-        metric=specification.metric,
-        specification=specification,
+        title_of(document, request) or "the same",
+        {"context": request.context_key, "root_seed": str(request.root_seed)},
+        root_seed=request.root_seed,
+        task={**request.content()["task"], "fingerprint": setup.task.fingerprint},
+        metric=request.metric,
+        request=request,
     )
 
 
-def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, **machine: str) -> GoldenSpecification:
+def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, **machine: str) -> GoldenRequest:
     """Return golden runs by parameters of `main`; those of its plan have no part.
 
     Raises
@@ -210,7 +210,7 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
     setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)
     metric = headline_metric(resolved["metric"], setup.task)
     context = context_of(setup)
-    return GoldenSpecification(
+    return GoldenRequest(
         given=given,
         setup=setup,
         metric=metric,

@@ -12,12 +12,12 @@ from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.analysis.seeds.settings import JOINED, varying_settings
-from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, RecordedRun
-from mlflow_l3d.studies.specification import class_words
+from mlflow_l3d.studies.request import class_words
+from mlflow_l3d.studies.seeds.numbers.settings import JOINED, varying_settings
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import measured

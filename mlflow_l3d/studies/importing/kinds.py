@@ -15,7 +15,7 @@ from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import is_share, named
 from mlflow_l3d.studies.importing.recorded import Array, RecordedRun
-from mlflow_l3d.studies.specification import class_words
+from mlflow_l3d.studies.request import class_words
 from mlflow_l3d.tasks.answers import Classes, kind_of, plain_number
 
 _SPELL = "Spell them alike; if they are right, name all classes, --classes a|b; --task-kind regression reads numbers."

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlflow_l3d.analysis.seeds.study import SeedsStudy
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.table import IMPORT
 from mlflow_l3d.studies.base import Study, entry_point, say
@@ -17,16 +16,17 @@ from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
 from mlflow_l3d.studies.progress import shows_progress, under_way
+from mlflow_l3d.studies.request import heading, version_words
 from mlflow_l3d.studies.seeds.artifacts import write_scores
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.studies.specification import heading, version_words
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.earlier.reader import fetch_document
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.parent import current_experiment_id
-from mlflow_l3d.tracking.reader import fetch_document
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -64,7 +64,7 @@ class ImportedRuns(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.report.seeds.page import study_text
+        from mlflow_l3d.studies.seeds.report.page import study_text
 
         left = len(self.problems)
         mend = f"{left} left out, see above: the same command after the fix writes only what is missing"
@@ -162,7 +162,7 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
 
     def open(self, project_run: str | None) -> Ledger[ImportedRecord]:
         """Open the parent, and find the runs that are there already."""
-        asked = self.specification
+        asked = self.request
         shared = {"task": asked.task, "approach": asked.given["from_"]}
         return open_ledger(
             Work(asked.card(), ImportedRecord, asked.context_key, shared, lambda: asked.cells), project_run
@@ -171,14 +171,14 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
     def how_far(self) -> str:
         """Return how many runs are written."""
         done = {*self.ledger.recovered.metrics, *self.ledger.spool}
-        cells = self.specification.cells
+        cells = self.request.cells
         return f"with {sum(cell.key in done for cell in cells)} of {len(cells)} runs written"
 
     def carry_out(self) -> ImportedRuns:
         """Write what is missing, and score all."""
-        from mlflow_l3d.report.seeds.words import study_answers
+        from mlflow_l3d.studies.seeds.report.words import study_answers
 
-        asked, ledger = self.specification, self.ledger
+        asked, ledger = self.request, self.ledger
         known = set(ledger.recovered.metrics)
         for cell, record, outcome in asked.records():
             if cell.key not in known:

@@ -44,8 +44,8 @@ def write_artifacts(
     title, notes
         Headline of the report, and remarks.
     """
-    from mlflow_l3d.report.investigation.page import drawn, render
     from mlflow_l3d.report.style import save_png
+    from mlflow_l3d.studies.investigation.report.page import drawn, render
 
     analysis = scored.analysis
     public = cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore")
@@ -70,8 +70,8 @@ def write_artifacts(
 
 def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
     """Return headline and notes of the report as Markdown, for the description of the run in MLflow's UI."""
-    from mlflow_l3d.report.investigation.verdicts import Shown
-    from mlflow_l3d.report.investigation.words import answers
+    from mlflow_l3d.studies.investigation.report.verdicts import Shown
+    from mlflow_l3d.studies.investigation.report.words import answers
 
     found = answers(Shown(analysis))
     said = [f"**{answer.question}** {answer.short}. {answer.sentences[0]}" for answer in found]

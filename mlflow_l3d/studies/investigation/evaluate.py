@@ -19,12 +19,12 @@ from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.scoring import Scored, score
-from mlflow_l3d.studies.specification import class_words, heading, version_words
+from mlflow_l3d.studies.request import class_words, heading, version_words
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
+from mlflow_l3d.tracking.earlier.past import own_parameter
+from mlflow_l3d.tracking.earlier.reader import fetch_document, read_predictions
 from mlflow_l3d.tracking.pages import links_in, with_link
-from mlflow_l3d.tracking.past import own_parameter
-from mlflow_l3d.tracking.reader import fetch_document, read_predictions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -53,14 +53,14 @@ def score_parent(
     parent
         The run that is written to.
     cells
-        As :class:`mlflow_l3d.tracking.reader.Recorded` has them, as
+        As :class:`mlflow_l3d.tracking.earlier.reader.Recorded` has them, as
         :meth:`mlflow_l3d.designs.analyse.Planned.select` returns them.
     metric
         The metric whose spread is investigated.
     planned
         What is known of the plan, see :func:`planned_by`; no cell may lie beyond it.
     agreement
-        How predictions are compared, see :func:`mlflow_l3d.analysis.stability.agreement.choice.choose`.
+        How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`.
     log
         Whether to write.
 

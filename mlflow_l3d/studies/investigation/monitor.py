@@ -8,17 +8,17 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.checks.tails import long_tails
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.tables import Tables
-from mlflow_l3d.analysis.importance.tails import long_tails
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.plan.cells import Cell
+from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.investigation.run_plan import Plan
-from mlflow_l3d.studies.investigation.specification import Specification
 
 
 class Stopping:
@@ -89,7 +89,7 @@ class Monitor:
 
     Parameters
     ----------
-    specification
+    request
         What is investigated; its plan may have a rule that ends the investigation.
 
     Attributes
@@ -98,14 +98,14 @@ class Monitor:
         Steps that are complete, with all before them.
     """
 
-    def __init__(self, specification: Specification) -> None:
-        plan = specification.plan
-        self.metric = specification.metric
+    def __init__(self, request: InvestigationRequest) -> None:
+        plan = request.plan
+        self.metric = request.metric
         self.failed = 0
-        self.design = specification.design()
+        self.design = request.design()
         self.scores = self.design.empty(pooled=plan.golden_pooled)
-        self._chance = named(self.metric).chance_level(len(specification.setup.task.class_names))
-        self._stopping = None if plan.stop == "none" else Stopping(plan, specification.factors)
+        self._chance = named(self.metric).chance_level(len(request.setup.task.class_names))
+        self._stopping = None if plan.stop == "none" else Stopping(plan, request.factors)
         self._left = np.array([self.design.step_size(step) for step in range(self.design.steps)])
         self.steps_done = 0
 

@@ -1,4 +1,4 @@
-"""The main job: specification -> plan of cells -> executor -> ledger -> analysis -> report."""
+"""The main job: request -> plan of cells -> executor -> ledger -> analysis -> report."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
+from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.scoring import Scored, score
-from mlflow_l3d.studies.investigation.specification import Specification, specify
 from mlflow_l3d.studies.progress import under_way
 from mlflow_l3d.tracking import names
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Investigation(CellStudyResult[Specification]):
+class Investigation(CellStudyResult[InvestigationRequest]):
     """A finished investigation; see :class:`mlflow_l3d.studies.cells.CellStudyResult`.
 
     Attributes
@@ -55,14 +55,14 @@ class Investigation(CellStudyResult[Specification]):
 
     def summary(self) -> str:
         """Return the table and the sentences that the command line prints at the end."""
-        from mlflow_l3d.report.investigation.page import summary
+        from mlflow_l3d.studies.investigation.report.page import summary
 
         lines = [
             f"{self.computed} cells computed, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
             f"MLflow run {self.run_id}; report.html is among its artifacts",
-            *self.specification.notes(self.cells),
+            *self.request.notes(self.cells),
         ]
-        return summary(self.analysis, title=self.specification.title, lines=lines)
+        return summary(self.analysis, title=self.request.title, lines=lines)
 
 
 @with_signature(InvestigateOptions)
@@ -101,19 +101,19 @@ def investigate(
     return InvestigationStudy.conduct(parameters, approach=approach, task=task, progress=progress)
 
 
-class InvestigationStudy(CellStudy[Specification, Investigation]):
+class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
     """One investigation under way; rows that are incomplete when its stopping rule says stop are not scored."""
 
     specify = staticmethod(specify)
 
-    def __init__(self, specification: Specification, *, progress: bool | None = False) -> None:
-        super().__init__(specification, progress=progress)
-        self._monitor = Monitor(specification)
+    def __init__(self, request: InvestigationRequest, *, progress: bool | None = False) -> None:
+        super().__init__(request, progress=progress)
+        self._monitor = Monitor(request)
 
     @property
     def progress_title(self) -> str:
         """What stands before the progress bar."""
-        return self.specification.factor_words
+        return self.request.factor_words
 
     @property
     def stopped(self) -> bool:
@@ -123,7 +123,7 @@ class InvestigationStudy(CellStudy[Specification, Investigation]):
     @property
     def most_ahead(self) -> int | None:
         """Under a stopping rule, the cells of a row, or as many as are done."""
-        if self.specification.plan.stop == "none":
+        if self.request.plan.stop == "none":
             return None
         return max(self._monitor.design.step_size(0), self.reused + self.computed)
 
@@ -141,7 +141,7 @@ class InvestigationStudy(CellStudy[Specification, Investigation]):
         """Train, and score what is recorded."""
         self.train()
         with under_way("scoring", shown=self.progress):
-            return self.conclude(self.specification.plan.mitigation_runs)
+            return self.conclude(self.request.plan.mitigation_runs)
 
     @property
     def steps_done(self) -> int:
@@ -156,18 +156,18 @@ class InvestigationStudy(CellStudy[Specification, Investigation]):
         rows
             As many as are there, where nothing stopped it before.
         """
-        specification = self.specification
-        if not specification.final_runs:
-            specification = specification.truncate(self._monitor.stopped or rows)
-            runs = specification.resolved_runs()
+        request = self.request
+        if not request.final_runs:
+            request = request.truncate(self._monitor.stopped or rows)
+            runs = request.resolved_runs()
             self.ledger.log_params({f"resolved.{name}": value for name, value in runs.items()})
-        whole = bool(self._monitor.stopped) or rows == self.specification.plan.mitigation_runs
-        cells, scored = finalize(specification, self.ledger, self._monitor.interim_analyses, whole=whole)
-        return Investigation(specification=specification, analysis=scored.analysis, cells=cells, **self.result())
+        whole = bool(self._monitor.stopped) or rows == self.request.plan.mitigation_runs
+        cells, scored = finalize(request, self.ledger, self._monitor.interim_analyses, whole=whole)
+        return Investigation(request=request, analysis=scored.analysis, cells=cells, **self.result())
 
 
 def finalize(
-    specification: Specification,
+    request: InvestigationRequest,
     ledger: Ledger[CellRecord],
     interim_analyses: pd.DataFrame | None = None,
     *,
@@ -177,7 +177,7 @@ def finalize(
 
     Parameters
     ----------
-    specification
+    request
         What was investigated; where a stopping rule ended it, cut to the rows up to then.
     ledger
         Holds the cells.
@@ -188,40 +188,40 @@ def finalize(
     """
     with deferred_interrupts():
         run_ids = ledger.run_ids()
-    frame = _cells_frame(specification, ledger.spool, run_ids)
+    frame = _cells_frame(request, ledger.spool, run_ids)
     with temporary_folder() as folder:
         scored = score(
             frame,
             _spooled_predictions(frame, ledger.spool),
-            metric=specification.metric,
-            planned=_planned(specification),
+            metric=request.metric,
+            planned=_planned(request),
             interim_analyses=interim_analyses,
             table_file=folder / names.PREDICTIONS,
         )
-        notes = specification.notes(frame)
+        notes = request.notes(frame)
         write_artifacts(
             folder,
             scored,
             frame,
-            document=specification.document(),
-            settings=_settings(specification, ledger.parent.run_id),
-            title=specification.title,
+            document=request.document(),
+            settings=_settings(request, ledger.parent.run_id),
+            title=request.title,
             notes=notes,
         )
         for step, metrics in sorted(scored.consistency_steps.items()):
             ledger.log_metrics(metrics, step)
-        ledger.log_metrics(scored.analysis.metrics(), specification.design().steps)
+        ledger.log_metrics(scored.analysis.metrics(), request.design().steps)
         ledger.wait()
         complete = whole and scored.analysis.cells_failed == 0
         ledger.finish(folder, complete=complete, description=description(scored.analysis, notes))
     return frame, scored
 
 
-def _cells_frame(specification: Specification, spool: Spool[CellRecord], run_ids: Mapping[str, str]) -> pd.DataFrame:
+def _cells_frame(request: InvestigationRequest, spool: Spool[CellRecord], run_ids: Mapping[str, str]) -> pd.DataFrame:
     """Return one row a cell of the plan, in the order in which votes are counted."""
     first = [*names.COORDINATES, "run_id", "cell_key", "status"]
     columns: dict[str, list[Any]] = {name: [] for name in first}
-    for count, cell in enumerate(specification.design().cells()):
+    for count, cell in enumerate(request.design().cells()):
         record = spool.record(cell.key)
         metrics = {} if record.error else {name: v for name, v in record.metrics.items() if math.isfinite(v)}
         row = {
@@ -238,29 +238,29 @@ def _cells_frame(specification: Specification, spool: Spool[CellRecord], run_ids
     ordered = sorted(columns, key=lambda name: (name.startswith("seed."), name.startswith("factor."), name))
     rest = [name for name in ordered if name not in first]
     frame = pd.DataFrame({name: columns.pop(name) for name in (*first, *rest)})
-    if specification.metric not in frame:
-        frame[specification.metric] = math.nan
+    if request.metric not in frame:
+        frame[request.metric] = math.nan
     frame = frame.astype({"row": "Int64", "column": "Int64", "index": "Int64"})
-    return specification.plan.design.order(frame, specification.factors)
+    return request.plan.design.order(frame, request.factors)
 
 
-def _planned(specification: Specification) -> Planned:
-    """Return the plan of a specification as scoring knows it."""
-    plan = specification.plan
+def _planned(request: InvestigationRequest) -> Planned:
+    """Return the plan of a request as scoring knows it."""
+    plan = request.plan
     return Planned(
         design=plan.design,
-        factors=specification.factors,
+        factors=request.factors,
         rows=plan.mitigation_runs,
         columns=plan.investigation_runs,
         golden_runs=plan.golden_runs,
         pooled=plan.golden_pooled,
-        missing=specification.missing,
+        missing=request.missing,
         mitigated=bool(plan.mitigation),
         product=plan.joint == "product",
         sequential=plan.stop == "interval",
-        classes=len(specification.setup.task.class_names),
-        deterministic=specification.setup.deterministic,
-        searched_splits=specification.searched_splits(),
+        classes=len(request.setup.task.class_names),
+        deterministic=request.setup.deterministic,
+        searched_splits=request.searched_splits(),
     )
 
 
@@ -272,19 +272,19 @@ def _spooled_predictions(frame: pd.DataFrame, spool: Spool[CellRecord]) -> Itera
         yield None if path is None else pq.read_table(path, partitioning=None)
 
 
-def _settings(specification: Specification, run_id: str) -> dict[str, str]:
-    task, plan = specification.setup.task, specification.plan
+def _settings(request: InvestigationRequest, run_id: str) -> dict[str, str]:
+    task, plan = request.setup.task, request.plan
     examples = f"{len(task)} examples" if len(task) else "data of its own"
     more = {
         "task": f"{task.name} ({examples}, {f'{len(task.class_names)} classes' if task.class_names else task.kind})",
-        "model": specification.setup.model or "none",
+        "model": request.setup.model or "none",
         "design": plan.words(),
-        "mitigated factors": ", ".join(specification.mitigated_factors) or "none",
+        "mitigated factors": ", ".join(request.mitigated_factors) or "none",
         "mitigation strategies": ", ".join(
             f"{each.name} ({each.factor}: {', '.join(map(str, each.configurations))})" for each in plan.mitigation
         ),
-        "joint factors": f"columns {plan.joint}" if any("+" in name for name in specification.factors) else "",
+        "joint factors": f"columns {plan.joint}" if any("+" in name for name in request.factors) else "",
         "stopping rule": "" if plan.stop == "none" else plan.stop_words(),
         "root seed": str(plan.root_seed),
     }
-    return specification.settings(more, run_id)
+    return request.settings(more, run_id)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.consistency.agreement.choice import AUTO, choose, scoring_of
+from mlflow_l3d.analysis.consistency.agreement.kinds import class_column
+from mlflow_l3d.analysis.consistency.agreement.scored import comparisons_by
+from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.stability.agreement.choice import AUTO, choose, scoring_of
-from mlflow_l3d.analysis.stability.agreement.kinds import class_column
-from mlflow_l3d.analysis.stability.agreement.scored import comparisons_by
-from mlflow_l3d.analysis.stability.stability import Stability
 from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
@@ -76,7 +76,7 @@ def score(
     interim_analyses
         The looks of the stopping rule, if there was one.
     agreement
-        How predictions are compared, see :func:`mlflow_l3d.analysis.stability.agreement.choice.choose`; texts by what
+        How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`; texts by what
         the metric names.
     table_file
         Where to write all predictions as one Parquet table; written where they are class numbers.

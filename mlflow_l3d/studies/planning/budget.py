@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.planning.budget import (
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.studies.planning.numbers import (
     FEWEST_RUNS,
     MOST_RUNS,
     ScoreVariances,
@@ -19,14 +20,13 @@ from mlflow_l3d.analysis.planning.budget import (
     pseudo_values,
     score_variances,
 )
-from mlflow_l3d.metrics.known import named
-from mlflow_l3d.tracking.reader import read_investigation, read_predictions
+from mlflow_l3d.tracking.earlier.reader import read_investigation, read_predictions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from mlflow_l3d.studies.budget import Budget
-    from mlflow_l3d.studies.investigation.specification import Specification
+    from mlflow_l3d.studies.investigation.request import InvestigationRequest
 
 _NEARLY: Final = 1.05
 """How much wider than the narrowest an interval may be that is as good in practice."""
@@ -47,7 +47,7 @@ class Projected(NamedTuple):
     Attributes
     ----------
     table
-        Rows of :func:`mlflow_l3d.analysis.planning.budget.projection`, with ``best``; None where there are none.
+        Rows of :func:`mlflow_l3d.studies.planning.numbers.projection`, with ``best``; None where there are none.
     note
         What was found, or why nothing was.
     """
@@ -57,13 +57,13 @@ class Projected(NamedTuple):
 
 
 def projected(
-    specification: Specification, client: MlflowClient | None, run_id: str | None, budget: Budget, seconds: float
+    request: InvestigationRequest, client: MlflowClient | None, run_id: str | None, budget: Budget, seconds: float
 ) -> Projected:
     """Say how to spend a budget so that the mean score is known best.
 
     Parameters
     ----------
-    specification
+    request
         What is planned.
     client
         Where the pilot is; None where no server answers.
@@ -77,15 +77,15 @@ def projected(
     asked = f"budget={budget}"
     if client is None or run_id is None:
         return Projected(None, f"{asked}: nothing is known of how scores vary. pilot=run measures it.")
-    if named(specification.metric).function is None:
-        why = f"{specification.metric} comes from the approach itself, and not from predictions"
+    if named(request.metric).function is None:
+        why = f"{request.metric} comes from the approach itself, and not from predictions"
         return Projected(None, f"{asked}: {why}. Name another metric.")
-    lists = specification.setup.approach.levels(specification.setup.task, specification.setup.hyperparameters)
-    variances = _variances(specification, client, run_id, lists)
+    lists = request.setup.approach.levels(request.setup.task, request.setup.hyperparameters)
+    variances = _variances(request, client, run_id, lists)
     if variances is None:
         why = f"the pilot has fewer than {FEWEST_RUNS} golden runs with predictions on examples in common"
         return Projected(None, f"{asked}: {why}.")
-    costs = _costs(specification, budget, seconds, variances.per_run)
+    costs = _costs(request, budget, seconds, variances.per_run)
     if not math.isfinite(costs.per_run + costs.per_example):
         return Projected(None, f"{asked}: the seconds of a cell are not known. Give cells, or pilot=run.")
     amount = next(float(each) for each in (budget.cells, budget.requests, budget.seconds) if each is not None)
@@ -100,7 +100,7 @@ def projected(
         "the same in all cells" if variances.shared else f"drawn anew in each from the pilot's {variances.pool:,}"
     )
     note = (
-        f"{asked}: the mean {specification.metric} is known best with {_counted(top, variances.levels, lists)} of "
+        f"{asked}: the mean {request.metric} is known best with {_counted(top, variances.levels, lists)} of "
         f"{top['examples']:,.0f} test examples, {test_set} ({costs.words})."
     )
     if nearly["examples"] < top["examples"]:
@@ -116,25 +116,25 @@ def _counted(row: pd.Series, levels: int, lists: Mapping[str, int]) -> str:
     return f"{row['runs'] / levels:,.0f} cells for each of {levels:,} {' x '.join(lists)}"
 
 
-def _costs(specification: Specification, budget: Budget, seconds: float, examples: float) -> Costs:
+def _costs(request: InvestigationRequest, budget: Budget, seconds: float, examples: float) -> Costs:
     if budget.cells is not None:
         return Costs(1.0, 0.0, "whatever their test sets cost")
     if budget.requests is not None:
         return Costs(0.0, 1.0, "a request for each")
-    if specification.setup.approach.only_evaluates:
+    if request.setup.approach.only_evaluates:
         return Costs(0.0, seconds / examples, f"{seconds / examples:.3g} s for each, as nothing is trained")
     return Costs(seconds, 0.0, f"{seconds:.3g} s a cell, most of it training")
 
 
 def _variances(
-    specification: Specification, client: MlflowClient, run_id: str, lists: Mapping[str, int]
+    request: InvestigationRequest, client: MlflowClient, run_id: str, lists: Mapping[str, int]
 ) -> ScoreVariances | None:
     """Return what scores of the pilot's independent runs are made of; None where it cannot be told."""
-    metric = named(specification.metric)
+    metric = named(request.metric)
     cells = read_investigation(run_id, client).cells
     # Phases of cells whose factors are all drawn anew.
     cells = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
-    classes = len(specification.setup.task.class_names) or None
+    classes = len(request.setup.task.class_names) or None
     values, ids, level, count = [], [], [], math.prod(lists.values())
     numbers = _levels(cells, lists)
     with closing(read_predictions(client, cells)) as read:

@@ -14,18 +14,18 @@ from mlflow_l3d.studies.planning.tables import never
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlflow_l3d.studies.investigation.specification import Specification
+    from mlflow_l3d.studies.investigation.request import InvestigationRequest
     from mlflow_l3d.studies.planning.pilot import Pilot
 
 
 def planner_notes(
-    specification: Specification, known: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str
+    request: InvestigationRequest, known: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str
 ) -> list[str]:
     """Return the remarks on a plan.
 
     Parameters
     ----------
-    specification, known
+    request, known
         What is planned, and what is known.
     factors
         What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
@@ -43,13 +43,13 @@ def planner_notes(
         notes.append(f"{note}{side}.")
     notes += known.notes
     notes += _small_notes(factors, assurance)
-    plan = specification.plan
+    plan = request.plan
     if plan.design.baseline:
         notes.append(
             f"design={plan.design.name} is a baseline strategy: it has no corrected importance and no interval."
         )
     if plan.stop == "interval":
-        notes += stop_notes(specification, known)
+        notes += stop_notes(request, known)
     notes += never_notes(factors, plan.half_width)
     return notes
 
@@ -70,19 +70,19 @@ def _small_notes(factors: pd.DataFrame, assurance: float) -> list[str]:
     ]
 
 
-def advice(specification: Specification, designs: pd.DataFrame) -> tuple[str, ...]:
+def advice(request: InvestigationRequest, designs: pd.DataFrame) -> tuple[str, ...]:
     """Say which design takes the fewest cells: by the table of designs, where it tells, else by the numbers of cells.
 
     Parameters
     ----------
-    specification
+    request
         What is planned.
     designs
         What :func:`mlflow_l3d.studies.planning.tables.design_table` returned.
     """
     needed = designs.loc[designs["never"].eq(""), ["design", "cells_needed"]].dropna().sort_values("cells_needed")
     if needed.empty:
-        return specification.offer
+        return request.offer
     each = [f"design={name} {cells:,.0f}" for name, cells in needed.itertuples(index=False)]
     return (f"Cells for the wanted half-width of every factor, fewest first: {', '.join(each)}.",)
 
@@ -121,10 +121,10 @@ def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
     return notes
 
 
-def stop_notes(specification: Specification, known: Pilot) -> list[str]:
+def stop_notes(request: InvestigationRequest, known: Pilot) -> list[str]:
     """Say after which look the interval rule may stop, where variances of every factor are known."""
-    plan = specification.plan
-    if not set(specification.factors) <= set(known.factors):
+    plan = request.plan
+    if not set(request.factors) <= set(known.factors):
         return []
     most = 0
     for each in known.factors.values():

@@ -20,13 +20,13 @@ from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.past import investigations, parents_of, similar_cells
-from mlflow_l3d.tracking.reader import Recorded, read_investigation
+from mlflow_l3d.tracking.earlier.past import investigations, parents_of, similar_cells
+from mlflow_l3d.tracking.earlier.reader import Recorded, read_investigation
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from mlflow_l3d.studies.investigation.specification import Specification
+    from mlflow_l3d.studies.investigation.request import InvestigationRequest
 
 MOST_PARENTS: Final = 5
 """How many earlier investigations are scored at most."""
@@ -82,19 +82,19 @@ class Pilot:
     notes: tuple[str, ...] = ()
 
 
-def past_pilot(specification: Specification, client: MlflowClient, durations: Iterable[float]) -> Pilot:
+def past_pilot(request: InvestigationRequest, client: MlflowClient, durations: Iterable[float]) -> Pilot:
     """Look for cost and variances among all that the tracking server holds (``pilot=auto``).
 
     Parameters
     ----------
-    specification
+    request
         What is planned.
     client
         The tracking server.
     durations
         Seconds of each finished cell of the same context.
     """
-    setup = specification.setup
+    setup = request.setup
     similar = similar_cells(client, task=setup.task.name, approach=setup.approach.name, model=setup.model)
     values, of = [*filter(math.isfinite, durations)], "finished cells with the same settings"
     if not values:
@@ -104,28 +104,28 @@ def past_pilot(specification: Specification, client: MlflowClient, durations: It
             "cells of the same task, approach and model; other settings differ",
         )
     found: dict[str, FactorPilot] = {}
-    parents = investigations(client, specification.context_key)[:MOST_PARENTS]
+    parents = investigations(client, request.context_key)[:MOST_PARENTS]
     known = {run.info.run_id for run in parents}
-    similar = [run for run in similar if run.data.tags.get(names.CONTEXT_KEY) != specification.context_key]
+    similar = [run for run in similar if run.data.tags.get(names.CONTEXT_KEY) != request.context_key]
     parents += [run for run in parents_of(client, similar)[:MOST_PARENTS] if run.info.run_id not in known]
     for run in parents:
-        wanted = set(specification.factors) - set(found)
+        wanted = set(request.factors) - set(found)
         if not wanted & set(run.data.tags.get(names.FACTOR, "").split(",")):
             continue
         try:
-            factors = _variances(specification, read_investigation(run.info.run_id, client))
+            factors = _variances(request, read_investigation(run.info.run_id, client))
         except L3DError:  # a parent that cannot be scored is no pilot
             continue
         found |= {factor: each for factor, each in factors.items() if factor in wanted}
-    return Pilot(_mean(values), _source(values, of), found, _notes(specification, found))
+    return Pilot(_mean(values), _source(values, of), found, _notes(request, found))
 
 
-def named_pilot(specification: Specification, client: MlflowClient, run_id: str, given: str) -> Pilot:
+def named_pilot(request: InvestigationRequest, client: MlflowClient, run_id: str, given: str) -> Pilot:
     """Take cost and variances from one parent.
 
     Parameters
     ----------
-    specification
+    request
         What is planned.
     client
         The tracking server.
@@ -146,18 +146,18 @@ def named_pilot(specification: Specification, client: MlflowClient, run_id: str,
             "pilot", given, error.allowed, "Use auto, none, run, or the id of a parent run."
         ) from error
     durations = [float(value) for value in recorded.cells.get("duration_seconds", pd.Series(dtype=float)).dropna()]
-    factors = _variances(specification, recorded)
-    differ = "" if _same(specification, recorded) else "; its settings differ"
+    factors = _variances(request, recorded)
+    differ = "" if _same(request, recorded) else "; its settings differ"
     source = _source(durations, f"cells of run {run_id}{differ}")
-    return Pilot(_mean(durations), source, factors, _notes(specification, factors))
+    return Pilot(_mean(durations), source, factors, _notes(request, factors))
 
 
-def pilot_parameters(specification: Specification) -> dict[str, Any]:
+def pilot_parameters(request: InvestigationRequest) -> dict[str, Any]:
     """Return the parameters that make a small investigation of a plan; each of its cells is a cell of the plan.
 
     Three columns, the rows of the design's pilot, and their share of golden runs.
     """
-    plan = specification.plan
+    plan = request.plan
     rows = min(plan.design.pilot_rows, plan.mitigation_runs)
     columns = min(3, plan.investigation_runs)
     golden = "auto" if plan.design.own_golden else "pooled"
@@ -166,12 +166,12 @@ def pilot_parameters(specification: Specification) -> dict[str, Any]:
     return {"investigation_runs": columns, "mitigation_runs": rows, "golden_runs": golden, "stop": "none"}
 
 
-def _variances(specification: Specification, recorded: Recorded) -> dict[str, FactorPilot]:
-    check_metric(recorded.cells, specification.metric)
+def _variances(request: InvestigationRequest, recorded: Recorded) -> dict[str, FactorPilot]:
+    check_metric(recorded.cells, request.metric)
     planned = planned_by(recorded.parent)
     cells = planned.select(recorded.cells)
-    analysis = analyse(cells, replace(planned, classes=None), metric=specification.metric)
-    run_id, same = str(recorded.parent.info.run_id), _same(specification, recorded)
+    analysis = analyse(cells, replace(planned, classes=None), metric=request.metric)
+    run_id, same = str(recorded.parent.info.run_id), _same(request, recorded)
     return {
         factor: FactorPilot(
             _outlook(planned.design, analysis.importances, factor),
@@ -181,7 +181,7 @@ def _variances(specification: Specification, recorded: Recorded) -> dict[str, Fa
             same,
         )
         for factor, record in analysis.importances.items()
-        if factor in specification.factors and record.components is not None
+        if factor in request.factors and record.components is not None
     }
 
 
@@ -197,12 +197,12 @@ def _outlook(design: type[Design] | None, importances: Mapping[str, Importance],
     return Outlook.measured(record.components, design.planning, design.planning.without_each(table))
 
 
-def _same(specification: Specification, recorded: Recorded) -> bool:
-    return recorded.parent.data.tags.get(names.CONTEXT_KEY) == specification.context_key
+def _same(request: InvestigationRequest, recorded: Recorded) -> bool:
+    return recorded.parent.data.tags.get(names.CONTEXT_KEY) == request.context_key
 
 
-def _notes(specification: Specification, found: Mapping[str, FactorPilot]) -> tuple[str, ...]:
-    missing = [factor for factor in specification.factors if factor not in found]
+def _notes(request: InvestigationRequest, found: Mapping[str, FactorPilot]) -> tuple[str, ...]:
+    missing = [factor for factor in request.factors if factor not in found]
     notes = [f"No earlier investigation says how much {', '.join(missing)} matters."] if missing else []
     other = [factor for factor, each in found.items() if not each.same]
     if other:

@@ -13,7 +13,7 @@ from mlflow_l3d.tracking import names
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlflow_l3d.studies.investigation.specification import Specification
+    from mlflow_l3d.studies.investigation.request import InvestigationRequest
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,7 +22,7 @@ class Plan(OnOneScreen):
 
     Attributes
     ----------
-    specification
+    request
         What is planned.
     cells, cells_done, cells_to_compute
         Cells of the design; those that the tracking server holds already; and those to train, a cell that stands at
@@ -57,7 +57,7 @@ class Plan(OnOneScreen):
         The MLflow run that holds the plan; None where there is none.
     """
 
-    specification: Specification
+    request: InvestigationRequest
     cells: int
     cells_done: int
     cells_to_compute: int
@@ -82,13 +82,13 @@ class Plan(OnOneScreen):
     def summary(self) -> str:
         """Return the plan as the command line prints it."""
         from mlflow_l3d.report.numbers import rough_duration
-        from mlflow_l3d.report.planning import plan_text
+        from mlflow_l3d.studies.planning.report import plan_text
 
-        specification = self.specification
+        request = self.request
         lines = [
-            specification.plan.words(),
+            request.plan.words(),
             f"{self.cells} cells, {self.cells_done} of them done on the tracking server, {self.cells_to_compute} to "
-            "compute" + (" at most (a stopping rule may end it)" if specification.plan.stop != "none" else ""),
+            "compute" + (" at most (a stopping rule may end it)" if request.plan.stop != "none" else ""),
         ]
         if math.isnan(self.seconds_per_cell):
             lines.append(f"cost {self.cost_source}. pilot=run measures it with a small part of the plan.")
@@ -99,16 +99,16 @@ class Plan(OnOneScreen):
                 f"{rough_duration(self.hours)} for the cells to compute"
             )
         return plan_text(
-            f"plan: {specification.title}",
+            f"plan: {request.title}",
             lines=lines,
-            half_width=specification.plan.half_width,
+            half_width=request.plan.half_width,
             assurance=self.assurance,
             cells=self.counts,
             factors=self.factors,
             designs=self.designs,
             guidance=self.guidance,
             projection=self.projection,
-            metric=specification.metric,
+            metric=request.metric,
             notes=self.notes,
         )
 
@@ -116,7 +116,7 @@ class Plan(OnOneScreen):
         """Return the metrics of the run of a plan; those that are not known are left out."""
         numbers = ("cells", "cells_done", "cells_to_compute", "seconds_per_cell", "hours")
         values = {f"plan_{name}": float(getattr(self, name)) for name in numbers}
-        design = self.specification.plan.design
+        design = self.request.plan.design
         for row in self.factors.to_dict("records"):
             factor = names.metric_name(str(row["factor"]))
             values[f"expected_half_width/{factor}"] = float(row["half_width"])
@@ -126,8 +126,8 @@ class Plan(OnOneScreen):
 
     def document(self) -> dict[str, Any]:
         """Return the plan as JSON types, free of private paths; numbers that are not known are null."""
-        shown = [each.name for each in fields(self) if each.name not in ("specification", "run_id")]
+        shown = [each.name for each in fields(self) if each.name not in ("request", "run_id")]
         own = {name: getattr(self, name) for name in shown}
-        asked = self.specification
+        asked = self.request
         written = {"schema": 1, **own, "half_width": asked.plan.half_width, "investigation": asked.document()}
         return dict(json_types(written))

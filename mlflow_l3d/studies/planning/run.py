@@ -14,7 +14,7 @@ from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
-from mlflow_l3d.studies.investigation.specification import Specification, specify
+from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.planning.budget import projected
 from mlflow_l3d.studies.planning.notes import advice, planner_notes
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
@@ -84,35 +84,35 @@ def plan_investigation(
         it, or is to be run.
     """
     with entry_point() as project_run:
-        specification = specified(specify, approach, task, parameters)
+        request = specified(specify, approach, task, parameters)
         allowed = Budget.parse(budget, requests=True)
         wanted = PLAN["assurance"].parse({"assurance": as_text("assurance", assurance)})
         run_id: str | None = None
         if pilot == "run":
             from mlflow_l3d.studies.investigation.run import investigate
 
-            small = {**parameters, **pilot_parameters(specification)}
+            small = {**parameters, **pilot_parameters(request)}
             run_id = investigate(approach=approach, task=task, progress=progress, **small).run_id
         client, why = _server(needed=pilot not in ("auto", "none", "run"))
         done: set[str] = set()
         known = Pilot(cost_source="unknown: not asked for (pilot=none)") if pilot == "none" else Pilot()
         if client is not None:
             try:
-                finished = finished_cells(client, specification.context_key)
+                finished = finished_cells(client, request.context_key)
                 done = set(finished)
                 if pilot == "auto":
                     durations = [run.data.metrics.get("duration_seconds", math.nan) for run in finished.values()]
-                    known = past_pilot(specification, client, durations)
+                    known = past_pilot(request, client, durations)
                 elif pilot != "none":
-                    known = named_pilot(specification, client, run_id or pilot, pilot)
+                    known = named_pilot(request, client, run_id or pilot, pilot)
             except Exception as error:
                 if isinstance(error, L3DError) or not is_outage(error) or pilot not in ("auto", "none"):
                     raise
                 why = f"Past runs could not be read: {error_line(error)}"
         own = project_run.run_id
-        made = _assemble(specification, done, known, assurance=wanted, pilot_run_id=run_id, why=why, project_run=own)
+        made = _assemble(request, done, known, assurance=wanted, pilot_run_id=run_id, why=why, project_run=own)
         if allowed:
-            found = projected(specification, client, made.pilot_run_id, allowed, known.seconds)
+            found = projected(request, client, made.pilot_run_id, allowed, known.seconds)
             made = replace(made, projection=found.table, notes=(*made.notes, found.note))
         if made.run_id is not None and client is None:
             _logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
@@ -132,7 +132,7 @@ def _server(*, needed: bool) -> tuple[MlflowClient | None, str]:
 
 
 def _assemble(
-    specification: Specification,
+    request: InvestigationRequest,
     done: set[str],
     known: Pilot,
     *,
@@ -141,20 +141,20 @@ def _assemble(
     why: str,
     project_run: str | None,
 ) -> Plan:
-    setup = specification.setup
+    setup = request.setup
     workers = expected_workers(setup)
-    counts = cell_table(specification, done)
-    factors = factor_table(specification, known.factors, assurance)
+    counts = cell_table(request, done)
+    factors = factor_table(request, known.factors, assurance)
     to_compute = int(counts["to_compute"].sum())
     unsure = factors["total_index"].isna().any() or not factors["pilot_enough"].all()
     runs = {pilot.run_id for pilot in known.factors.values()}
     if pilot_run_id is None and len(runs) == 1:
         pilot_run_id = runs.pop()
-    designs = design_table(specification, known.factors, known.seconds, workers, factors, assurance)
-    more = planner_notes(specification, known, factors, assurance=assurance, workers=workers, why=why)
-    remarks = [remark for remark in specification.remarks if remark not in specification.offer]
+    designs = design_table(request, known.factors, known.seconds, workers, factors, assurance)
+    more = planner_notes(request, known, factors, assurance=assurance, workers=workers, why=why)
+    remarks = [remark for remark in request.remarks if remark not in request.offer]
     return Plan(
-        specification=specification,
+        request=request,
         cells=int(counts["cells"].sum()),
         cells_done=int(counts["done"].sum()),
         cells_to_compute=to_compute,
@@ -166,26 +166,26 @@ def _assemble(
         counts=counts,
         factors=factors,
         designs=designs,
-        guidance=guidance_table(specification, assurance) if unsure else None,
+        guidance=guidance_table(request, assurance) if unsure else None,
         assurance=assurance,
-        notes=(*remarks, *advice(specification, designs), *more),
+        notes=(*remarks, *advice(request, designs), *more),
         run_id=project_run,
     )
 
 
 def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str, budget: str) -> None:
     """Write a plan to the run that `mlflow run` made for it."""
-    specification = made.specification
+    request = made.request
     page = f"```text\n{made.summary()}```\n"
     tags = {
-        names.FACTOR: ",".join(specification.factors),
-        names.DESIGN: specification.plan.design.name,
-        names.CONTEXT_KEY: specification.context_key,
+        names.FACTOR: ",".join(request.factors),
+        names.DESIGN: request.plan.design.name,
+        names.CONTEXT_KEY: request.context_key,
         names.NOTE: page[:5000],
     }
     frames = (made.counts, made.factors, made.designs, made.guidance, made.projection)
-    title = f"plan: {specification.title}"
-    given = {**specification.given, "pilot": pilot, "assurance": f"{made.assurance:g}", "budget": budget}
+    title = f"plan: {request.title}"
+    given = {**request.given, "pilot": pilot, "assurance": f"{made.assurance:g}", "budget": budget}
     with (
         temporary_folder() as folder,
         auxiliary_run(client, run_id, role="plan", title=title, parameters=given) as run,

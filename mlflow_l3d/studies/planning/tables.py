@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.planning.precision import optimal_columns
 from mlflow_l3d.designs import design_named, plannable_designs
 
 if TYPE_CHECKING:
-    from mlflow_l3d.studies.investigation.specification import Specification
+    from mlflow_l3d.studies.investigation.request import InvestigationRequest
     from mlflow_l3d.studies.planning.pilot import FactorPilot
 
 CELL_COLUMNS: Final = ("phase", "factor", "cells", "done", "to_compute")
@@ -26,12 +26,12 @@ ASSUMED: Final = (0.1, 0.5, 0.9)
 """Values of S_T that are shown where no pilot says more."""
 
 
-def cell_table(specification: Specification, done: Collection[str]) -> pd.DataFrame:
+def cell_table(request: InvestigationRequest, done: Collection[str]) -> pd.DataFrame:
     """Count the cells of a plan.
 
     Parameters
     ----------
-    specification
+    request
         What is planned.
     done
         Keys of cells that need not be computed.
@@ -44,7 +44,7 @@ def cell_table(specification: Specification, done: Collection[str]) -> pd.DataFr
     """
     counts: dict[tuple[str, str | None], list[int]] = {}
     seen: set[str] = set()
-    for cell in specification.design().cells():
+    for cell in request.design().cells():
         count = counts.setdefault((cell.phase, cell.factor), [0, 0, 0])
         count[0] += 1
         count[1] += cell.key in done
@@ -54,12 +54,12 @@ def cell_table(specification: Specification, done: Collection[str]) -> pd.DataFr
     return pd.DataFrame(rows, columns=list(CELL_COLUMNS))
 
 
-def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot], assurance: float) -> pd.DataFrame:
+def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot], assurance: float) -> pd.DataFrame:
     """Say for each factor what the pilot found, how exact the plan will be, and how many runs it needs.
 
     Parameters
     ----------
-    specification
+    request
         What is planned.
     pilots
         Factor -> what an earlier investigation says.
@@ -76,7 +76,7 @@ def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot]
         half-width. Unknown numbers are nan.
     """
     rows = []
-    for factor in specification.factors:
+    for factor in request.factors:
         row: dict[str, Any] = {"factor": factor, **dict.fromkeys(_OF_PILOT, math.nan)}
         outlook = None
         if (pilot := pilots.get(factor)) is not None:
@@ -85,11 +85,11 @@ def factor_table(specification: Specification, pilots: Mapping[str, FactorPilot]
             row |= {"pilot_enough": design_named(known.design).promises(known), "pilot_design": known.design}
             row |= {"pilot_run_id": pilot.run_id, "pilot_same": pilot.same}
             row |= {"pilot_rows": known.rows, "pilot_columns": known.columns}
-        rows.append(row | _precision(specification, outlook, assurance))
+        rows.append(row | _precision(request, outlook, assurance))
     return pd.DataFrame(rows)
 
 
-def guidance_table(specification: Specification, assurance: float) -> pd.DataFrame:
+def guidance_table(request: InvestigationRequest, assurance: float) -> pd.DataFrame:
     """Return what the plan would give for assumed variances: the columns of :func:`factor_table` that need no pilot.
 
     One row for each S_T of :data:`ASSUMED` and for a factor that acts by its main effect alone, or half by it
@@ -100,7 +100,7 @@ def guidance_table(specification: Specification, assurance: float) -> pd.DataFra
         for main_share in (1.0, 0.5):
             assumed = assumed_variances(total_index, main_share)
             row: dict[str, Any] = {"total_index": total_index, "main_share": main_share}
-            rows.append(row | _precision(specification, Outlook(assumed), assurance))
+            rows.append(row | _precision(request, Outlook(assumed), assurance))
     return pd.DataFrame(rows)
 
 
@@ -120,7 +120,7 @@ def assumed_variances(total_index: float, main_share: float) -> VarianceComponen
 
 
 def design_table(
-    specification: Specification,
+    request: InvestigationRequest,
     pilots: Mapping[str, FactorPilot],
     seconds: float,
     workers: int,
@@ -131,7 +131,7 @@ def design_table(
 
     Parameters
     ----------
-    specification, pilots
+    request, pilots
         As in :func:`factor_table`.
     seconds
         Of a cell; nan where unknown.
@@ -151,8 +151,8 @@ def design_table(
         which no table of the design is expected to be narrow enough: the needed cells are those of the others. Unknown
         numbers are nan.
     """
-    plan = specification.plan
-    known, columns = len(specification.factors), plan.investigation_runs
+    plan = request.plan
+    known, columns = len(request.factors), plan.investigation_runs
     golden = plan.mitigation_runs * columns if plan.design.own_golden else plan.golden_runs
     rows = []
     for name, design in plannable_designs().items():
@@ -162,7 +162,7 @@ def design_table(
         row: dict[str, Any] = {"design": name, "rows": plan.mitigation_runs}
         row |= {"columns": design.table_columns or columns, "golden_runs": golden_runs, "cells": cells}
         row["hours"] = seconds * cells / 3600 / workers
-        for factor in specification.factors:
+        for factor in request.factors:
             pilot = pilots.get(factor)
             row[f"half_width/{factor}"] = (
                 design.half_width(pilot.outlook, rows=plan.mitigation_runs, columns=columns, assurance=assurance)
@@ -196,9 +196,9 @@ def _cells_needed(factors: pd.DataFrame, design: str) -> float:
     return float(design_named(design).together(cells.tolist()))
 
 
-def _precision(specification: Specification, pilot: Outlook | None, assurance: float) -> dict[str, Any]:
+def _precision(request: InvestigationRequest, pilot: Outlook | None, assurance: float) -> dict[str, Any]:
     """Return expected half-width of the plan, the optimum of columns, and the runs needed in each design."""
-    plan = specification.plan
+    plan = request.plan
     row: dict[str, Any] = {"half_width": math.nan, "nested_optimum": math.nan}
     if pilot is not None:
         size = {"rows": plan.mitigation_runs, "columns": plan.investigation_runs}

@@ -9,33 +9,33 @@ from typing import Any
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.parameters.search_document import search_document
 from mlflow_l3d.studies.files import write_json, write_table
-from mlflow_l3d.studies.search.specification import SearchSpecification
+from mlflow_l3d.studies.search.request import SearchRequest
 from mlflow_l3d.tracking import names
 
 
-def write_search(folder: Path, specification: SearchSpecification, result: SearchResult) -> None:
+def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> None:
     """Write the artifacts of a search: the found hyperparameters, everything to repeat it, trials, plots and the page.
 
     Parameters
     ----------
     folder
         Where the files go; it exists.
-    specification, result
+    request, result
         What was searched and found.
     """
     from mlflow_l3d.report.search.page import drawn, render
     from mlflow_l3d.report.style import save_png
 
     found = search_document(
-        specification.setup.subject,
+        request.setup.subject,
         result.best,
         score=result.best_score,
         metric=result.metric,
         search_run_id=result.run_id,
-        searched_on=specification.searched_on,
+        searched_on=request.searched_on,
     )
     write_json(folder / names.HYPERPARAMETERS, found, indent=2)
-    document = {**specification.document(), "result": result_document(result)}
+    document = {**request.document(), "result": result_document(result)}
     write_json(folder / names.SEARCH_DOCUMENT, document, indent=2)
     write_table(folder / names.TRIALS, result.trials)
     figures = drawn(result)
@@ -43,12 +43,12 @@ def write_search(folder: Path, specification: SearchSpecification, result: Searc
         if kind in figures:
             save_png(figures[kind], folder / f"{kind}.png")
     more = {
-        "samplers": ", ".join(f"{sampler} ({stage})" for stage, sampler in specification.samplers.items()),
-        "pruner": specification.pruner,
-        "configurations a trial": str(specification.search_seeds),
-        "root seed": str(specification.root_seed),
+        "samplers": ", ".join(f"{sampler} ({stage})" for stage, sampler in request.samplers.items()),
+        "pruner": request.pruner,
+        "configurations a trial": str(request.search_seeds),
+        "root seed": str(request.root_seed),
     }
-    settings = specification.settings(more, result.run_id)
+    settings = request.settings(more, result.run_id)
     del settings["hyperparameters"]  # the page shows them beside those that were found
     page = render(result, figures, settings=settings)
     (folder / names.SEARCH_REPORT).write_text(page, encoding="utf-8")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.plan.cells import Cell, Outcome, content_key
+from mlflow_l3d.studies.request import identity
 from mlflow_l3d.studies.search.space import setting
-from mlflow_l3d.studies.specification import identity
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking.records import TrialRecord, measured
 

@@ -17,7 +17,7 @@ from mlflow_l3d.studies.search.trials import Tuned
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.hyperparameters import Value
-    from mlflow_l3d.studies.search.specification import SearchSpecification
+    from mlflow_l3d.studies.search.request import SearchRequest
     from mlflow_l3d.tracking.ledger import Ledger
     from mlflow_l3d.tracking.records import TrialRecord
 
@@ -25,13 +25,13 @@ _logger = logging.getLogger("mlflow_l3d")
 
 
 def compare(
-    specification: SearchSpecification, best: Mapping[str, Value], ledger: Ledger[TrialRecord], *, progress: bool
+    request: SearchRequest, best: Mapping[str, Value], ledger: Ledger[TrialRecord], *, progress: bool
 ) -> HeldOut | None:
     """Train both settings on configurations not searched on, and score the test examples.
 
     Parameters
     ----------
-    specification
+    request
         What was searched; its hyperparameters are the given setting.
     best
         The found setting.
@@ -45,15 +45,15 @@ def compare(
     HeldOut or None
         None where no comparison is asked for, or the settings are the same.
     """
-    setup = specification.setup
-    if not specification.held_out_runs or dict(best) == dict(setup.hyperparameters):
+    setup = request.setup
+    if not request.held_out_runs or dict(best) == dict(setup.hyperparameters):
         return None
     settings = {"found": best, "given": setup.hyperparameters}
-    cells = held_out_cells(setup.approach, specification.context_key, settings, specification.compared_on)
+    cells = held_out_cells(setup.approach, request.context_key, settings, request.compared_on)
     scores = {key: ending.score for key, ending in known_endings(ledger, "held_out").items()}
     missing = [cell for _, cell in cells if cell.key not in scores]
     kinds = {cell.key: (kind, cell) for kind, cell in cells}
-    tuned = Tuned(setup.approach, metric=specification.metric, evaluated="test")
+    tuned = Tuned(setup.approach, metric=request.metric, evaluated="test")
     shown = progress_bar("held out", "trial", total=len(missing), shown=progress and bool(missing))
     executor = executor_of(setup, job_of(setup, tuned))
     with shown as bar, closing(executor.run(iter(missing))) as outcomes:  # type: ignore[type-var]

@@ -24,6 +24,7 @@ from mlflow_l3d.studies.search.cells import TrialMaker
 from mlflow_l3d.studies.search.comparison import compare
 from mlflow_l3d.studies.search.engine import StageRun, new_study
 from mlflow_l3d.studies.search.importances import importances
+from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.results import (
     Ending,
     FinishedTrial,
@@ -36,7 +37,6 @@ from mlflow_l3d.studies.search.results import (
 )
 from mlflow_l3d.studies.search.samplers import GRID, Stage, grid_settings, sampler_of
 from mlflow_l3d.studies.search.space import SearchSpace
-from mlflow_l3d.studies.search.specification import SearchSpecification, specify_search
 from mlflow_l3d.studies.search.trials import Tuned
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking.ledger import Ledger, Work
@@ -65,14 +65,14 @@ class HyperparameterSearch(OnOneScreen):
         The best ones, complete.
     result
         Stages, trials, importances and the comparison on other configurations.
-    specification
+    request
         What was searched.
     """
 
     run_id: str
     hyperparameters: Mapping[str, Value]
     result: SearchResult
-    specification: SearchSpecification
+    request: SearchRequest
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
@@ -122,23 +122,23 @@ class _Level(NamedTuple):
     trials: list[FinishedTrial]
 
 
-class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch]):
+class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
     """One search under way."""
 
     specify = staticmethod(specify_search)
     _bar: tqdm[Any]
 
-    def __init__(self, specification: SearchSpecification, *, progress: bool | None = False) -> None:
-        super().__init__(specification, progress=progress)
+    def __init__(self, request: SearchRequest, *, progress: bool | None = False) -> None:
+        super().__init__(request, progress=progress)
         self.ended = 0
-        self.metric = named(specification.metric)
+        self.metric = named(request.metric)
         self.best = -self.metric.sign * math.inf
         self.metrics: dict[str, Mapping[str, float]] = {}
         self._started = time.monotonic()
 
     def open(self, project_run: str | None) -> Ledger[TrialRecord]:
         """Open the parent, and find which trials are known."""
-        asked = self.specification
+        asked = self.request
         return open_ledger(Work(asked.card(), TrialRecord, asked.context_key, asked.shared_params()), project_run)
 
     def how_far(self) -> str:
@@ -147,18 +147,18 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
 
     def carry_out(self) -> HyperparameterSearch:
         """Search, compare, and write what was found."""
-        ledger, specification = self.ledger, self.specification
+        ledger, request = self.ledger, self.request
         with temporary_folder() as folder:
             levels = self._levels()
             result = self._result(levels)
             ledger.log_metrics(result.metrics(), self.ended)
-            write_search(folder, specification, result)
+            write_search(folder, request, result)
             ledger.finish(folder, complete=True, description=description(result))
-        return HyperparameterSearch(ledger.parent.run_id, result.best, result, specification)
+        return HyperparameterSearch(ledger.parent.run_id, result.best, result, request)
 
     def _levels(self) -> dict[Stage, _Level]:
         """Run the stages: the second around the best of the first, where it has something left to search."""
-        asked = self.specification
+        asked = self.request
         total, name = asked.coarse_trials + asked.fine_trials, asked.setup.approach.name
         with progress_bar(name, "trial", total=total, shown=self.progress) as self._bar:
             levels: dict[Stage, _Level] = {"coarse": self._level("coarse", asked.space)}
@@ -177,7 +177,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
 
     def _result(self, levels: Mapping[Stage, _Level]) -> SearchResult:
         """Compare the best setting with the given one, and join everything that was found."""
-        asked, setup, ledger, best = self.specification, self.specification.setup, self.ledger, self._best(levels)
+        asked, setup, ledger, best = self.request, self.request.setup, self.ledger, self._best(levels)
         compared = compare(asked, best.hyperparameters, ledger, progress=self.progress)
         ledger.wait()
         found, note = importances(*levels["coarse"], seed=asked.root_seed)
@@ -212,7 +212,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         self, stage: Stage, space: SearchSpace, best: FinishedTrial | None = None, before: Sequence[FinishedTrial] = ()
     ) -> _Level:
         """Run one stage; `best` is the best trial of the stage before, whose settings are not trained again."""
-        asked, setup, ledger = self.specification, self.specification.setup, self.ledger
+        asked, setup, ledger = self.request, self.request.setup, self.ledger
         sampler, seed = asked.samplers[stage], asked.sampler_seed(stage)
         trials = asked.coarse_trials if stage == "coarse" else asked.fine_trials
         queue: list[dict[str, Value]] = []

@@ -12,8 +12,8 @@ from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
-    from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks
-    from mlflow_l3d.analysis.seeds.study import SeedsStudy
+    from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
+    from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
 
 def write_scores(
@@ -27,9 +27,9 @@ def write_scores(
     settings: Mapping[str, str],
 ) -> None:
     """Write tables, picture and report: what can be made of runs alone, ours or a stranger's."""
-    from mlflow_l3d.report.seeds.figures import seed_figure
-    from mlflow_l3d.report.seeds.page import study_page
     from mlflow_l3d.report.style import save_png
+    from mlflow_l3d.studies.seeds.report.figures import seed_figure
+    from mlflow_l3d.studies.seeds.report.page import study_page
 
     cells.to_parquet(folder / names.CELLS, index=False)
     if predictions is not None:
@@ -57,9 +57,9 @@ def write_over_tasks(folder: Path, found: Sequence[ModelOverTasks], *, title: st
     title
         Of the page.
     """
-    from mlflow_l3d.report.seeds.figures import seed_heatmap, size_figure
-    from mlflow_l3d.report.seeds.page import over_tasks_page
     from mlflow_l3d.report.style import save_png
+    from mlflow_l3d.studies.seeds.report.figures import seed_heatmap, size_figure
+    from mlflow_l3d.studies.seeds.report.page import over_tasks_page
 
     rows = pd.concat([one.rows for one in found], ignore_index=True)
     rows.to_csv(folder / "tasks.csv", index=False)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mlflow_l3d.analysis.seeds.over_tasks import ModelOverTasks, over_tasks
-from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.table import EVALUATE
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.seeds.artifacts import write_over_tasks, write_scores
+from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
+from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
-from mlflow_l3d.tracking.past import latest_investigation, own_parameter
-from mlflow_l3d.tracking.reader import known_document, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -53,7 +53,7 @@ class SeedsEvaluation(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.report.seeds.page import over_tasks_text, study_text
+        from mlflow_l3d.studies.seeds.report.page import over_tasks_text, study_text
 
         if not self.over_tasks:
             return study_text(self.studies[0], title=f"evaluation of run {self.run_ids[0]}")

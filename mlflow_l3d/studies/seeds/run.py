@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Unpack
 
 import pandas as pd
 
-from mlflow_l3d.analysis.seeds.study import SeedsStudy, seeds_study
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.table import SeedsOptions
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
@@ -17,8 +16,9 @@ from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.progress import under_way
 from mlflow_l3d.studies.seeds.artifacts import write_scores
-from mlflow_l3d.studies.seeds.specification import SeedsSpecification, specify_seeds
-from mlflow_l3d.tasks.glue import benchmark_of
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
+from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
+from mlflow_l3d.tasks.sources.glue import benchmark_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.ledger import Ledger
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SeedsRun(CellStudyResult[SeedsSpecification]):
+class SeedsRun(CellStudyResult[SeedsRequest]):
     """A finished study of seeds, which are its cells; see :class:`mlflow_l3d.studies.cells.CellStudyResult`.
 
     Attributes
@@ -46,7 +46,7 @@ class SeedsRun(CellStudyResult[SeedsSpecification]):
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.report.seeds.page import study_text
+        from mlflow_l3d.studies.seeds.report.page import study_text
 
         new = f"{self.computed} seed{'' if self.computed == 1 else 's'}"
         lines = [
@@ -54,7 +54,7 @@ class SeedsRun(CellStudyResult[SeedsSpecification]):
             f"MLflow run {self.run_id}; report.html is among its artifacts",
             *self.notes,
         ]
-        return study_text(self.study, title=self.specification.title, lines=lines)
+        return study_text(self.study, title=self.request.title, lines=lines)
 
 
 @with_signature(SeedsOptions)
@@ -91,7 +91,7 @@ def seeds(
     return SeedsStudyRun.conduct(parameters, approach=approach, task=task, progress=progress)
 
 
-class SeedsStudyRun(CellStudy[SeedsSpecification, SeedsRun]):
+class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
     """One study of seeds under way."""
 
     unit = "seed"
@@ -101,11 +101,11 @@ class SeedsStudyRun(CellStudy[SeedsSpecification, SeedsRun]):
     @property
     def progress_title(self) -> str:
         """What stands before the progress bar."""
-        return self.specification.setup.task.name
+        return self.request.setup.task.name
 
     def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
         """Log the score, at the place of the seed: in whatever order seeds are done, the chart is the same."""
-        if (score := metrics.get(self.specification.metric)) is not None and math.isfinite(score):
+        if (score := metrics.get(self.request.metric)) is not None and math.isfinite(score):
             self.ledger.log_metrics({"score": score}, cell.index or 0)
 
     def on_record(self, cell: Cell, record: CellRecord) -> None:
@@ -116,48 +116,48 @@ class SeedsStudyRun(CellStudy[SeedsSpecification, SeedsRun]):
         """Train, and score what is recorded."""
         self.train()
         with under_way("scoring", shown=self.progress):
-            study, notes = _finalize(self.specification, self.ledger)
-        return SeedsRun(specification=self.specification, study=study, notes=notes, **self.result())
+            study, notes = _finalize(self.request, self.ledger)
+        return SeedsRun(request=self.request, study=study, notes=notes, **self.result())
 
 
-def _finalize(specification: SeedsSpecification, ledger: Ledger[CellRecord]) -> tuple[SeedsStudy, tuple[str, ...]]:
+def _finalize(request: SeedsRequest, ledger: Ledger[CellRecord]) -> tuple[SeedsStudy, tuple[str, ...]]:
     """Score everything from what is recorded, write the parent's artifacts, and end the parent."""
-    from mlflow_l3d.report.seeds.words import study_answers
+    from mlflow_l3d.studies.seeds.report.words import study_answers
 
     with deferred_interrupts():
         run_ids = ledger.run_ids()
-    frame, predictions = _recorded(specification, ledger, run_ids)
-    task = specification.setup.task
+    frame, predictions = _recorded(request, ledger, run_ids)
+    task = request.setup.task
     finished = frame[frame["status"].eq("FINISHED")]
     study = seeds_study(
         finished.rename(columns={"seed.seed": "seed"}),
         predictions,
-        metric=specification.metric,
+        metric=request.metric,
         kind=task.kind,
         task=task.name,
-        model=specification.setup.model,
+        model=request.setup.model,
         benchmark=benchmark_of(task.name),
-        training_size=len(specification.split.train),
+        training_size=len(request.split.train),
         classes=len(task.class_names) or None,
     )
     failed = len(frame) - len(finished)
     about = {
         "task": f"{task.name} ({task.kind.replace('_', ' ')})",
-        "seeds": ", ".join(map(str, specification.seeds)),
+        "seeds": ", ".join(map(str, request.seeds)),
     }
-    notes = specification.notes(frame)
+    notes = request.notes(frame)
     with temporary_folder() as folder:
-        write_json(folder / names.INVESTIGATION, specification.document(), indent=2)
+        write_json(folder / names.INVESTIGATION, request.document(), indent=2)
         write_scores(
             folder,
             study,
             frame,
             predictions,
-            title=specification.title,
+            title=request.title,
             notes=notes,
-            settings=specification.settings(about, ledger.parent.run_id),
+            settings=request.settings(about, ledger.parent.run_id),
         )
-        ledger.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(specification.seeds))
+        ledger.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
         ledger.wait()
         said = [
             f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}" for answer in study_answers(study)
@@ -167,11 +167,11 @@ def _finalize(specification: SeedsSpecification, ledger: Ledger[CellRecord]) -> 
 
 
 def _recorded(
-    specification: SeedsSpecification, ledger: Ledger[CellRecord], run_ids: Mapping[str, str]
+    request: SeedsRequest, ledger: Ledger[CellRecord], run_ids: Mapping[str, str]
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """Return one row a seed, and all predictions (None where there are none)."""
     rows, tables = [], []
-    for cell in specification.design().cells():
+    for cell in request.design().cells():
         record, path, seed = ledger.spool.record(cell.key), ledger.spool.predictions(cell.key), cell.seeds["seed"]
         row = {"phase": cell.phase, "index": cell.index, "seed.seed": seed, "run_id": run_ids.get(cell.key)}
         row |= {"cell_key": cell.key, "status": record.status}

@@ -25,15 +25,15 @@ from mlflow_l3d.report.numbers import Unit, signed, unit_of
 from mlflow_l3d.report.text import heading
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.files import temporary_folder, write_tables
+from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
-from mlflow_l3d.studies.investigation.specification import specify
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import condition, found, search
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
-from mlflow_l3d.tracking.past import find_search
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -80,7 +80,7 @@ class Comparison(OnOneScreen):
     def summary(self) -> str:
         """Return the table and what differs, as text of at most 100 columns."""
         crossed = self.investigations["crossed"]
-        title = crossed.specification.setup.title("strategies")
+        title = crossed.request.setup.title("strategies")
         done = ", ".join(f"{found.computed} for {name}" for name, found in self.investigations.items())
         reused = sum(found.reused for found in self.investigations.values())
         table = self.table().rename(index={"golden_model": "golden model"}).rename_axis(index="")
@@ -128,11 +128,11 @@ def compare_strategies(
     with entry_point() as project_run:
         check_names("parameter", parameters, STRATEGIES)
         searches = cache(find_search)  # the latest search is the same one for all strategies
-        specifications = {
+        requests = {
             design: specified(specify, approach, task, {**parameters, "design": design}, searches) for design in DESIGNS
         }
         client = connect()
-        crossed = specifications["crossed"]
+        crossed = requests["crossed"]
         say(crossed.setup.origin.notes)
         title = crossed.setup.title(f"strategies: {crossed.factor_words}")
         given = {name: crossed.given[name] for name in STRATEGIES}
@@ -141,9 +141,9 @@ def compare_strategies(
             auxiliary_run(client, project_run.take(), role="comparison", title=title, parameters=given) as opened,
         ):
             parts: dict[str, Investigation] = {}
-            for design, specification in specifications.items():
-                part = _finished_part(client, specification.key)
-                parts[design] = InvestigationStudy(specification, progress=progress).run(part)
+            for design, request in requests.items():
+                part = _finished_part(client, request.key)
+                parts[design] = InvestigationStudy(request, progress=progress).run(part)
                 set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
             comparison = Comparison(opened.run_id, parts, _results(parts))
             frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}

@@ -10,11 +10,11 @@ from typing import Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.sweep.measured import LeftOut, without_each
-from mlflow_l3d.analysis.sweep.point import SweptPoint
-from mlflow_l3d.analysis.sweep.results import Sweep, analyse_sweep
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.studies.files import file_stem, write_tables
+from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
+from mlflow_l3d.studies.sweep.numbers.results import Sweep, analyse_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import address_of, run_page
 
@@ -42,7 +42,7 @@ class SweepResult:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a point and factor: choices, importance with its interval, standard deviations, verdict."""
-        from mlflow_l3d.report.sweep.shown import ShownSweep
+        from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 
         return ShownSweep(self.sweep).rows
 
@@ -52,7 +52,7 @@ class SweepResult:
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.report.sweep.page import summary
+        from mlflow_l3d.studies.sweep.report.page import summary
 
         return summary(self.sweep, title=self.title)
 
@@ -83,10 +83,10 @@ def write_sweep(
         If there is no point.
     """
     from mlflow_l3d.report.style import save_png
-    from mlflow_l3d.report.sweep.figures import drawn
-    from mlflow_l3d.report.sweep.page import render
-    from mlflow_l3d.report.sweep.shown import ShownSweep
-    from mlflow_l3d.report.sweep.tables import latex_table
+    from mlflow_l3d.studies.sweep.report.figures import drawn
+    from mlflow_l3d.studies.sweep.report.page import render
+    from mlflow_l3d.studies.sweep.report.shown import ShownSweep
+    from mlflow_l3d.studies.sweep.report.tables import latex_table
 
     result = SweepResult(analyse_sweep(points, left_out(points)), title)
     shown = ShownSweep(result.sweep)
@@ -127,8 +127,8 @@ def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
     experiments
         Run id -> id of its experiment.
     """
-    from mlflow_l3d.report.sweep.shown import ShownSweep
-    from mlflow_l3d.report.sweep.words import answers
+    from mlflow_l3d.studies.sweep.report.shown import ShownSweep
+    from mlflow_l3d.studies.sweep.report.words import answers
 
     shown = ShownSweep(result.sweep)
     said = [f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}" for answer in answers(shown)]

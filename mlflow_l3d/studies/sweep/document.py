@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.collapse import Collapse
+from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
+from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.importance.checks.collapse import Collapse
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS, Check, Importance
 from mlflow_l3d.analysis.importance.tables import uncollapsed
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.stability.prediction_importance import PredictionImportance
-from mlflow_l3d.analysis.stability.results import Consistency
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import design_named
 

@@ -18,7 +18,7 @@ from mlflow_l3d.studies.sweep.jobs import NOT_PREPARED, PointCell, SweepJob
 from mlflow_l3d.studies.sweep.order import turns
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.tracking.connection import error_line
-from mlflow_l3d.tracking.elsewhere import LOOK_SECONDS
+from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -60,7 +60,7 @@ class Engine:
         self.computed = 0
         self._budget = budget
         self._progress = progress
-        self._setup = points[0].specification.setup
+        self._setup = points[0].request.setup
         self._workers = self._setup.workers or default_workers(self._setup.device)
         self._under_way: dict[str, list[tuple[PointStudy, Cell]]] = {}
         self._trained: dict[str, PointStudy] = {}
@@ -105,7 +105,7 @@ class Engine:
                     time.sleep(max(LOOK_SECONDS, time.monotonic() - began))
 
     def _train_cells(self, cells: Iterator[Cell], bar: tqdm[Any], scoring: ThreadPoolExecutor) -> None:
-        job = SweepJob.joined([job_of(each.specification.setup) for each in self.points])
+        job = SweepJob.joined([job_of(each.request.setup) for each in self.points])
         with closing(executor_of(self._setup, job).run(cells)) as outcomes:  # type: ignore[type-var]
             for outcome in outcomes:
                 if self.computed == 0:
@@ -249,7 +249,7 @@ class Engine:
         found: dict[str, list[PointStudy]] = {}
         for point in self.points:
             if not point.scored:
-                found.setdefault(point.specification.context_key, []).append(point)
+                found.setdefault(point.request.context_key, []).append(point)
         return list(found.values())
 
     def _score(self, scoring: ThreadPoolExecutor, groups: Sequence[Sequence[PointStudy]]) -> None:

@@ -13,9 +13,9 @@ from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.pages import links_in, with_link
 from mlflow_l3d.tracking.parent import log_metrics, log_results
-from mlflow_l3d.tracking.reader import parent_run
 
 if TYPE_CHECKING:
     import pandas as pd

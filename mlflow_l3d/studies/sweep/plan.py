@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.sweep.point import value_text
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.budget import duration_text
 from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.sweep.numbers.point import value_text
 from mlflow_l3d.studies.sweep.order import FIRST_STEPS, turns
-from mlflow_l3d.studies.sweep.points import PointSpecification
-from mlflow_l3d.studies.sweep.specification import SweepSpecification
+from mlflow_l3d.studies.sweep.points import PointRequest
+from mlflow_l3d.studies.sweep.request import SweepRequest
 from mlflow_l3d.tracking.children import finished_cells
+from mlflow_l3d.tracking.earlier.past import similar_cells
 from mlflow_l3d.tracking.opening import spooled_cells
-from mlflow_l3d.tracking.past import similar_cells
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -36,7 +36,7 @@ class SweepPlan(OnOneScreen):
 
     Attributes
     ----------
-    specification
+    request
         What is asked.
     points
         One row a point: its choices, ``cells``, ``done``, ``to_compute`` (cells that an earlier point has, too, are
@@ -46,7 +46,7 @@ class SweepPlan(OnOneScreen):
         Cells that run side by side.
     """
 
-    specification: SweepSpecification
+    request: SweepRequest
     points: pd.DataFrame
     workers: int
 
@@ -57,7 +57,7 @@ class SweepPlan(OnOneScreen):
 
     def check(self) -> None:
         """Raise ParameterError where the budget is known to be enough for no point."""
-        frame, budget = self.points, self.specification.budget
+        frame, budget = self.points, self.request.budget
         scored = frame["steps_in_budget"] >= np.minimum(frame["steps"], FIRST_STEPS)
         if budget.cells is not None and not scored.any():
             fix = "A point is scored from two rows on. Use a larger one."
@@ -69,7 +69,7 @@ class SweepPlan(OnOneScreen):
 
     def line(self) -> str:
         """Return what there is to do, in one line."""
-        frame, budget = self.points, self.specification.budget
+        frame, budget = self.points, self.request.budget
         done, left = int(frame["done"].sum()), int(frame["to_compute"].sum())
         known = (
             f"about {duration_text(3600 * self.hours)} with {self.workers} worker{'s' * (self.workers > 1)}"
@@ -94,13 +94,13 @@ class SweepPlan(OnOneScreen):
     def summary(self) -> str:
         """Return the table that the command line prints."""
         frame = self.points.drop(columns=["seconds_per_cell"])
-        if not self.specification.budget:
+        if not self.request.budget:
             frame = frame.drop(columns=["steps", "steps_in_budget"])
         choices = frame.columns[: frame.columns.get_loc("cells")]
         texts = {name: ["" if pd.isna(value) else value_text(value) for value in frame[name]] for name in choices}
         times = [duration_text(3600 * value) if math.isfinite(value) else "?" for value in frame["hours"]]
         shown = frame.drop(columns="hours").assign(**texts, time=times)
-        title = self.specification.title
+        title = self.request.title
         return "\n".join([title, "=" * len(title), "", shown.to_string(index=False), "", self.line(), ""])
 
 
@@ -108,9 +108,9 @@ _Finished: TypeAlias = "Mapping[str, Mapping[str, Run]]"
 """Context -> key -> run of every finished cell."""
 
 
-def plan_sweep(specification: SweepSpecification, client: MlflowClient) -> SweepPlan:
+def plan_sweep(request: SweepRequest, client: MlflowClient) -> SweepPlan:
     """Count what there is to do, and look up how long earlier cells took."""
-    points = specification.points
+    points = request.points
     contexts = dict.fromkeys(point.context_key for point in points)
     done = {context: finished_cells(client, context) for context in contexts}
     keys = [_Counted(point, {*done[point.context_key], *spooled_cells(client, point.key)}) for point in points]
@@ -123,12 +123,12 @@ def plan_sweep(specification: SweepSpecification, client: MlflowClient) -> Sweep
         row |= {"steps": len(own), "steps_in_budget": 0, "seconds_per_cell": each}
         rows.append({**row, "hours": each * sum(own) / 3600 / workers if sum(own) else 0.0})
     frame = pd.DataFrame(rows)
-    frame["steps_in_budget"] = steps_in_budget(new, seconds, workers, specification)
-    return SweepPlan(specification, frame, workers)
+    frame["steps_in_budget"] = steps_in_budget(new, seconds, workers, request)
+    return SweepPlan(request, frame, workers)
 
 
 def steps_in_budget(
-    new: Sequence[Sequence[int]], seconds: Sequence[float], workers: int, specification: SweepSpecification
+    new: Sequence[Sequence[int]], seconds: Sequence[float], workers: int, request: SweepRequest
 ) -> list[int]:
     """Return for each point how many steps the budget is enough for, in the order of work.
 
@@ -140,10 +140,10 @@ def steps_in_budget(
         Of a cell of each point; nan where unknown.
     workers
         Cells that run side by side.
-    specification
+    request
         Has the budget.
     """
-    budget, found, cells, time = specification.budget, [0] * len(new), 0, 0.0
+    budget, found, cells, time = request.budget, [0] * len(new), 0, 0.0
     for point, step in turns([len(own) for own in new]):
         more, takes = new[point][step], new[point][step] * seconds[point] / workers if new[point][step] else 0.0
         fits = budget.cells is None or cells + more <= budget.cells
@@ -156,7 +156,7 @@ def steps_in_budget(
 class _Counted:
     """The cells of a point, step by step: how many there are, how many are done, and the keys of the others."""
 
-    def __init__(self, point: PointSpecification, done: set[str]) -> None:
+    def __init__(self, point: PointRequest, done: set[str]) -> None:
         design = point.design()
         self.context = point.context_key
         self.cells = self.done = 0
@@ -179,7 +179,7 @@ def _new(points: Sequence[_Counted]) -> list[list[int]]:
     return found
 
 
-def _seconds(points: Sequence[PointSpecification], client: MlflowClient, done: _Finished) -> list[float]:
+def _seconds(points: Sequence[PointRequest], client: MlflowClient, done: _Finished) -> list[float]:
     """Return for each point how long earlier cells took: of its settings, else of its task, approach and model."""
 
     @cache

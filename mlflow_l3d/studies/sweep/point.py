@@ -7,11 +7,11 @@ from dataclasses import asdict, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from mlflow_l3d.analysis.sweep.point import SweptPoint
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.order import FIRST_STEPS
-from mlflow_l3d.tracking.elsewhere import Elsewhere
+from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 from mlflow_l3d.tracking.ledger import patience_seconds
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.analysis.results import Analysis
     from mlflow_l3d.plan.cells import Cell, Outcome
-    from mlflow_l3d.studies.sweep.points import PointSpecification
+    from mlflow_l3d.studies.sweep.points import PointRequest
     from mlflow_l3d.tracking.ledger import Ledger
     from mlflow_l3d.tracking.records import CellRecord
 
@@ -31,7 +31,7 @@ class PointStudy(InvestigationStudy):
 
     Parameters
     ----------
-    specification
+    request
         The point, with the run of its sweep.
     beside
         The ledger of the sweep.
@@ -62,13 +62,11 @@ class PointStudy(InvestigationStudy):
         What other processes finish of its cells; there once the parent is open.
     """
 
-    specification: PointSpecification
+    request: PointRequest
     elsewhere: Elsewhere
 
-    def __init__(
-        self, specification: PointSpecification, beside: Ledger[CellRecord], known: int = 0, points: int = 1
-    ) -> None:
-        super().__init__(specification)
+    def __init__(self, request: PointRequest, beside: Ledger[CellRecord], known: int = 0, points: int = 1) -> None:
+        super().__init__(request)
         self.run_id = self.error = ""
         self.analysis: Analysis | None = None
         self.known = known
@@ -78,7 +76,7 @@ class PointStudy(InvestigationStudy):
         self._beside, self._points = beside, points
         self.borrowed: dict[str, PointStudy] = {}
         self.trials: Mapping[str, Outcome] = {}
-        design = specification.design()
+        design = request.design()
         self.steps, self.first_cells = design.steps, design.step_size(0)
         self._cells = (tuple(cells) for _, cells in groupby(design.cells(), key=design.step_of))
 
@@ -159,7 +157,7 @@ class PointStudy(InvestigationStudy):
 
     def cell_name(self, cell: Cell) -> str:
         """Return what messages call a cell."""
-        return f"{self.specification.name}: {cell.name}"
+        return f"{self.request.name}: {cell.name}"
 
     def finish(self) -> None:
         """Score what is there and end the parent; complete where no cell is missing.
@@ -173,7 +171,7 @@ class PointStudy(InvestigationStudy):
         if not whole and self.steps_done < FIRST_STEPS:
             self.end("KILLED", f"The budget of the sweep was spent {self.how_far()}: too few to score.")
             return
-        result = self.conclude(self.specification.plan.mitigation_runs if whole else self.steps_done)
+        result = self.conclude(self.request.plan.mitigation_runs if whole else self.steps_done)
         self.analysis = result.analysis
         self.complete = whole and result.analysis.cells_failed == 0
         self.ended = True
@@ -181,7 +179,7 @@ class PointStudy(InvestigationStudy):
     def fail(self, line: str) -> None:
         """End the parent as failed; the other points go on."""
         self.error = line
-        _logger.error("The point %s failed: %s", self.specification.name, line)
+        _logger.error("The point %s failed: %s", self.request.name, line)
         self.end("FAILED", line)
 
     def interrupt(self) -> None:
@@ -197,7 +195,7 @@ class PointStudy(InvestigationStudy):
 
     def swept(self) -> SweptPoint:
         """Return how it ended."""
-        asked = self.specification
+        asked = self.request
         why = "" if self.analysis else self.error or "the budget was spent before two of its rows were complete"
         return SweptPoint(self.run_id, asked.choices, asked.setup.task.name, self.analysis, why)
 

@@ -12,8 +12,8 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.values import as_text, public_parameter
 from mlflow_l3d.studies.base import specified
-from mlflow_l3d.studies.investigation.specification import Specification, specify
-from mlflow_l3d.studies.sweep.request import SET, Asked
+from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
+from mlflow_l3d.studies.sweep.asked import SET, Asked
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import read_task
 from mlflow_l3d.tracking import names
@@ -21,8 +21,8 @@ from mlflow_l3d.tracking.parent import Card
 
 
 @dataclass(frozen=True, kw_only=True)
-class PointSpecification(Specification):
-    """One point: the specification of the separate command, and its place in a sweep.
+class PointRequest(InvestigationRequest):
+    """One point: the request of the separate command, and its place in a sweep.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class PointSpecification(Specification):
 
 def specify_points(
     asked: Sequence[Asked], *, searches: Searches | None = None, budgeted: bool = False
-) -> tuple[PointSpecification, ...]:
+) -> tuple[PointRequest, ...]:
     """Specify every point; data that several share is read once, and is one object.
 
     Raises
@@ -77,15 +77,13 @@ def specify_points(
     shared: dict[Any, Task] = {}
     found = []
     for each, label in zip(asked, labels, strict=True):
-        specification = _specified(each, label, partial(specify, read=read), searches)
-        if type(task := specification.setup.task) is Task:
+        request = _specified(each, label, partial(specify, read=read), searches)
+        if type(task := request.setup.task) is Task:
             task = shared.setdefault((task.fingerprint, task.name, task.settings, task.notes), task)
-        found.append(replace(specification, setup=replace(specification.setup, task=task)))
+        found.append(replace(request, setup=replace(request.setup, task=task)))
     choices = _choices(asked, found)
     points = tuple(
-        PointSpecification(
-            **{part.name: getattr(each, part.name) for part in fields(each)}, choices=own, budgeted=budgeted
-        )
+        PointRequest(**{part.name: getattr(each, part.name) for part in fields(each)}, choices=own, budgeted=budgeted)
         for each, own in zip(found, choices, strict=True)
     )
     _check_distinct(points, labels)
@@ -98,8 +96,8 @@ def value_text(value: str | float) -> str:
 
 
 def _specified(
-    asked: Asked, label: str, specify_one: Callable[..., Specification], searches: Searches | None
-) -> Specification:
+    asked: Asked, label: str, specify_one: Callable[..., InvestigationRequest], searches: Searches | None
+) -> InvestigationRequest:
     """Specify a point; an error says which one it is."""
     try:
         own = asked.given()
@@ -128,7 +126,7 @@ def _labels(asked: Sequence[Asked]) -> list[str]:
     return [", ".join(f"{name}={each[name]}" for name in names if name in each) for each in texts]
 
 
-def _choices(asked: Sequence[Asked], found: Sequence[Specification]) -> list[dict[str, str | float]]:
+def _choices(asked: Sequence[Asked], found: Sequence[InvestigationRequest]) -> list[dict[str, str | float]]:
     """Return for each point the value of everything that was asked for by name and differs between points."""
     named = dict.fromkeys(name for each in asked for name in each.values)
     columns: dict[str, list[str | float | None]] = {}
@@ -142,7 +140,7 @@ def _choices(asked: Sequence[Asked], found: Sequence[Specification]) -> list[dic
     ]
 
 
-def _final(name: str, asked: Asked, found: Specification) -> str | None:
+def _final(name: str, asked: Asked, found: InvestigationRequest) -> str | None:
     """Return the value of a parameter, hyperparameter or set at a point as text; None where it has none."""
     setup = found.setup
     if name == SET:
@@ -162,7 +160,7 @@ def _numbers(values: Sequence[str | None]) -> list[str | float | None]:
         return list(values)
 
 
-def _check_distinct(points: Sequence[PointSpecification], labels: Sequence[str]) -> None:
+def _check_distinct(points: Sequence[PointRequest], labels: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for number, (point, label) in enumerate(zip(points, labels, strict=True), start=1):
         shown = f"{number} ({label})" if label else str(number)

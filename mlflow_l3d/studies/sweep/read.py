@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.sweep.point import Choice, SweptPoint
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.sweep.document import analysis_of
+from mlflow_l3d.studies.sweep.numbers.point import Choice, SweptPoint
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import error_line
-from mlflow_l3d.tracking.past import own_parameter
-from mlflow_l3d.tracking.reader import known_document, parent_run
+from mlflow_l3d.tracking.earlier.past import own_parameter
+from mlflow_l3d.tracking.earlier.reader import known_document, parent_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -1,236 +1,122 @@
-"""What is asked of a sweep: parameters that may be lists, hyperparameters, and a file with sets and exceptions."""
+"""A sweep, checked and complete: its points, its budget, and what its run says of itself."""
 
 from __future__ import annotations
 
-import itertools
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.source_text import parse
-from mlflow_l3d.parameters.table import MAIN, SWEEP
-from mlflow_l3d.parameters.values import as_text, check_names, file_text
-from mlflow_l3d.studies.sweep.values import listed, over_of, same, values_of
-
-SET: Final = "set"
-"""What the name of a set is called among the choices."""
-_OF_FILE: Final = ("sets", "exclude", "overrides")
+from mlflow_l3d.parameters.search_document import Searches
+from mlflow_l3d.parameters.table import PLACE, SWEEP
+from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.sweep.asked import merged, read_request
+from mlflow_l3d.studies.sweep.points import PointRequest, specify_points, typed_text
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.parent import Card
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One point as it was asked for.
+class SweepRequest:
+    """One sweep.
 
     Attributes
     ----------
-    parameters
-        Parameters of `main` -> value; those that are not named have their defaults.
-    over
-        Hyperparameter -> value.
-    set
-        Name of the set that it belongs to; the empty text where there are none.
+    given
+        Every parameter as text, those of the file included.
+    points
+        The investigations, in the order of the request.
+    budget
+        The most that is computed.
+    dry_run
+        Whether nothing is to be started.
+    key
+        Hash that says whether two sweeps are the same, whatever their budgets.
     """
 
-    parameters: Mapping[str, Any]
-    over: Mapping[str, Any]
-    set: str = ""
+    given: Mapping[str, str]
+    points: tuple[PointRequest, ...]
+    budget: Budget
+    dry_run: bool
+    key: str
 
     @property
-    def values(self) -> dict[str, Any]:
-        """Everything by its name, as exclusions and overrides look at it."""
-        return {**self.parameters, **self.over, **({SET: self.set} if self.set else {})}
+    def title(self) -> str:
+        """Name of the run as people read it."""
+        over = ", ".join(self.choices) or "one point"
+        approaches = "/".join(dict.fromkeys(point.setup.approach.name for point in self.points))
+        tasks = "/".join(dict.fromkeys(point.setup.task.name for point in self.points))
+        return f"sweep over {over} | {approaches} {tasks}: {len(self.points)} points"
 
-    def matches(self, conditions: Mapping[str, Any]) -> bool:
-        """Return whether it has one of the values of every condition."""
-        own = self.values
-        return all(
-            name in own and any(same(name, own[name], value) for value in listed(values))
-            for name, values in conditions.items()
-        )
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Names of what differs between points."""
+        return tuple(dict.fromkeys(name for point in self.points for name in point.choices))
 
-    def changed(self, by: Asked) -> Asked:
-        """Return the point with what an override says instead."""
-        return Asked({**self.parameters, **by.parameters}, {**self.over, **by.over}, self.set)
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said before it begins, each once."""
+        return tuple(dict.fromkeys(remark for point in self.points for remark in point.remarks))
 
-    def given(self) -> dict[str, Any]:
-        """Return the parameters of the separate command that would give the same investigation."""
-        if not self.over:
-            return dict(self.parameters)
-        return {**self.parameters, "hyperparameters": _joined(self.parameters.get("hyperparameters"), self.over)}
+    def card(self) -> Card:
+        """Return what the run of the sweep says of itself."""
+        params = {name: public_parameter(name, value) for name, value in self.given.items()}
+        tags = {names.CONTEXT_KEY: self.key}
+        return Card(role="sweep", key=self.key, title=self.title, tags=tags, params=params)
 
-
-@dataclass(frozen=True)
-class Request:
-    """A sweep as it was asked for.
-
-    Attributes
-    ----------
-    parameters
-        Parameter of `main` -> its values.
-    over
-        Hyperparameter -> its values.
-    sets
-        Name -> request whose parameters and hyperparameters take the place of these.
-    exclude
-        Points that match one of these conditions are left out.
-    overrides
-        Conditions, and the parameters and hyperparameters of points that match them.
-    """
-
-    parameters: Mapping[str, Sequence[Any]]
-    over: Mapping[str, Sequence[Any]]
-    sets: Mapping[str, Request] = field(default_factory=dict)
-    exclude: Sequence[Mapping[str, Any]] = ()
-    overrides: Sequence[tuple[Mapping[str, Any], Asked]] = ()
-
-    def points(self) -> list[Asked]:
-        """Return the points in their order: sets, then parameters as `main` lists them, then hyperparameters.
-
-        Raises
-        ------
-        ParameterError
-            If an exclusion or an override matches no point, or none is left.
-        """
-        every = list(self._product())
-        known = {name for point in every for name in point.values}
-        for what, rules in (("exclude", self.exclude), ("overrides", [when for when, _ in self.overrides])):
-            for rule in rules:
-                check_names(what, rule, known, "what the points of this sweep name:")
-                if not any(point.matches(rule) for point in every):
-                    raise ParameterError(what, json.dumps(dict(rule), default=str), "matches no point of this sweep")
-        left = [point for point in every if not any(point.matches(rule) for rule in self.exclude)]
-        if not left:
-            allowed = f"leaves none of the {len(every)} points"
-            raise ParameterError("exclude", json.dumps(list(map(dict, self.exclude)), default=str), allowed)
-        for when, change in self.overrides:
-            left = [point.changed(change) if point.matches(when) else point for point in left]
-        return left
-
-    def _product(self, name: str = "") -> Iterator[Asked]:
-        for set_name, within in self.sets.items():
-            parameters, over = {**self.parameters, **within.parameters}, {**self.over, **within.over}
-            yield from Request(parameters, over)._product(set_name)
-        if self.sets:
-            return
-        names = [each for each in MAIN if each in self.parameters]
-        axes = [*(self.parameters[each] for each in names), *self.over.values()]
-        for values in itertools.product(*axes):
-            yield Asked(
-                dict(zip(names, values, strict=False)), dict(zip(self.over, values[len(names) :], strict=True)), name
-            )
+    def document(self) -> dict[str, Any]:
+        """Return what is needed to repeat it, as JSON types."""
+        return {
+            "schema": 1,
+            "parameters": {name: public_parameter(name, value) for name, value in self.given.items()},
+            "budget": str(self.budget),
+            "choices": list(self.choices),
+            "points": [
+                {"choices": dict(point.choices), "investigation_key": point.key, "parameters": point.public()}
+                for point in self.points
+            ],
+            "sweep_key": self.key,
+        }
 
 
-def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is given here, and for the rest what the file says, under the names of both.
+def specify_sweep(
+    parameters: Mapping[str, Any],
+    *,
+    approach: Approach | str | None = None,
+    task: Task | str | None = None,
+    searches: Searches | None = None,
+) -> SweepRequest:
+    """Check the parameters of `sweep`, and load what they name.
 
     Parameters
     ----------
     parameters
-        Any of :data:`mlflow_l3d.parameters.table.SWEEP`, as typed or as Python has them; approach and task may be
-        objects. From Python also ``sets``, ``exclude`` and ``overrides``, as a file has them. What is a parameter's
-        default counts as not given.
+        Any of :data:`mlflow_l3d.parameters.table.SWEEP`, as typed or as Python has them.
+    approach, task
+        Names, objects, or lists of them, for the Python API.
+    searches
+        See :func:`mlflow_l3d.studies.investigation.request.specify`; each search is looked up once.
 
     Raises
     ------
     ParameterError
-        If a name is unknown or the file cannot be used.
+        For the first parameter that is not allowed; where it is one of a point, it names the point.
     """
-    check_names("parameter", parameters, SWEEP, more=_OF_FILE)
-    given = {
-        name: value
-        for name, value in parameters.items()
-        if name in _OF_FILE or not isinstance(value, str | int | float) or not same(name, value, SWEEP[name].default)
-    }
-    return {**read_file(given.pop("file", "none")), **given}
-
-
-def read_file(name: Any) -> dict[str, Any]:
-    """Return the content of a YAML or JSON file; nothing for ``none``.
-
-    Raises
-    ------
-    ParameterError
-        If it cannot be read, or holds no mapping of names that there are.
-    """
-    import yaml
-
-    if name == "none":
-        return {}
-    try:
-        content = yaml.safe_load(file_text("file", name, name))
-    except yaml.YAMLError as error:
-        raise ParameterError("file", name, f"is neither YAML nor JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise ParameterError("file", name, "must hold a mapping: name -> value or list of values")
-    check_names("file", content, [*(each for each in SWEEP if each != "file"), *_OF_FILE])
-    return content
-
-
-def read_request(given: Mapping[str, Any]) -> Request:
-    """Return the request that :func:`merged` parameters, or those of one set, make.
-
-    Raises
-    ------
-    ParameterError
-        For the first that is not allowed.
-    """
-    sets = _mapping("sets", given.get("sets") or {})
-    exclude = [_mapping("exclude", rule) for rule in _rules("exclude", given)]
-    overrides = [_override(_mapping("overrides", rule)) for rule in _rules("overrides", given)]
-    return Request(
-        {name: values_of(name, value) for name, value in given.items() if name in MAIN},
-        over_of(given.get("over") or {}),
-        {str(name): _set(str(name), each) for name, each in sets.items()},
-        exclude,
-        overrides,
-    )
-
-
-def _set(name: str, content: Any) -> Request:
-    where = f"sets.{name}"
-    content = _mapping(where, content if content is not None else {})
-    check_names(where, content, [*MAIN, "over"])
-    return read_request(content)
-
-
-def _override(rule: Mapping[str, Any]) -> tuple[Mapping[str, Any], Asked]:
-    if "when" not in rule or len(rule) < 2:
-        allowed = "needs `when`, and the parameters that points have there; hyperparameters stand under `over`"
-        raise ParameterError("overrides", json.dumps(dict(rule), default=str), allowed)
-    own = _set("overrides", {name: value for name, value in rule.items() if name != "when"})
-    for name, values in {**own.parameters, **own.over}.items():
-        if len(values) > 1:
-            raise ParameterError(f"overrides.{name}", as_text(name, list(values)), "must be one value")
-    parameters, over = ({name: values[0] for name, values in part.items()} for part in (own.parameters, own.over))
-    return _mapping("overrides.when", rule["when"]), Asked(parameters, over)
-
-
-def _rules(name: str, given: Mapping[str, Any]) -> Sequence[Any]:
-    rules = given.get(name) or []
-    if not isinstance(rules, list):
-        raise ParameterError(name, rules, "must be a list of mappings")
-    return rules
-
-
-def _mapping(name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ParameterError(name, value, "must be a mapping")
-    return {str(key): each for key, each in value.items()}
-
-
-def _joined(given: Any, over: Mapping[str, Any]) -> Any:
-    """Return what `main` would be given for hyperparameters, with those of a point."""
-    text = MAIN["hyperparameters"].default if given is None else as_text("hyperparameters", given)
-    known = parse(text)
-    for name in over:
-        if name in known.overrides or (known.source == "inline" and name in known.values):
-            raise ParameterError("hyperparameters", text, f"names {name}, which the sweep goes over", "Leave it out.")
-    if known.source in ("default", "inline"):
-        return {**known.values, **known.overrides, **over}
-    for name, value in over.items():
-        if "," in str(value):
-            allowed = f"holds a comma, which cannot stand after hyperparameters={known.name}"
-            raise ParameterError(f"over.{name}", value, allowed)
-    return ",".join([text, *(f"{name}={value}" for name, value in over.items())])
+    objects = {name: value for name, value in (("approach", approach), ("task", task)) if value is not None}
+    given = merged({**parameters, **objects})
+    texts = {name: typed_text(name, given.get(name, parameter.default)) for name, parameter in SWEEP.items()}
+    budget = Budget.parse(given.pop("budget", SWEEP["budget"].default))
+    texts["dry_run"] = texts["dry_run"].lower()
+    dry_run = SWEEP["dry_run"].parse(texts) == "true"
+    given.pop("dry_run", None)
+    once = None if searches is None else cache(searches)
+    points = specify_points(read_request(given).points(), searches=once, budgeted=bool(budget))
+    if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:
+        raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
+    key = content_key({"points": sorted(point.key for point in points)})
+    return SweepRequest(texts, points, budget, dry_run, key)

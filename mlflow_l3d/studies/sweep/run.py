@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from mlflow_l3d.analysis.sweep.point import SweptPoint
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.table import InvestigateOptions, SweepOptions
@@ -19,16 +18,17 @@ from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.studies.sweep.engine import Engine
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.plan import SweepPlan, plan_sweep
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.studies.sweep.read import points_of
-from mlflow_l3d.studies.sweep.specification import SweepSpecification, specify_sweep
+from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
-from mlflow_l3d.tracking.past import find_search
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Sweep(OnOneScreen):
     ----------
     run_id
         The run on top.
-    specification
+    request
         What was asked.
     points
         The investigations, in the order of the request.
@@ -61,7 +61,7 @@ class Sweep(OnOneScreen):
     """
 
     run_id: str
-    specification: SweepSpecification = field(repr=False)
+    request: SweepRequest = field(repr=False)
     points: tuple[SweptPoint, ...] = field(repr=False)
     computed: int
     seconds: float
@@ -75,7 +75,7 @@ class Sweep(OnOneScreen):
     def summary(self) -> str:
         """Return what the command line prints at the end."""
         without = [f"point {point.name} has no score: {point.error}" for point in self.points if point.error]
-        end = f"the budget of {self.specification.budget} is spent: the same command with a larger one continues"
+        end = f"the budget of {self.request.budget} is spent: the same command with a larger one continues"
         lines = [
             f"{self.computed} cells computed in {self.seconds:.0f} s",
             *([end] if self.spent else []),
@@ -119,28 +119,28 @@ def sweep(
         With one line that says what to change.
     """
     with entry_point() as project_run:
-        specification = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
-        say(specification.remarks)
-        plan = plan_sweep(specification, connect())
-        if specification.dry_run:
+        request = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
+        say(request.remarks)
+        plan = plan_sweep(request, connect())
+        if request.dry_run:
             return plan
         plan.check()
         _logger.warning("%s", plan.line())
-        return SweepStudy(specification, plan, progress=progress).run(project_run.take())
+        return SweepStudy(request, plan, progress=progress).run(project_run.take())
 
 
-class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
+class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
     """One sweep under way; `plan` says how much of each point is done."""
 
     _points: tuple[PointStudy, ...] = ()
 
-    def __init__(self, specification: SweepSpecification, plan: SweepPlan, *, progress: bool | None = False) -> None:
-        super().__init__(specification, progress=progress)
+    def __init__(self, request: SweepRequest, plan: SweepPlan, *, progress: bool | None = False) -> None:
+        super().__init__(request, progress=progress)
         self._known = plan.points["done"].tolist()
 
     def open(self, project_run: str | None) -> Ledger[CellRecord]:
         """Open the run on top; complete points of an earlier run of the same sweep become children of this one."""
-        asked = self.specification
+        asked = self.request
         ledger = open_ledger(Work(asked.card(), CellRecord, asked.key, {}, lambda: ()), project_run)
         self._points = tuple(
             PointStudy(replace(point, sweep=ledger.parent.run_id), ledger, known, len(asked.points))
@@ -154,7 +154,7 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
 
     def carry_out(self) -> Sweep:
         """Train the points together, score each, and write what they say together."""
-        started, asked, points = time.monotonic(), self.specification, self._points
+        started, asked, points = time.monotonic(), self.request, self._points
         self._adopt()
         self._test_seeds()
         engine = Engine(points, asked.budget, progress=self.progress)
@@ -174,7 +174,7 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
             self.ledger.log_metrics({**counts, "cells_computed": self._computed(engine), **result.metrics()}, 0)
             found = Sweep(
                 run_id=self.ledger.parent.run_id,
-                specification=asked,
+                request=asked,
                 points=swept,
                 computed=engine.computed + sum(len(point.tested) for point in points),
                 seconds=time.monotonic() - started,
@@ -190,10 +190,10 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
         """Try the seeds of each approach with each set of hyperparameters, at the first of the points that have it."""
         tried = set()
         for point in self._points:
-            setup = point.specification.setup
+            setup = point.request.setup
             what = content_key({"approach": setup.approach.name, "with": {**setup.hyperparameters, **setup.numerics}})
             if what not in tried and not point.ended:
-                point.trials = tested(point.specification, progress=self.progress)
+                point.trials = tested(point.request, progress=self.progress)
             tried.add(what)
 
     def _computed(self, engine: Engine) -> int:
@@ -209,7 +209,7 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
         """Take the points that an earlier run of the same sweep completed as they are."""
         ledger = self.ledger
         ledger.wait()  # until they are children of this run
-        client, own = ledger.client, {point.specification.key: point for point in self._points}
+        client, own = ledger.client, {point.request.key: point for point in self._points}
         for run in list(children_of(client, ledger.parent.experiment_id, ledger.parent.run_id)):
             point = own.get(run.data.tags.get(names.INVESTIGATION_KEY, ""))
             [read] = points_of(client, [run]).points
@@ -224,6 +224,6 @@ class SweepStudy(Study[SweepSpecification, CellRecord, Sweep]):
             "In the list of runs the filter ``tags.`l3d.role` != 'cell'`` shows sweep and points without their cells.",
         ]
         if found.spent:
-            lines.append(f"The budget of {found.specification.budget} is spent; a larger one continues.")
+            lines.append(f"The budget of {found.request.budget} is spent; a larger one continues.")
         lines += [f"- {point.name}: {point.error}" for point in found.points if point.error]
         return "\n\n".join(lines)

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.seeds.agreement import number_agreement
-from mlflow_l3d.analysis.stability.agreement.base import Scoring
-from mlflow_l3d.analysis.stability.agreement.choice import choose, scoring_of
-from mlflow_l3d.analysis.stability.agreement.names import scoring
-from mlflow_l3d.analysis.stability.agreement.scored import comparisons_by
-from mlflow_l3d.analysis.stability.stability import Stability
+from mlflow_l3d.analysis.consistency.agreement.base import Scoring
+from mlflow_l3d.analysis.consistency.agreement.choice import choose, scoring_of
+from mlflow_l3d.analysis.consistency.agreement.names import scoring
+from mlflow_l3d.analysis.consistency.agreement.scored import comparisons_by
+from mlflow_l3d.analysis.consistency.consistency import Stability
+from mlflow_l3d.analysis.consistency.runs import number_agreement
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError, ParameterError
 

@@ -11,7 +11,7 @@ import pytest
 from comparison_cases import answers, scored, system
 from scipy import stats
 
-from mlflow_l3d.analysis.comparison.gate import (
+from mlflow_l3d.studies.gate.numbers.gate import (
     Forecast,
     GateAnswer,
     Look,
@@ -22,8 +22,8 @@ from mlflow_l3d.analysis.comparison.gate import (
     unseen_share,
     view,
 )
-from mlflow_l3d.analysis.comparison.sequential import SequentialPlan
-from mlflow_l3d.analysis.comparison.sequential_power import Outlook, measured_pairs
+from mlflow_l3d.studies.gate.numbers.power import Outlook, measured_pairs
+from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
 
 PLAN = SequentialPlan((10, 20), 0.5)
 

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mlflow_l3d.analysis.comparison.sequential import (
+from mlflow_l3d.studies.gate.numbers.power import (
+    Noise,
+    measured_pairs,
+    outlook,
+    power,
+    runs_for_power,
+    simulate,
+)
+from mlflow_l3d.studies.gate.numbers.sequential import (
     Measured,
     SequentialPlan,
     alpha_spent,
@@ -16,14 +24,6 @@ from mlflow_l3d.analysis.comparison.sequential import (
     limits,
     nominal_levels,
     planned_looks,
-)
-from mlflow_l3d.analysis.comparison.sequential_power import (
-    Noise,
-    measured_pairs,
-    outlook,
-    power,
-    runs_for_power,
-    simulate,
 )
 
 SPENDINGS = ("pocock", "obrien_fleming")

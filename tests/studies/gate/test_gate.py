@@ -14,12 +14,12 @@ import pytest
 from run_helpers import Place, copied, sqlite_place, wait_until
 
 from mlflow_l3d import cli, compare
-from mlflow_l3d.analysis.comparison.sequential_power import power
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.gate.golden import GoldenRuns
+from mlflow_l3d.studies.gate.numbers.power import power
 from mlflow_l3d.studies.gate.run import Gate, gate
 from mlflow_l3d.tracking.opening import open_ledger
 
@@ -38,7 +38,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tup
 
 
 def simulate_little(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("mlflow_l3d.studies.gate.specification.power", partial(power, draws=500))
+    patch.setattr("mlflow_l3d.studies.gate.request.power", partial(power, draws=500))
 
 
 def draw_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_interrupted_it_goes_on_where_it_was(place: Place, baseline: str, monkey
 
     def stop_at_the_second_look(self: GoldenRuns, runs: int) -> None:
         asked.append(runs)
-        if self.specification.side == "candidate" and len(set(asked)) == 2:
+        if self.request.side == "candidate" and len(set(asked)) == 2:
             raise KeyboardInterrupt
         advance(self, runs)
 
@@ -325,7 +325,7 @@ def test_dry_run_says_what_there_is_to_do_and_starts_nothing(
 def test_budget_is_planned_from_the_spread_of_the_baseline(place: Place, baseline: str) -> None:
     with place.entered():
         planned = gate(baseline=baseline, candidate=ALIKE, dry_run="true", smallest_effect=20, executor="inline")
-    assert planned.forecast.std == pytest.approx(np.sqrt(2) * planned.specification.run_std)  # type: ignore[union-attr]
+    assert planned.forecast.std == pytest.approx(np.sqrt(2) * planned.request.run_std)  # type: ignore[union-attr]
     assert planned.forecast.worse.worse >= 0.79  # type: ignore[union-attr]
     assert planned.forecast.same.equivalent >= 0.79  # type: ignore[union-attr]
 

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 from sklearn.metrics import f1_score
 
-from mlflow_l3d.analysis.seeds.study import seeds_study
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command import Command
 from mlflow_l3d.approaches.command.written import Written, read
@@ -22,6 +21,7 @@ from mlflow_l3d.studies.importing.checking import checked
 from mlflow_l3d.studies.importing.formats import csv_file
 from mlflow_l3d.studies.importing.kinds import with_kinds
 from mlflow_l3d.studies.importing.recorded import RecordedRun
+from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.testing import one_cell
 

@@ -11,13 +11,13 @@ import pytest
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.investigation.specification import specify
-from mlflow_l3d.studies.sweep.specification import SweepSpecification, specify_sweep
+from mlflow_l3d.studies.investigation.request import specify
+from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
 
 BASE: dict[str, Any] = {"approach": "synthetic", "metric": "synthetic_score", "executor": "inline"}
 
 
-def asked(**parameters: Any) -> SweepSpecification:
+def asked(**parameters: Any) -> SweepRequest:
     return specify_sweep({**BASE, **parameters})
 
 

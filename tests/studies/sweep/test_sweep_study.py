@@ -110,7 +110,7 @@ def test_the_run_of_mlflow_run_becomes_the_one_on_top(place: Place, monkeypatch:
     monkeypatch.setenv("MLFLOW_RUN_ID", made.info.run_id)
     found = run(place, over={"noise": NOISE[:2]}, mitigation_runs=2)
     assert found.run_id == made.info.run_id
-    assert place.client.get_run(found.run_id).info.run_name == found.specification.title
+    assert place.client.get_run(found.run_id).info.run_name == found.request.title
     assert len(points_of(place, found.run_id)) == 2
 
 

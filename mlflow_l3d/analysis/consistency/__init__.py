@@ -1,0 +1,1 @@
+"""Consistency of single predictions over runs."""

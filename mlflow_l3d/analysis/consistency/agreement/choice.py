@@ -1,0 +1,176 @@
+"""Which scoring function the predictions of an investigation need, and how they are read from a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from mlflow_l3d.analysis.consistency.agreement.base import Scoring
+from mlflow_l3d.analysis.consistency.agreement.kinds import (
+    NOTHING,
+    NUMBERS,
+    WHOLE,
+    as_list,
+    family,
+    is_missing,
+    kind_of_column,
+)
+from mlflow_l3d.analysis.consistency.agreement.matching import EntityF1, ExactMatch, TokenMatch
+from mlflow_l3d.analysis.consistency.agreement.names import SCORINGS, scoring
+from mlflow_l3d.analysis.consistency.agreement.rankings import Ndcg, Overlap, RankBiasedOverlap
+from mlflow_l3d.analysis.consistency.agreement.structures import Attachment, Closeness, SetF1
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.metrics.classification import UNPARSED
+
+AUTO: Final = "auto"
+REGRESSION: Final = "regression"
+"""Correlations between runs, which no scoring function of single predictions gives."""
+_EXACT: Final = "exact_match"
+_STRUCTURED: Final = (TokenMatch, EntityF1, SetF1, Attachment, Overlap, RankBiasedOverlap, Ndcg)
+"""Scoring functions whose predictions are lists, sets or mappings, and so may be written as JSON."""
+_FOR_LISTS: Final = (
+    *("token_match", "entity_f1", "set_f1", "las", "uas", "exact_match"),
+    *("rbo", "overlap", "ndcg", "squad_f1", "squad_exact"),
+)
+"""Scoring functions that compare lists."""
+
+
+def choose(name: str, labels: Any, predictions: Any, usual: str = "") -> str | None:
+    """Return how the predictions of an investigation are to be compared.
+
+    Parameters
+    ----------
+    name
+        ``auto``, ``regression``, or the name of a scoring function with its options, such as ``rouge1``,
+        ``overlap:k=5`` or ``closeness:scale=5``.
+    labels, predictions
+        The columns of the first table: a sequence, array, or column of pyarrow. What they hold decides what ``auto``
+        is: whole numbers are class numbers (a prediction may be missing, a label may not); other numbers are
+        regression; texts are compared by `usual`.
+    usual
+        How texts are compared where nobody says it; by ``exact_match`` where empty.
+
+    Returns
+    -------
+    str or None
+        None for class numbers, which :class:`mlflow_l3d.analysis.consistency.consistency.Stability` counts; else what
+        :func:`scoring_of` takes.
+
+    Raises
+    ------
+    ParameterError
+        If the name or an option is not known, predictions are lists and `name` is ``auto``, or labels and predictions
+        are not of a kind that can be compared.
+    """
+    own = scoring_of(name) if name not in (AUTO, REGRESSION) else None
+    kinds = {"label": kind_of_column(labels), "prediction": kind_of_column(predictions)}
+    if isinstance(own, ExactMatch) or name == AUTO:
+        _check_kinds(name, kinds)
+        known = [kind for kind in kinds.values() if kind != NOTHING]
+        labelled = kinds["label"] == WHOLE and not any(map(is_missing, as_list(labels)))
+        if labelled and kinds["prediction"] in (WHOLE, NOTHING):
+            return None
+        if name == AUTO and "numbers" in known:
+            return REGRESSION
+        return (usual if usual and set(known) == {"texts"} else _EXACT) if name == AUTO else name
+    numeric = ("prediction",) if name == REGRESSION else ("label", "prediction") if isinstance(own, Closeness) else ()
+    for what in numeric:
+        if kinds[what] not in (*NUMBERS, NOTHING):
+            fix = "Name a scoring function that compares them, such as exact_match."
+            raise ParameterError("agreement", name, f"{what}s must be numbers, they are {kinds[what]}", fix)
+    return name
+
+
+def scoring_of(choice: str) -> Scoring | None:
+    """Return the scoring function of what :func:`choose` returned; None for ``regression``.
+
+    Raises
+    ------
+    ParameterError
+        If the name or an option is not known, or an option is missing.
+    """
+    if choice == REGRESSION:
+        return None
+    name, _, given = choice.partition(":")
+    if name not in SCORINGS:
+        raise unknown_name("agreement", name, (AUTO, REGRESSION, *SCORINGS))
+    options = {}
+    for part in given.split(",") if given else ():
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ParameterError("agreement", choice, "options must look like overlap:k=5")
+        options[key.strip()] = _option(value.strip())
+    if name == "closeness" and "scale" not in options:
+        allowed = "needs the difference from which on two predictions do not agree at all"
+        raise ParameterError("agreement", choice, allowed, "Write it like closeness:scale=5.")
+    try:
+        return scoring(name, **options)
+    except ParameterError as error:
+        at_fault = "" if error.name == "options" else f"{error.name} "
+        raise ParameterError("agreement", choice, f"{at_fault}{error.allowed}") from error
+
+
+def prediction_form(function: Scoring, prediction: Any, example: Any) -> Hashable:
+    """Return a prediction as the scoring function compares it; None where it could not be read.
+
+    Raises
+    ------
+    ParameterError
+        If it is of the wrong kind.
+    """
+    if is_missing(prediction):
+        return None
+    if isinstance(function, ExactMatch) and isinstance(prediction, (int, np.integer)) and prediction == UNPARSED:
+        # The class number of an answer that names no class, in a table that Stability cannot count.
+        return None
+    return function.prepare(_decoded(function, prediction, "prediction", example))
+
+
+def truth_form(function: Scoring, truth: Any, example: Any) -> Hashable:
+    """Return a true answer as the scoring function compares it.
+
+    Raises
+    ------
+    ParameterError
+        If it is of the wrong kind.
+    """
+    return function.prepare_truth(_decoded(function, truth, "label", example))
+
+
+def _decoded(function: Scoring, value: Any, what: str, example: Any) -> Any:
+    """Return what a JSON text holds where a structure is needed."""
+    if not (isinstance(value, str) and isinstance(function, _STRUCTURED)):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        allowed = f"must be a list, or a text that holds one as JSON, for {function.name}"
+        raise ParameterError(what, f"a text, of example {example}", allowed) from None
+
+
+def _check_kinds(name: str, kinds: Mapping[str, str]) -> None:
+    """Raise where equality says nothing: lists without a scoring function, or a label of another kind."""
+    wanted = "lists" in kinds.values() and name == AUTO
+    known = {family(kind) for kind in kinds.values() if kind != NOTHING}
+    if not wanted and len(known) < 2:
+        return
+    found = ", ".join(f"{what}s are {kind}" for what, kind in kinds.items())
+    if wanted:
+        raise ParameterError("agreement", name, f"{found}: must be one of {', '.join(_FOR_LISTS)}")
+    fix = "Write both in the same form, or name a scoring function that compares them."
+    raise ParameterError("agreement", name, f"{found}, which are never equal", fix)
+
+
+def _option(text: str) -> Any:
+    """Return a number, true or false, or the text as it is."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

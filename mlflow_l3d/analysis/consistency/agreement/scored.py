@@ -1,0 +1,164 @@
+"""Predictions of any kind, compared by a scoring function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.analysis.consistency.agreement.base import Scoring, hashable, matrix_of_pairs, matrix_with_truth
+from mlflow_l3d.analysis.consistency.agreement.choice import prediction_form, truth_form
+from mlflow_l3d.analysis.consistency.agreement.kinds import as_list, check_same_kind, is_missing
+from mlflow_l3d.analysis.consistency.agreement.matching import ExactMatch
+from mlflow_l3d.analysis.consistency.agreement.structures import Closeness
+from mlflow_l3d.analysis.consistency.comparable import Group
+from mlflow_l3d.analysis.consistency.groups import Comparison, Places, RunAgreement, RunGroup, Sums
+from mlflow_l3d.analysis.consistency.numbers import NumberComparison
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import ParameterError
+
+
+class ScoredGroup(RunGroup[Sums]):
+    """Runs of a group; the predictions of an example are numbered as they come, so that equal ones are held once.
+
+    Parameters
+    ----------
+    scoring
+        The scoring function.
+    truths
+        Place of an example -> its prepared truth, where that is known.
+    """
+
+    def __init__(self, scoring: Scoring, truths: Mapping[int, Hashable]) -> None:
+        super().__init__()
+        self._scoring, self._truths = scoring, truths
+
+    def release(self) -> None:
+        """Let go of the predictions."""
+        super().release()
+        self._forms: dict[int, dict[Hashable, int]] = {}
+
+    def add(self, places: Places, forms: Sequence[Hashable]) -> None:
+        """Keep the prepared predictions of a run; `places`, which example each belongs to, is not copied."""
+        codes = np.empty(len(forms), dtype=np.int32)
+        for at, (place, form) in enumerate(zip(places.tolist(), forms, strict=True)):
+            seen = self._forms.setdefault(place, {})
+            codes[at] = seen.setdefault(form, len(seen))
+        self.keep(places, codes, sum(form is None for form in forms))
+
+    def compute(self) -> Sums:
+        """Compare the different predictions of each example once; they count as often as runs make them."""
+        agreed, comparisons = np.zeros(self.runs), np.zeros(self.runs, dtype=np.int64)
+        correct, reflexive = 0.0, True
+        for place, runs, codes in self._by_example():
+            forms = list(self._forms[place])
+            counts = np.bincount(codes, minlength=len(forms))
+            values = _pairs(self._scoring, forms)
+            own = np.diagonal(values)
+            agreed[runs] += (values @ counts - own)[codes]
+            comparisons[runs] += len(runs) - 1
+            reflexive &= all(one == 1 for one, form in zip(own.tolist(), forms, strict=True) if form is not None)
+            truth = self._truths.get(place, self)
+            correct += math.nan if truth is self else _correct(self._scoring, forms, counts, truth)
+        per_run = RunAgreement.of(agreed, comparisons)
+        return Sums(int(comparisons.sum()) // 2, float(agreed.sum()) / 2, correct, per_run, reflexive)
+
+    def _by_example(self) -> Iterator[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.int32]]]:
+        """Yield place, the runs that hold it, and the number of the prediction of each, where there are two or more."""
+        if self.runs < 2:
+            return
+        places, runs, codes = self.stacked()
+        order = np.argsort(places, kind="stable")
+        places, codes, runs = places[order], codes[order], runs[order]
+        borders = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
+        for start, end in pairwise(borders):
+            if end - start > 1:
+                yield int(places[start]), runs[start:end], codes[start:end]
+
+
+class ScoredComparison(Comparison[Sums]):
+    """Texts, numbers, lists (of tags, tokens, ids, arcs), mappings, or JSON texts of lists and mappings.
+
+    A prediction that is None or nan is an answer that could not be read: it agrees with nothing. A label that is one is
+    not known, and where one is not known there is no CCON.
+
+    Parameters
+    ----------
+    scoring
+        How much two predictions agree (Zhou et al. 2025, Table 2), see
+        :func:`mlflow_l3d.analysis.consistency.agreement.choice.scoring_of`.
+
+    Notes
+    -----
+    Different predictions of an example are compared once, however many runs make them: with d of them, d (d + 1) / 2
+    calls of the scoring function. Where test sets differ, a pair of runs counts by the examples it shares, as for class
+    numbers.
+    """
+
+    groups: dict[Group, ScoredGroup]  # type: ignore[assignment]
+
+    def __init__(self, scoring: Scoring) -> None:
+        super().__init__()
+        self._scoring = scoring
+        self._kinds: dict[str, str] = {}
+        self._raw_truths: dict[int, Hashable] = {}
+        self._truths: dict[int, Hashable] = {}
+
+    def add(self, groups: Sequence[Group], ids: npt.NDArray[Any], labels: Any, predictions: Any) -> None:
+        """Prepare the predictions of a run, and keep them until its row is closed; labels may be None altogether."""
+        answers = as_list(predictions)
+        truths = [None] * len(answers) if labels is None else as_list(labels)
+        if isinstance(self._scoring, ExactMatch):  # others refuse what they cannot compare
+            check_same_kind(self._kinds, "label", truths)
+            check_same_kind(self._kinds, "prediction", answers)
+        places = self.examples.find(ids)
+        for place, example, truth in zip(places.tolist(), ids.tolist(), truths, strict=True):
+            if not is_missing(truth):
+                self._learn(place, example, truth)
+        named = zip(ids.tolist(), answers, strict=True)
+        forms = [prediction_form(self._scoring, answer, example) for example, answer in named]
+        for group in groups:
+            self.groups.setdefault(group, ScoredGroup(self._scoring, self._truths)).add(places, forms)
+
+    def _learn(self, place: int, example: Any, truth: Any) -> None:
+        """Keep the truth of an example, which must be the same in all runs."""
+        raw = truth if isinstance(truth, (str, int, float)) else hashable(truth)
+        if place not in self._raw_truths:
+            self._truths[place] = truth_form(self._scoring, truth, example)
+            self._raw_truths[place] = raw
+        elif self._raw_truths[place] != raw:
+            fix = "Give every example an id that is its own in all runs."
+            raise ParameterError("label", f"two different ones of example {example}", "there must be one truth", fix)
+
+
+def comparisons_by(scoring: Scoring | None) -> tuple[Comparison[Any], ...]:
+    """Return what compares predictions by a scoring function, and numbers by correlations; None is these alone."""
+    numbers = (NumberComparison(),) if scoring is None or isinstance(scoring, Closeness) else ()
+    return numbers if scoring is None else (ScoredComparison(scoring), *numbers)
+
+
+def _pairs(scoring: Scoring, forms: Sequence[Hashable]) -> FloatArray:
+    """Return shape (k, k): how much different predictions agree; the commonest kinds without a call for each pair."""
+    if type(scoring) is ExactMatch:
+        return np.diag([float(form is not None) for form in forms])
+    if type(scoring) is Closeness:
+        # A missing number is nan, and with it all that it is compared with.
+        numbers = np.array([math.nan if form is None else form for form in forms], dtype=np.float64)
+        distances = np.abs(np.subtract.outer(numbers, numbers)) / scoring.scale
+        close: FloatArray = np.nan_to_num(1 - np.minimum(1.0, distances), nan=0.0)
+        return close
+    return matrix_of_pairs(scoring, forms)
+
+
+def _correct(scoring: Scoring, forms: Sequence[Hashable], counts: npt.NDArray[np.intp], truth: Hashable) -> float:
+    """Return the sum over pairs of runs of their agreement given the truth, for one example."""
+    if type(scoring) is ExactMatch:
+        assert isinstance(truth, tuple)
+        votes = [count for form, count in zip(forms, counts.tolist(), strict=True) if form in truth]
+        return float(sum(count * (count - 1) / 2 for count in votes))
+    values = matrix_with_truth(scoring, forms, truth)
+    return float(counts @ values @ counts - np.diagonal(values) @ counts) / 2

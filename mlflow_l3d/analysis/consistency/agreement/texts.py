@@ -1,0 +1,137 @@
+"""Scoring functions for texts: BLEU and chrF from sacrebleu, ROUGE from rouge-score, those of question answering."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from mlflow_l3d.analysis.consistency.agreement.base import Similarity, text, texts
+from mlflow_l3d.metrics.base import library
+from mlflow_l3d.metrics.texts import f1_of_words, normalised
+
+ROUGE_KINDS: Final = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+
+
+class _TextSimilarity(Similarity):
+    """Equal texts have similarity 1, whatever a library makes of an empty or a very short one."""
+
+    def prepare(self, prediction: Any) -> Hashable:
+        """Return the text."""
+        return text(prediction)
+
+    def prepare_truth(self, truth: Any) -> Hashable:
+        """Return the reference, or several of which a prediction may follow any."""
+        return texts(truth)
+
+    def similarity(self, answer: Any, reference: Any) -> float:
+        """Return the library's score of two texts."""
+        return self.similarity_to_truth(answer, (reference,))
+
+    def similarity_to_truth(self, answer: Any, truth: Any) -> float:
+        """Return the library's score of a text and its references."""
+        return 1.0 if answer in truth else self._score(answer, list(truth))
+
+    def _score(self, answer: str, references: Sequence[str]) -> float:
+        raise NotImplementedError
+
+
+class _OfSacrebleu(_TextSimilarity):
+    """A metric of sacrebleu, as a fraction; mean of both directions between two runs."""
+
+    symmetric = False
+    options: ClassVar[dict[str, bool]] = {}
+
+    @cached_property
+    def _metric(self) -> Any:
+        metrics = library("sacrebleu.metrics", "scoring", self.name, "sacrebleu")
+        return getattr(metrics, self.name.upper())(**self.options)
+
+    def _score(self, answer: str, references: Sequence[str]) -> float:
+        return min(1.0, float(self._metric.sentence_score(answer, references).score) / 100)
+
+
+class Bleu(_OfSacrebleu):
+    """Sentence BLEU of the package sacrebleu, as a fraction; mean of both directions between two runs.
+
+    n-grams longer than the text are left out (`effective_order`, which sacrebleu advises for sentences).
+    """
+
+    name = "bleu"
+    options: ClassVar[dict[str, bool]] = {"effective_order": True}
+
+
+class Chrf(_OfSacrebleu):
+    """Character n-gram F score of the package sacrebleu (beta 2), as a fraction; mean of both directions."""
+
+    name = "chrf"
+
+
+class Rouge(_TextSimilarity):
+    """ROUGE F of the package rouge-score.
+
+    Parameters
+    ----------
+    kind
+        ``rouge1``, ``rouge2``, ``rougeL`` or ``rougeLsum`` (sentences on lines of their own).
+    stemmer
+        Whether English words count by their stem.
+    tokenizer
+        An object with ``tokenize(text)``. The library's own knows the letters a to z and digits only: for another
+        script give one, else all texts have a score of 0 with each other.
+    """
+
+    def __init__(self, kind: str = "rougeL", *, stemmer: bool = False, tokenizer: Any = None) -> None:
+        self.name = kind
+        # The union over sentences of ROUGE-Lsum depends on which text is the reference.
+        self.symmetric = kind != "rougeLsum"
+        self._stemmer = stemmer
+        self._tokenizer = tokenizer
+
+    @cached_property
+    def _metric(self) -> Any:
+        scorer = library("rouge_score.rouge_scorer", "scoring", self.name, "rouge-score").RougeScorer
+        return scorer([self.name], use_stemmer=self._stemmer, tokenizer=self._tokenizer)
+
+    def _score(self, answer: str, references: Sequence[str]) -> float:
+        return max(float(self._metric.score(reference, answer)[self.name].fmeasure) for reference in references)
+
+
+class _Answer(Similarity):
+    def prepare(self, prediction: Any) -> Hashable:
+        """Return the normalised words."""
+        return normalised(text(prediction))
+
+    def prepare_truth(self, truth: Any) -> Hashable:
+        """Return the words of one answer, or of several of which the best counts."""
+        return tuple(normalised(each) for each in texts(truth))
+
+    def similarity_to_truth(self, answer: Any, truth: Any) -> float:
+        """Return the similarity to the true answer that is closest."""
+        return max(self.similarity(answer, each) for each in truth)
+
+
+class SquadExact(_Answer):
+    """Question answering: 1 if the normalised answers are equal, else 0.
+
+    With the truth it is the half sum of Table 2: 1/2 where one of two different answers is right.
+    """
+
+    name = "squad_exact"
+
+    def similarity(self, answer: Any, reference: Any) -> float:
+        """Return 1 if both are equal, else 0."""
+        return float(answer == reference)
+
+
+class SquadF1(_Answer):
+    """Question answering: F1 of the words that two answers share, counted as often as they occur.
+
+    An answer without words (none, or "the") agrees with another such answer only, as in SQuAD 2.
+    """
+
+    name = "squad_f1"
+
+    def similarity(self, answer: Any, reference: Any) -> float:
+        """Return F1 of words."""
+        return f1_of_words(answer, reference)

@@ -1,0 +1,1 @@
+"""The numbered checks: what may be wrong with the tables behind an importance."""

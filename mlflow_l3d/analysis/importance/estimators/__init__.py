@@ -1,0 +1,1 @@
+"""How the components of variance are estimated, one module a design."""

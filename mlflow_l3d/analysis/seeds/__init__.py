@@ -1,1 +1,0 @@
-"""Studies of seeds: spread, agreement, and what holds over tasks."""

@@ -1,1 +1,0 @@
-"""Stability of single predictions over runs."""

@@ -1,0 +1,312 @@
+"""Cells in the tasks of a batch scheduler (Slurm), which submitit submits: one array task a worker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from mlflow_l3d.approaches.failures import one_line
+from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.dispatch import dispatch
+from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, worker_environment
+from mlflow_l3d.execution.pool import FAREWELL_SECONDS, pickled
+from mlflow_l3d.execution.processes import check_workers, complete
+from mlflow_l3d.execution.slurm.files import Inbox, Outbox, Pulse, looked_for
+from mlflow_l3d.execution.slurm.seat import ALIVE, BEATS, CALLS, JOB, SAID, STOPS, Seat
+from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
+from mlflow_l3d.paths import cache_folder, private_folder
+from mlflow_l3d.plan.cells import Cell, Outcome
+
+if TYPE_CHECKING:
+    import submitit
+
+ASK_SECONDS: Final = 2.0
+"""Between two questions whether a task has ended; submitit asks the scheduler more seldom still."""
+STOP_SECONDS: Final = 3.0
+"""How long a worker of this machine may take to find out that it must stop."""
+OPTIONS: Final[Mapping[str, Hyperparameter]] = {
+    "cluster": Hyperparameter("slurm", "who runs tasks; local: processes of this machine", choices=("slurm", "local")),
+    "folder": Hyperparameter("", "folder that all machines share, for calls and outcomes; empty: the cache folder"),
+    "silence_s": Hyperparameter(300.0, "seconds without a sign of life after which a worker counts as gone", low=1.0),
+    "timeout_min": Hyperparameter(1440, "minutes that a task may run; then it is queued again", low=1),
+    "cpus_per_task": Hyperparameter(1, "cores of a worker", low=1),
+    "gpus_per_node": Hyperparameter(AUTO, "GPUs of a worker; auto is 1 with device=cuda, else 0", low=1, auto=int),
+    "mem_gb": Hyperparameter(0.0, "memory of a worker, GB; 0 leaves it to the scheduler", low=0.0),
+    "partition": Hyperparameter("", "Slurm's partition"),
+    "account": Hyperparameter("", "Slurm's account"),
+    "qos": Hyperparameter("", "Slurm's quality of service"),
+    "constraint": Hyperparameter("", "features that a node must have, such as the card"),
+    "setup": Hyperparameter("", "shell command before a worker starts, such as module load cuda"),
+}
+
+
+class TaskWorker(Worker):
+    """The worker in a seat; another one comes when the scheduler runs that seat again."""
+
+    def __init__(self, seat: int, folder: Path) -> None:
+        super().__init__()
+        self.seat = seat
+        self.name = ""
+        self.heard = time.monotonic()
+        self._folder = folder
+        self._calls: Outbox | None = None
+
+    def came(self, name: str) -> None:
+        """Note the name of the worker that runs in the seat now."""
+        self.name = name
+        self._calls = Outbox(self._folder / CALLS / name, "call")
+
+    def give(self, cells: list[Cell] | None) -> None:
+        """Write a call, or None: there are no more."""
+        with suppress(OSError):  # its folder is gone with it
+            assert self._calls is not None
+            self._calls.put(cells)
+
+
+class TaskPool(Pool[TaskWorker]):
+    """Seats that are submitted as array tasks.
+
+    Parameters
+    ----------
+    job
+        What the cells share; its folder, which nobody else can write to, lies on a file system of all machines.
+    most
+        How many workers there may be.
+    options
+        Of :data:`OPTIONS`, complete.
+    """
+
+    def __init__(self, job: Job, most: int, options: Mapping[str, Any]) -> None:
+        super().__init__(most)
+        self._patience = float(options["silence_s"])
+        self._folder = run_folder(options)
+        for name in (SAID, CALLS, STOPS):
+            (self._folder / name).mkdir()
+        (self._folder / JOB).write_bytes(pickled(job, "submitit"))
+        self._submitter = submitter(self._folder, options, gpu=job.device.startswith("cuda"))
+        self._inbox = Inbox(self._folder / SAID)
+        self._over: set[str] = set()
+        self._early: list[tuple[str, Message | None]] = []
+        self._tasks: dict[int, submitit.Job[None]] = {}
+        self._wanted: list[int] = []
+        self._returning: list[int] = []
+        self._asked = time.monotonic()
+        self._count = 0
+        self._pulse = Pulse(self._live, self._patience / BEATS)
+
+    def _live(self) -> None:
+        hidden = self._folder / f".{ALIVE}"
+        hidden.write_text(uuid.uuid4().hex, encoding="ascii")
+        hidden.rename(self._folder / ALIVE)
+
+    def start(self) -> TaskWorker:
+        """Return the worker of a seat that the scheduler will run again, or of a new one, submitted with the others."""
+        if self._returning:
+            return TaskWorker(self._returning.pop(0), self._folder)
+        seat, self._count = self._count, self._count + 1
+        self._wanted.append(seat)
+        return TaskWorker(seat, self._folder)
+
+    def events(self, seconds: float) -> Iterator[tuple[TaskWorker, Message]]:
+        """Look into the folder until there is something."""
+        self._submit()
+        found: list[tuple[str, Message | None]] = []
+
+        def look() -> bool:
+            found.extend(self._inbox.take())
+            return bool(found)
+
+        looked_for(look, seconds)
+        early, self._early = self._early, []
+        for name, message in (*early, *found):
+            yield from self._from(name, message)
+        yield from self._gone()
+
+    def _from(self, name: str, message: Message | None) -> Iterator[tuple[TaskWorker, Message]]:
+        """Yield what a worker said; None is a sign of life. A name that its seat has not had is another worker."""
+        if name in self._over:
+            return
+        seat = int(name.partition("-")[0])
+        worker = next((worker for worker in self.workers if worker.seat == seat), None)
+        if worker is not None and worker.name not in {"", name}:
+            self._over.add(worker.name)
+            self._returning.append(seat)
+            yield worker, Ended("worker was started again by the scheduler", blameless=True)
+            worker = None
+        if worker is None:
+            # Its seat is not wanted yet, or no more.
+            if seat in self._returning:
+                self._early.append((name, message))
+            return
+        if not worker.name:
+            worker.came(name)
+        worker.heard = time.monotonic()
+        if isinstance(message, Ended):
+            self._over.add(name)
+            if message.blameless:
+                self._returning.append(seat)
+        if message is not None:
+            yield worker, message
+
+    def _gone(self) -> Iterator[tuple[TaskWorker, Message]]:
+        """Yield workers that ended without a word: those whose task is over, and those that are silent too long."""
+        if time.monotonic() - self._asked < ASK_SECONDS:
+            return
+        self._asked = time.monotonic()
+        for worker in tuple(self.workers):
+            task = self._tasks[worker.seat]
+            if worker.name and self._asked - worker.heard > self._patience:
+                yield worker, Ended(f"worker gave no sign of life for {self._patience:g} s")
+            elif task.done() and not self._says_more(worker):
+                yield worker, Ended(f"worker ended with its task ({_last_words(task)})")
+
+    def _says_more(self, worker: TaskWorker) -> bool:
+        """Return whether there are words of a worker that nobody has read."""
+        return any(name.startswith(f"{worker.seat}-") for name in os.listdir(self._folder / SAID))  # noqa: PTH208
+
+    def _submit(self) -> None:
+        if not self._wanted:
+            return
+        seats, self._wanted = self._wanted, []
+        with worker_environment():
+            tasks = self._submitter.submit_array([Seat(self._folder, seat, self._patience) for seat in seats])
+        self._tasks.update(zip(seats, tasks, strict=True))
+
+    def end(self, workers: Sequence[TaskWorker], *, at_once: bool) -> None:
+        """End tasks: cancel them, or let those that are ready close their sessions first."""
+        for worker in workers:
+            if worker.seat in self._returning or worker.seat not in self._tasks:
+                continue
+            if worker.ready and not at_once:
+                worker.give(None)
+        if not at_once:
+            closing = [self._tasks[worker.seat] for worker in workers if worker.ready and worker.seat in self._tasks]
+            looked_for(lambda: _over(closing), FAREWELL_SECONDS)
+        self._cancel(worker.seat for worker in workers if worker.seat not in self._returning)
+
+    def _cancel(self, seats: Iterable[int]) -> None:
+        """Cancel tasks that are not over, and wait for those of this machine."""
+        tasks = {seat: self._tasks.pop(seat) for seat in tuple(seats) if seat in self._tasks}
+        for seat, task in tasks.items():
+            if not task.done():
+                (self._folder / STOPS / str(seat)).touch()
+        local = self._submitter.cluster == "local"
+        if local and looked_for(lambda: _over(tasks.values()), STOP_SECONDS):
+            return
+        for task in tasks.values():
+            if not task.done():
+                task.cancel(check=False)
+        if local:
+            looked_for(lambda: _over(tasks.values()), FAREWELL_SECONDS)
+
+    def close(self) -> None:
+        """Cancel tasks that may come back, and remove the folder."""
+        self._cancel(tuple(self._tasks))
+        self._pulse.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _over(tasks: Iterable[submitit.Job[None]]) -> bool:
+    return all(task.done() for task in tasks)
+
+
+def _last_words(task: submitit.Job[None]) -> str:
+    """Return the state of a task, and the last line of its log that is not submitit's own."""
+    lines = [line for line in (task.stderr() or "").splitlines() if line.strip() and not line.startswith("submitit ")]
+    return ": ".join([task.state, *lines[-1:]])
+
+
+def run_folder(options: Mapping[str, Any]) -> Path:
+    """Return a new folder for one run, on a file system that all machines share."""
+    parent = Path(options["folder"]).expanduser().absolute() if options["folder"] else cache_folder() / "submitit"
+    private_folder(parent, ours=not options["folder"])
+    folder = parent / uuid.uuid4().hex
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def submitter(folder: Path, options: Mapping[str, Any], *, gpu: bool) -> submitit.AutoExecutor:
+    """Return the executor of submitit with these options.
+
+    Raises
+    ------
+    L3DError
+        If submitit is not installed.
+    ParameterError
+        If there is no such scheduler here.
+    """
+    try:
+        import submitit
+    except ModuleNotFoundError:
+        raise L3DError("executor=submitit needs submitit. Run: pip install 'mlflow-l3d[slurm]'") from None
+    cluster = options["cluster"]
+    try:
+        found = submitit.AutoExecutor(folder / "tasks", cluster=cluster, slurm_max_num_timeout=1_000_000)
+    except RuntimeError as error:
+        allowed = f"is not to be had here ({error})"
+        raise ParameterError("executor_options.cluster", cluster, allowed, "Start it where srun is.") from error
+    given = {name: options[name] for name in ("timeout_min", "cpus_per_task", "mem_gb") if options[name]}
+    texts = ("partition", "account", "qos", "constraint")
+    given |= {f"slurm_{name}": options[name] for name in texts if options[name]}
+    if gpus := int(gpu) if options["gpus_per_node"] == AUTO else options["gpus_per_node"]:
+        given["gpus_per_node"] = gpus
+    exports = [f"export {name}={value}" for name, value in WORKER_ENVIRONMENT.items()]
+    found.update_parameters(
+        name="mlflow-l3d",
+        slurm_setup=[*exports, *([options["setup"]] if options["setup"] else [])],
+        **given,
+    )
+    return found
+
+
+class SubmititExecutor:
+    """Runs cells in array tasks of Slurm, or of submitit's own local scheduler.
+
+    Parameters
+    ----------
+    job
+        What the cells share; it is pickled.
+    workers
+        Number of tasks, at most one a cell; there is no number of its own.
+    options
+        Of :data:`OPTIONS`.
+
+    Raises
+    ------
+    ParameterError
+        If `workers` is not a positive number.
+    """
+
+    stops_cells = True
+    options: ClassVar = OPTIONS
+    gpu_options = ("gpus_per_node",)
+
+    def __init__(self, *, job: Job, workers: int | None = None, options: Mapping[str, Value] | None = None) -> None:
+        if workers is None:
+            raise ParameterError("workers", "auto", "must be a number with executor=submitit", "Each is an array task.")
+        check_workers(workers)
+        self._job, self._workers, self._given = job, workers, complete(OPTIONS, options)
+
+    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+        """Run the cells, and yield outcomes as they come in; errors as of every executor."""
+        return dispatch(lambda: TaskPool(self._job, self._workers, self._given), cells, self._job)
+
+    @staticmethod
+    def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:
+        """Return what a task gets when it calls `function`."""
+        given = complete(OPTIONS, options)
+        folder = run_folder(given)
+        try:
+            return submitter(folder, given, gpu=True).submit(function, *arguments).result()
+        except Exception as error:
+            raise L3DError(f"executor=submitit: no task says what it computes with ({one_line(error)})") from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)

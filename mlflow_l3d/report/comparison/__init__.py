@@ -1,1 +1,0 @@
-"""Comparisons as people read them."""

@@ -1,0 +1,181 @@
+"""What a comparison answers, in sentences."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED, WORSE, Comparison, Difference
+from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+from mlflow_l3d.analysis.comparison.wins import Share
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    between,
+    counted,
+    percent,
+    plain,
+    points,
+    probability,
+    share_text,
+    shorten_all,
+    unit_of,
+)
+from mlflow_l3d.report.text import Answer, advise
+
+
+def answers(found: Comparison) -> list[Answer]:
+    """Return what a comparison of two systems on one task says; of more the ranks alone."""
+    if len(found.differences) > 1:
+        return [_ranked(found)]
+    return [_better(found), _single(found.differences[0]), _surer(found)]
+
+
+def verdict_text(found: Comparison, first: str, second: str, verdict: str, difference: float) -> str:
+    """Return a verdict in a few words."""
+    unit = unit_of(found.metric)
+    ahead = f"by {unit.text(abs(difference))} {unit.short}"
+    short = shorten_all(found.systems, 24)
+    texts = {BETTER: f"{short[first]} {ahead}", WORSE: f"{short[second]} {ahead}", EQUIVALENT: "equivalent"}
+    return texts.get(verdict, "undecided")
+
+
+def _better(found: Comparison) -> Answer:
+    one, unit = found.differences[0], unit_of(found.metric)
+    limits = between(one.low, one.high, unit.change)
+    factors = ", ".join((*one.shared_factors, *one.other_factors)) or "the runs"
+    examples = f" and of {counted(one.examples, 'test example')}" if one.examples else ""
+    sentences = [
+        f"{one.first} scores {unit.text(one.means[0])} and {one.second} {unit.text(one.means[1])} on average over "
+        f"{_runs(one)} ({found.metric}, {unit.name}): a difference of {unit.change(one.difference)}.",
+        f"Its {percent(found.level)} interval is {limits} (p {probability(one.p)}). It counts the luck of "
+        f"{factors}{examples}.",
+        f"{one.first} is better on average with probability {_percent(one.probability_better)}: the share of the "
+        f"confidence distribution on its side, which is a posterior probability if all differences were equally "
+        f"probable before.",
+    ]
+    if not math.isnan(found.smallest_effect):
+        effect = f"{unit.text(found.smallest_effect)} {unit.short}"
+        words = "lies" if one.verdict == EQUIVALENT else "does not lie"
+        sentences.append(f"The interval {words} within the smallest effect of {effect}.")
+    short = verdict_text(found, one.first, one.second, one.verdict, one.difference)
+    return Answer(f"Is {one.first} better than {one.second}?", short, tuple(sentences))
+
+
+def _runs(one: Difference) -> str:
+    first, second = one.runs
+    number = counted(first, "run") if first == second else f"{first:,} and {second:,} runs"
+    if not one.shared_runs:
+        return f"{number}, none of them shared"
+    return f"{number}, {'all' if one.shared_runs == max(first, second) else f'{one.shared_runs:,}'} of them shared"
+
+
+def _single(one: Difference) -> Answer:
+    sentences = [
+        f"One run of {one.first} scores better than one of {one.second} with probability {_share(one.run_wins)}, "
+        f"drawn independently of {one.runs[0]:,} and {one.runs[1]:,} runs, ties half."
+    ]
+    if not math.isnan(one.pair_wins.value):
+        sentences.append(f"With the same configurations of what both share: {_share(one.pair_wins)}.")
+    wins = one.example_wins
+    if 0 < wins.examples < FEWEST_EXAMPLES:
+        sentences.append(
+            f"On which test examples one wins whatever the luck cannot be said: ten runs of both saw {wins.examples} "
+            "of them (test_selection=fixed keeps one test set for all runs)."
+        )
+    elif wins.examples:
+        sentences += [
+            f"{one.first} wins whatever the luck on {_share(wins.first)} of the {wins.examples:,} test examples that "
+            f"ten runs of both saw: any ten of its runs are all right, and not all of {one.second}. {one.second} does "
+            f"on {_share(wins.second)}.",
+            f"All ten right against all ten wrong: {_percent(wins.first_always)} and {_percent(wins.second_always)}.",
+        ]
+    question = f"Does a run of {one.first} beat a run of {one.second}?"
+    return Answer(question, f"{_percent(one.run_wins.value)} of the time", tuple(sentences))
+
+
+def advice_on(one: Difference) -> Answer:
+    """Return what would settle a difference: runs, test examples, or nothing more."""
+    there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
+    more_runs = one.of_runs > one.of_examples
+    return advise(there, one.runs_to_settle, one.examples_needed, settled=settled, more_runs=more_runs)
+
+
+def _surer(found: Comparison) -> Answer:
+    one = found.differences[0]
+    total = one.of_runs + one.of_examples
+    parts = (
+        f"Of the variance of the difference {share_text(one.of_runs / total)} comes from runs, "
+        f"{share_text(one.of_examples / total)} from test examples."
+    )
+    answer = advice_on(one)
+    sentences = (*answer.sentences, parts if one.examples else "", pairing_sentence(one))
+    return replace(answer, sentences=tuple(filter(None, sentences)))
+
+
+def pairing_sentence(one: Difference) -> str:
+    """Return what pairing saves."""
+    if math.isnan(one.variance_saved):
+        return ""
+    if not one.shared_runs and not one.shared_examples:
+        return "Nothing is paired: the two share neither runs nor test examples."
+    runs, rest = one.variance_saved_runs, one.variance_saved - one.variance_saved_runs
+    parts = f"{points(runs, 1)} % by shared runs, {points(rest, 1)} % by shared test examples"
+    text = f"Pairing takes away {points(one.variance_saved, 1)} % of the variance ({parts})"
+    if 0 < one.variance_saved < 1:
+        text += f": without it, {plain(1 / (1 - one.variance_saved), 1)} times as much of both would be needed"
+    if not one.shared_runs:
+        return f"{text}. No run of one shares configurations with a run of the other."
+    apart = f", not {', '.join(one.other_factors)}" if one.other_factors else ""
+    return f"{text}. Shared runs have the same {', '.join(one.shared_factors)}{apart}."
+
+
+def _ranked(found: Comparison) -> Answer:
+    task = "" if len(found.tasks) > 1 else found.tasks[0]
+    ranks = [each for each in found.ranks if each.task == task]
+    best = [each.system for each in ranks if each.low == 1]
+    unit = unit_of(found.metric)
+    where = f" over {len(found.tasks)} tasks" if len(found.tasks) > 1 else ""
+    sentences = [
+        f"{each.system}: {unit.text(each.mean)} on average{where}, rank {_rank(each.low, each.high)}." for each in ranks
+    ]
+    sentences.append(f"All ranks{where} hold together at {percent(found.level)}.")
+    short = " or ".join(best) if len(best) < 3 else f"one of {len(best)}"
+    return Answer(f"Which of {len(ranks)} systems is best?", short, tuple(sentences))
+
+
+def _rank(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def check_sentence(check: SelfCheck) -> str:
+    """Return what comparisons of a system with itself say."""
+    low, high = check.interval
+    word = "MORE THAN NOMINAL: claims of this comparison are not to be trusted"
+    if check.holds:
+        word = "at most nominal" if check.rate <= check.nominal else "more may be luck: repeat it more often"
+    return (
+        f"{check.what}: {check.claims} of {check.repeats} comparisons without a difference claimed one, "
+        f"{points(check.rate, 1)} % ({between(low, high, lambda share: points(share, 1))}); "
+        f"{points(check.nominal, 1)} % are nominal: {word}."
+    )
+
+
+def direction_sentence(found: Comparison) -> str:
+    """Return which way differences point."""
+    side = "above" if named(found.metric).greater_is_better else "below"
+    return f"A difference {side} 0 speaks for the first of a pair."
+
+
+def _percent(share: float) -> str:
+    if math.isnan(share):
+        return MISSING
+    if min(share, 1 - share) >= 0.0005:
+        return f"{points(share, 1)} %"
+    return "<0.1 %" if share < 0.5 else ">99.9 %"
+
+
+def _share(share: Share) -> str:
+    limits = between(share.low, share.high, lambda value: points(value, 1))
+    return _percent(share.value) + ("" if limits == MISSING else f" ({limits})")

@@ -1,0 +1,1 @@
+"""The statistics of a gate: its looks, their bounds, and what they cost."""

@@ -1,0 +1,274 @@
+"""The looks of a gate: what the runs so far say, and whether that is an answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.covariance import mean_scores
+from mlflow_l3d.analysis.comparison.difference import Spread, spread
+from mlflow_l3d.analysis.comparison.system import System
+from mlflow_l3d.analysis.typing import FloatArray, with_interval
+from mlflow_l3d.studies.gate.numbers.power import Outlook
+from mlflow_l3d.studies.gate.numbers.sequential import (
+    Decision,
+    Measured,
+    SequentialPlan,
+    decisions,
+    limits,
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look.
+
+    Attributes
+    ----------
+    runs
+        Runs of either system by then, those without a score included.
+    pairs
+        How many of them count: pairs with two scores, or of independent runs the fewer of either system.
+    fraction
+        Information as a fraction of that at the end of the budget.
+    difference, error, degrees, skewness
+        As of :class:`mlflow_l3d.studies.gate.numbers.sequential.Measured`.
+    low, high
+        Repeated confidence interval of the difference, level 1 - alpha: all of its looks hold together.
+    equivalence_low, equivalence_high
+        The same at level 1 - 2 alpha, for equivalence.
+    level, equivalence_level
+        One-sided levels at this look.
+    decision
+        What may be claimed.
+    """
+
+    runs: int
+    pairs: int
+    fraction: float
+    difference: float
+    error: float
+    degrees: float
+    skewness: float
+    low: float
+    high: float
+    equivalence_low: float
+    equivalence_high: float
+    level: float
+    equivalence_level: float
+    decision: Decision
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Look:
+        """Return a look as :meth:`to_dict` wrote it; what JSON cannot write is a limit without an end."""
+        ends = {"low": -math.inf, "equivalence_low": -math.inf, "high": math.inf, "equivalence_high": math.inf}
+        found: dict[str, Any] = {
+            name: ends.get(name, math.nan) if value is None else value for name, value in content.items()
+        }
+        return cls(**found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON types; an end that is not finite is None."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def look_at(
+    plan: SequentialPlan, earlier: Sequence[Look], runs: int, pairs: int, measured: Measured, end: float
+) -> Look:
+    """Return the next look.
+
+    Parameters
+    ----------
+    plan
+        Looks and bounds; the last look is that with the runs of the last.
+    earlier
+        The looks before: what they spent stays spent.
+    runs, pairs
+        As of :class:`Look`.
+    measured
+        What the runs say.
+    end
+        Information now as a fraction of that at the end of the budget.
+    """
+    fraction = 1.0 if runs >= plan.looks[-1] else min(end, 1.0)
+    levels = plan.levels_at([*(look.fraction for look in earlier), fraction])[-1]
+    usable = measured if math.isfinite(float(measured.error)) else measured._replace(error=math.inf)
+    ends = [end for level in levels for end in limits(usable, level)]
+    found: list[Any] = [*map(float, (*usable, *ends, *levels)), str(decisions(usable, levels, plan.smallest_effect))]
+    return Look(runs, pairs, fraction, *found)
+
+
+def measure(candidate: System, baseline: System, *, count_examples: bool) -> tuple[Measured, Spread]:
+    """Return what the runs of two systems say of the difference of their means, candidate minus baseline.
+
+    Parameters
+    ----------
+    candidate, baseline
+        Two runs or more of each. Runs with equal configurations are paired.
+    count_examples
+        Whether the luck of test examples counts, too.
+
+    Notes
+    -----
+    Third moments of independent runs add up; examples bring none that is known.
+    """
+    means = mean_scores([candidate, baseline])
+    found, pairing = spread(means, 0, 1), means.pairings[0, 1]
+    added = [(each.scores - each.scores.mean()) / each.runs for each in (candidate, baseline)]
+    alone = [np.delete(values, runs) for values, runs in zip(added, (pairing.first, pairing.second), strict=True)]
+    both = np.concatenate([added[0][pairing.first] - added[1][pairing.second], alone[0], -alone[1]])
+    square = float(both @ both)
+    variance = found.of_runs + (found.of_examples if count_examples else 0.0)
+    skewness = float((both**3).sum()) / square**1.5 * (found.runs_raw / variance) ** 1.5 if square else 0.0
+    degrees = found.degrees if count_examples else found.degrees_runs
+    return Measured(float(means.means[0] - means.means[1]), math.sqrt(variance), degrees, skewness), found
+
+
+def view(candidate: System, baseline: System, look: Look, sign: float, count_examples: bool) -> tuple[float, float]:
+    """Return the repeated confidence interval of a look with, or without, the luck of test examples.
+
+    It has the level of the look: where examples count there is less information, so that the level could be a little
+    larger.
+    """
+    measured, _ = measure(candidate, baseline, count_examples=count_examples)
+    measured = measured._replace(difference=sign * measured.difference, skewness=sign * measured.skewness)
+    low, high = limits(measured, look.level)
+    return float(low), float(high)
+
+
+def blinded_std(candidate: FloatArray, baseline: FloatArray) -> float:
+    """Return the standard deviation of the difference of one run of each, without regard to the sign of any.
+
+    The root of the mean squared difference: it is the same whichever system is called the candidate, pair by pair, so
+    that nothing is learnt of which one is better. With a true difference it is a little too large.
+    """
+    both = np.isfinite(candidate) & np.isfinite(baseline)
+    return float(np.sqrt(np.square(candidate[both] - baseline[both]).mean())) if both.any() else math.nan
+
+
+def correlation(candidate: FloatArray, baseline: FloatArray, std: float) -> float:
+    """Return the correlation of pairs that a standard deviation of their difference means; nan where there is none."""
+    both = np.isfinite(candidate) & np.isfinite(baseline)
+    variances = [float(each[both].var(ddof=1)) if both.sum() > 1 else math.nan for each in (candidate, baseline)]
+    product = 2 * math.sqrt(variances[0] * variances[1])
+    return (sum(variances) - std**2) / product if product > 0 else math.nan
+
+
+EXIT_STATUS: Final[Mapping[Decision, int]] = {"better": 0, "equivalent": 0, "worse": 1, "undecided": 2}
+"""What a CI job sees; an error is 3."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What was to be expected.
+
+    Attributes
+    ----------
+    std, correlation
+        Of the difference of one run of each, and the correlation of pairs that it means.
+    same, worse
+        What comes of the gate, if there is no difference, and if the candidate is worse by the smallest effect.
+    """
+
+    std: float
+    correlation: float
+    same: Outlook
+    worse: Outlook
+
+
+@dataclass(frozen=True)
+class Outstanding:
+    """What a look leaves open.
+
+    Attributes
+    ----------
+    equal
+        Whether both have equal scores in every run.
+    runs
+        Runs of either that settle it, see :func:`mlflow_l3d.analysis.comparison.difference.runs_to_settle`.
+    examples
+        Test examples that it takes if no number of runs does.
+    """
+
+    equal: bool = False
+    runs: float = math.inf
+    examples: float = math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateAnswer:
+    """What a gate found, so far or in the end.
+
+    Attributes
+    ----------
+    baseline, candidate
+        What they are, in a few words.
+    metric
+        By which they are compared; the difference is candidate minus baseline, times -1 where smaller is better.
+    examples
+        ``fixed``: luck of the runs counts; ``random``: that of test examples as well.
+    paired
+        Whether runs with equal numbers are equal draws of what both share.
+    plan
+        What was fixed before.
+    before, after
+        What was to be expected before the first look, and after it with the spread of differences that was found.
+    looks
+        Those that were taken.
+    means
+        Mean score of baseline and candidate at the last look.
+    other
+        Repeated confidence interval of the same look that answers the other question: with the luck of test examples
+        where `examples` is fixed, and without it where it is random; None without predictions.
+    outstanding
+        What it would take to settle it, by the last look.
+    notes
+        What else is to be known.
+    """
+
+    baseline: str
+    candidate: str
+    metric: str
+    examples: str
+    paired: bool
+    plan: SequentialPlan
+    before: Forecast
+    after: Forecast | None = None
+    looks: tuple[Look, ...] = ()
+    means: tuple[float, float] = (math.nan, math.nan)
+    other: tuple[float, float] | None = None
+    outstanding: Outstanding = field(default_factory=Outstanding)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def decision(self) -> Decision:
+        """The last look's."""
+        return self.looks[-1].decision if self.looks else "undecided"
+
+    @property
+    def exit_status(self) -> int:
+        """0 where the candidate is better or equivalent, 1 where it is worse, 2 where the budget leaves it open."""
+        return EXIT_STATUS[self.decision]
+
+    def metrics(self) -> dict[int, dict[str, float]]:
+        """Return what MLflow holds, by look."""
+        found = {
+            number: {
+                name: value
+                for name, value in zip(with_interval("difference"), (look.difference, look.low, look.high), strict=True)
+                if math.isfinite(value)
+            }
+            | {"runs_used": float(look.runs), "looks": float(number)}
+            for number, look in enumerate(self.looks, 1)
+        }
+        power = {"power_equivalent": self.before.same.equivalent, "power_worse": self.before.worse.worse}
+        last = {"exit_status": float(self.exit_status), **power}
+        found[len(self.looks)] = {**found.get(len(self.looks), {}), **last}
+        return found

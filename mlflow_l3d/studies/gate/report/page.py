@@ -1,0 +1,254 @@
+"""A gate as people read it: in the terminal, as Markdown below a CI job, as a page, and as a figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, percent, plain, share_text, unit_of
+from mlflow_l3d.report.page import Picture, Section, page
+from mlflow_l3d.report.table import Table, document
+from mlflow_l3d.report.text import Answer, advice, advise
+from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, Look
+from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
+from mlflow_l3d.studies.gate.report.figure import VERDICT, gate_bounds, verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ABOUT: Final = {"fixed": "These test data", "random": "New examples, too"}
+_CAPTION: Final = (
+    "Dots: difference at each look, thin bars its repeated confidence interval, thick bars that for equivalence. Grey "
+    "band: differences that do not matter. Dashed: a difference beyond it is claimed at that look, at the spread of "
+    "the last one, without skewness."
+)
+_DOTTED: Final = " Dotted: one between these lines is claimed to be equivalent."
+
+
+def sentence(answer: GateAnswer) -> str:
+    """Return the answer in one sentence or two."""
+    unit = unit_of(answer.metric)
+    if not answer.looks:
+        return "No look was taken."
+    look = answer.looks[-1]
+    effect = f"{unit.text(answer.plan.smallest_effect)} {unit.noun}"
+    found = f"{unit.change(look.difference)} {unit.noun} of {answer.metric}, repeated {_interval(answer, look)}, after "
+    found += f"{counted(look.runs, 'run')} of either"
+    same = f"{verdict(answer)}: its runs score as those of the baseline do. " if answer.outstanding.equal else ""
+    if answer.decision == "equivalent":
+        sure = "lower" if look.high < 0 else "higher" if look.low > 0 else ""
+        also = f" It is certain that the candidate is {sure}, by less than what matters." if sure else ""
+        return f"{same}The two are equivalent within {effect}: {found}.{also}"
+    if answer.decision == "undecided":
+        return f"{same}{look.runs} runs do not tell worse, better, and equivalent within {effect} apart: {found}."
+    return f"{VERDICT[answer.decision]}: {found}. Smallest effect: {effect}."
+
+
+def about(answer: GateAnswer) -> str:
+    """Return which question the answer is to."""
+    if answer.examples == "random":
+        return (
+            "On new examples, too: luck of the runs and of the test examples counts. More runs do not make the latter "
+            "smaller."
+        )
+    return "On these test data: luck of the runs is the only one that counts."
+
+
+def advice_on(answer: GateAnswer) -> Answer:
+    """Return what would settle a gate: a look at the change, runs, test examples, or nothing more."""
+    left = answer.outstanding
+    if left.equal:
+        why = "The two have equal scores in every run: check that what differs between them has an effect."
+        return advice("a look at the change", why)
+    there = str(answer.looks[-1].runs) if answer.looks else "0"
+    return advise(there, left.runs, left.examples, settled=answer.decision != "undecided")
+
+
+def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: str) -> list[str]:
+    """Return what is said before the first run: looks and power."""
+    unit = unit_of(metric)
+    effect = f"{unit.text(plan.smallest_effect)} {unit.noun}"
+    return [
+        f"Looks after {_list(plan.looks)} runs of either side.",
+        f"Power, if runs of the two share nothing (difference of two runs: std {unit.text(forecast.std)} {unit.noun}): "
+        f"{_power(forecast, effect)}.",
+    ]
+
+
+def plan_text(title: str, plan: SequentialPlan, metric: str, lines: Sequence[str]) -> str:
+    """Return a plan as the terminal shows it."""
+    return document(title, lines, [bound_table(plan, metric), _bounds_note(plan)])
+
+
+def look_line(answer: GateAnswer, look: Look) -> str:
+    """Return one line that says what a look found, while the gate goes on."""
+    unit, number = unit_of(answer.metric), answer.looks.index(look) + 1
+    line = f"Look {number} of {len(answer.plan.looks)}, {counted(look.runs, 'run')}: "
+    line += f"{unit.change(look.difference)} {unit.noun}, {_interval(answer, look)}: {look.decision}"
+    if number == 1 and answer.after is not None:
+        effect = f"{unit.text(answer.plan.smallest_effect)} {unit.noun}"
+        line += f". {_again(answer.after, unit)}: {_power(answer.after, effect)}"
+    return f"{line}."
+
+
+def bound_table(plan: SequentialPlan, metric: str) -> Table:
+    """Return the looks that are planned, with their levels."""
+    rows = [
+        {
+            "look": str(number),
+            "runs of either": str(runs),
+            "level, better or worse": plain(level.difference, 5),
+            "level, equivalence": plain(level.equivalence, 5),
+        }
+        for number, (runs, level) in enumerate(zip(plan.looks, plan.levels, strict=True), 1)
+    ]
+    return Table.of(rows, title=f"Looks and one-sided levels ({metric})")
+
+
+def look_table(answer: GateAnswer) -> Table:
+    """Return the looks that were taken."""
+    unit = unit_of(answer.metric)
+    rows = [
+        {
+            "look": str(number),
+            "runs": str(look.runs),
+            "pairs" if answer.paired else "counted": str(look.pairs),
+            "difference": unit.change(look.difference),
+            "error": unit.text(look.error),
+            f"{percent(1 - answer.plan.alpha)} interval": _between(unit, look.low, look.high),
+            "for equivalence": _between(unit, look.equivalence_low, look.equivalence_high),
+            "decision": look.decision,
+        }
+        for number, look in enumerate(answer.looks, 1)
+    ]
+    note = (
+        "Intervals are repeated confidence intervals: those of all looks hold together, so they are wider than that of "
+        f"a single one would be. In {unit.name}."
+    )
+    return Table.of(rows, note, title="Looks", texts=frozenset({7}))
+
+
+def power_table(answer: GateAnswer) -> Table:
+    """Return what was to be expected before, and after the first look."""
+    unit = unit_of(answer.metric)
+    rows = []
+    forecasts = {"before the first run": answer.before, "after the first look": answer.after}
+    for when, forecast in forecasts.items():
+        if forecast is None:
+            continue
+        effect = unit.text(answer.plan.smallest_effect)
+        for true, outlook in ((unit.change(0.0), forecast.same), (f"-{effect}", forecast.worse)):
+            rows.append(
+                {
+                    "true difference": f"{true}, {when}",
+                    "better": share_text(outlook.better),
+                    "equivalent": share_text(outlook.equivalent),
+                    "worse": share_text(outlook.worse),
+                    "undecided": share_text(outlook.undecided),
+                    "runs": plain(outlook.runs, 0),
+                    "std": unit.text(forecast.std),
+                }
+            )
+    note = "Simulated normal scores. std: of the difference of one run of each; at first they are to share nothing."
+    return Table.of(rows, note, title="Power")
+
+
+def gate_text(answer: GateAnswer, lines: Sequence[str]) -> str:
+    """Return a finished gate as the terminal shows it."""
+    title = f"gate: {verdict(answer)} (exit status {answer.exit_status})"
+    parts = [*(note for note in answer.notes), look_table(answer) if answer.looks else None, power_table(answer)]
+    return document(title, [sentence(answer), *_means(answer), *_other(answer), advice_on(answer).text, *lines], parts)
+
+
+def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
+    """Return the summary for a CI job."""
+    head = f"## Gate: {answer.decision} (exit status {answer.exit_status})"
+    lines = [head, "", f"`{answer.candidate}` against `{answer.baseline}`. {sentence(answer)}", ""]
+    lines += [f"{line}\n" for line in [about(answer), *_means(answer), *_other(answer), advice_on(answer).text]]
+    tables = [look_table(answer)] if answer.looks else []
+    for table in [*tables, power_table(answer)]:
+        lines += [*_markdown(table), ""]
+    lines += [*[f"- {note}" for note in answer.notes], ""] if answer.notes else []
+    return "\n".join([*lines, f"MLflow run `{run_id}`", ""])
+
+
+def gate_page(answer: GateAnswer, figure: Figure, *, settings: Mapping[str, str]) -> str:
+    """Return a gate and its figure as an HTML page."""
+    caption = _CAPTION + _DOTTED * bool(np.isfinite(gate_bounds(answer)[1]).any())
+    picture = Picture.of(figure, "looks", "Difference at each look, with its intervals and the bounds", caption)
+    answers = [
+        Answer("Is the candidate worse?", verdict(answer), (sentence(answer), *_means(answer))),
+        Answer("What is the answer about?", _ABOUT[answer.examples], (about(answer), *_other(answer))),
+        advice_on(answer),
+    ]
+    sections = [
+        Section(
+            "The looks so far, and those that were planned", [picture, look_table(answer) if answer.looks else None]
+        ),
+        Section("What was to be expected", [power_table(answer), bound_table(answer.plan, answer.metric)]),
+    ]
+    title = f"{answer.candidate} against {answer.baseline}"
+    return page(title, answers=answers, sections=sections, notes=answer.notes, settings=settings)
+
+
+def _means(answer: GateAnswer) -> Iterator[str]:
+    unit = unit_of(answer.metric)
+    if all(map(math.isfinite, answer.means)):
+        yield f"Mean {answer.metric}: baseline {unit.text(answer.means[0])}, candidate {unit.text(answer.means[1])}."
+
+
+def _other(answer: GateAnswer) -> Iterator[str]:
+    unit = unit_of(answer.metric)
+    if answer.other is not None:
+        what = "On new examples, too," if answer.examples == "fixed" else "On these test data alone"
+        yield f"{what} the interval of the same look is {_between(unit, *answer.other)} {unit.noun}."
+
+
+def _interval(answer: GateAnswer, look: Look) -> str:
+    """Return the interval that the decision of a look is about."""
+    unit, alpha = unit_of(answer.metric), answer.plan.alpha
+    level, low, high = 1 - alpha, look.low, look.high
+    if look.decision == "equivalent":
+        level, low, high = 1 - 2 * alpha, look.equivalence_low, look.equivalence_high
+    return f"{percent(level)} confidence interval {_between(unit, low, high)}"
+
+
+def _bounds_note(plan: SequentialPlan) -> str:
+    return (
+        f"Better and worse are claimed at {percent(plan.alpha / 2)} each, equivalence by two one-sided tests at "
+        f"{percent(plan.alpha)} each, over all looks ({plan.spending})."
+    )
+
+
+def _again(forecast: Forecast, unit: Unit) -> str:
+    share = "" if not abs(forecast.correlation) <= 1 else f", correlation of pairs {forecast.correlation:.2f}"
+    return f"Difference of two runs: std {unit.text(forecast.std)} {unit.noun}{share}; power again"
+
+
+def _power(forecast: Forecast, effect: str) -> str:
+    same, worse = forecast.same, forecast.worse
+    return (
+        f"{share_text(same.equivalent)} to find two that are equal equivalent (after {same.runs:.0f} runs on average), "
+        f"{share_text(worse.worse)} to find a candidate worse that is so by {effect} ({worse.runs:.0f} runs)"
+    )
+
+
+def _between(unit: Unit, low: float, high: float) -> str:
+    found = between(low, high, unit.change)
+    return "no limits yet" if found == MISSING else found
+
+
+def _list(numbers: Sequence[int]) -> str:
+    *first, last = map(str, numbers)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _markdown(table: Table) -> list[str]:
+    def line(cells: Sequence[Any]) -> str:
+        return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
+
+    rows = [line(table.head), line(["---"] * len(table.head)), *map(line, table.rows)]
+    return [f"**{table.title}**", "", *rows, *(["", table.note] if table.note else [])]

@@ -1,0 +1,169 @@
+"""One gate, checked and complete: what is compared, by which bounds, within which budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.resolution import check_effect
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import named, registered
+from mlflow_l3d.parameters.table import GATE, PLACE
+from mlflow_l3d.parameters.values import check_names
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.studies.gate.golden import GoldenRequest
+from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO, Noise, Outlook, power, runs_for_power
+from mlflow_l3d.studies.gate.numbers.sequential import FEWEST, SequentialPlan, planned_looks
+from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+Examples = Literal["fixed", "random"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateRequest:
+    """One gate.
+
+    Attributes
+    ----------
+    given
+        Every parameter as it was typed, defaults included.
+    baseline, candidate
+        What is compared.
+    metric
+        By which.
+    plan
+        Looks and bounds; effects in the unit of the scores.
+    examples
+        ``fixed``: luck of the runs counts; ``random``: that of the test examples as well.
+    paired
+        Whether golden runs with equal numbers share what both draw.
+    test_examples
+        Test examples of a run; None if not known.
+    run_std
+        Standard deviation of single runs of the baseline, before the first look.
+    key, pair
+        Equal for the same question, and for the same two.
+    """
+
+    given: Mapping[str, str]
+    baseline: Side
+    candidate: Side
+    metric: Metric
+    plan: SequentialPlan
+    examples: Examples
+    paired: bool
+    test_examples: int | None
+    run_std: float
+    key: str
+    pair: str
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Baseline and candidate."""
+        return self.baseline, self.candidate
+
+    @property
+    def title(self) -> str:
+        """Name of the run as people read it."""
+        return f"gate: {self.candidate.title} against {self.baseline.title}"
+
+    def with_budget(self, most: int) -> GateRequest:
+        """Return the same with another budget: that of an earlier run of the same gate."""
+        return replace(self, plan=replace(self.plan, looks=planned_looks(most, int(self.given["looks"]))))
+
+    def outlooks(self, noise: Noise) -> tuple[Outlook, Outlook]:
+        """Return what comes of it, if there is no difference, and if the candidate is worse by the smallest effect."""
+        return power(self.plan, noise, stream)
+
+    def wanting(self, side: Side) -> GoldenRequest | None:
+        """Return the golden runs of a side where some may have to be trained; None where the budget is there."""
+        runs = self.plan.looks[-1]
+        if np.isfinite(side.scores(self.metric.name, runs)).all():
+            return None
+        if side.request is None:
+            have = int(np.isfinite(side.scores(self.metric.name, runs)).sum())
+            allowed = f"has {have} golden runs of {runs}, and no more can be trained here: {side.reason}"
+            raise ParameterError(side.name, side.run_id, allowed, f"Use most_runs={have}, or investigate it again.")
+        key = content_key({"runs": side.request.key, "pair": self.pair})  # two gates may share a baseline
+        return replace(side.request, runs=runs, metric=self.metric.name, key=key)
+
+
+def stream() -> np.random.Generator:
+    """Return the stream of simulated runs, from its start."""
+    # Seed of the simulations behind a stated power: the same question has the same answer.
+    return np.random.default_rng(20_221_122)
+
+
+def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateRequest:
+    """Check the parameters of `gate`, and read what they name.
+
+    Raises
+    ------
+    ParameterError
+        For the first that is not allowed.
+    """
+    check_names("parameter", parameters, GATE)
+    given = {name: parameter.typed(parameters) for name, parameter in GATE.items()}
+    typed = {name: parameter.parse(given) for name, parameter in GATE.items()}
+    if given["candidate"] == "none":
+        raise ParameterError("candidate", "none", "must be a run id, or what differs from the baseline")
+    machine = {name: given[name] for name in PLACE}
+    baseline = recorded_side(client, "baseline", given["baseline"], **machine)
+    candidate = changed_side(parameters["candidate"], baseline, client, **machine)
+    check_comparable(baseline, candidate)
+    metric = _metric(given["metric"], baseline, candidate)
+    scores = baseline.scores(metric.name, MOST_AUTO)
+    known = scores[np.isfinite(scores)]
+    if len(known) < FEWEST:
+        allowed = f"has {len(known)} golden runs with {metric.name}; a gate plans from {FEWEST} or more"
+        raise ParameterError("baseline", baseline.run_id, allowed, "Investigate it with more golden runs.")
+    run_std, effect = float(known.std(ddof=1)), typed["smallest_effect"] / unit_of(metric.name).scale
+    predictions = next(baseline.predictions(client, 1), None)
+    examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
+    check_effect(effect, metric, known, examples or 0)
+
+    def planned(most: int) -> SequentialPlan:
+        return SequentialPlan(planned_looks(most, typed["looks"]), effect, typed["alpha"], typed["spending"])
+
+    most = typed["most_runs"] or runs_for_power(typed["power"], planned, Noise(math.sqrt(2) * run_std), stream)
+    identity = {"baseline": dict(baseline.identity), "candidate": dict(candidate.identity), "metric": metric.name}
+    asked = ("smallest_effect", "alpha", "power", "most_runs", "looks", "spending", "examples")
+    return GateRequest(
+        given=given,
+        baseline=baseline,
+        candidate=candidate,
+        metric=metric,
+        plan=planned(most),
+        examples=typed["examples"],
+        paired=paired(baseline, candidate),
+        test_examples=examples,
+        run_std=run_std,
+        key=content_key({**identity, **{name: given[name] for name in asked}}),
+        pair=content_key(identity),
+    )
+
+
+def _metric(asked: str, baseline: Side, candidate: Side) -> Metric:
+    """Return the metric that is asked for, or that of both sides."""
+    own = "f1_macro" if baseline.metric in (None, "auto") else str(baseline.metric)
+    theirs = own if candidate.metric in (None, "auto") else str(candidate.metric)
+    if asked == "auto" and own != theirs:
+        allowed = f"the baseline is judged by {own} and the candidate by {theirs}"
+        raise ParameterError("metric", "auto", allowed, "Name the metric.")
+    name = own if asked == "auto" else asked
+    # How names of what is measured beside scores end, ours and those that people give: less of it is better.
+    if name not in registered() and name.rpartition("_")[2] in ("seconds", "loss", "error"):
+        raise ParameterError("metric", name, "is no score: more of it is not better", "Name a score.")
+    for side in (baseline, candidate):
+        if side.cells is not None and name not in side.cells:
+            raise ParameterError("metric", name, f"the golden runs of {side.name} {side.run_id} do not have it")
+    return named(name)

@@ -1,0 +1,144 @@
+"""What the report says of single predictions: how far runs agree, and on which examples they do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.report.numbers import MISSING, between, plain, points, signed
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+
+FRAGILE_SHOWN: Final = 15
+
+_MOST_RATIO: Final = 10.0
+"""Upper ends of a ratio from here on say nothing: with few rows the interval has no end."""
+RATIO: Final = (
+    "ratio behind it: how often runs disagree where this factor alone changes, over how often where every factor does, "
+    "with the 95 % interval. It estimates the share of the predictions' variance that the factor brings about, "
+    "interactions included; numerator and denominator come from different runs, so that luck may put it above 1, where "
+    "no share can be"
+)
+"""What the ratio is that stands with importance for predictions."""
+
+
+def agreement_table(shown: Shown) -> Table | None:
+    """Return how far runs agree on single predictions, a row for each group; None without predictions."""
+    analysis = shown.analysis
+    found = dict.fromkeys([*analysis.consistencies, *analysis.regression])
+    groups = [record.factor for record in shown.records if record.factor in found]
+    groups += [name for name in found if name not in analysis.importances]
+    if not groups:
+        return None
+    whole = Table.of([_agreement_row(shown, name) for name in groups])
+    # Without classes some columns have no meaning; of those that have one, an empty one says so.
+    table = whole.without_empty(whole.head[6:] if analysis.agreement is None else whole.head[1:])
+    return replace(table, note=_agreement_note(shown, table.head))
+
+
+def _agreement_row(shown: Shown, name: str) -> dict[str, str]:
+    analysis = shown.analysis
+    group, numbers = shown.agreement(name), analysis.regression.get(name, {})
+    every = "pooled runs" if shown.golden_word == "pooled" else shown.design.words.examples
+
+    def shared(attribute: str) -> float:
+        return math.nan if group is None else float(getattr(group, attribute))
+
+    common = shared("common_examples")
+    return {
+        "what changes": f"every factor ({every})" if name == "golden" else name,
+        "CON %": points(shared("consistency"), 1),
+        "CCON %": points(shared("correct_consistency"), 1),
+        "agree on\nwrong %": MISSING if shown.graded else points(shared("agreement_on_wrong"), 1),
+        "kappa": plain(shared("fleiss_kappa")),
+        "common\nexamples": f"{common:,.0f}" if math.isfinite(common) else MISSING,
+        "importance for\npredictions": prediction_text(shown.prediction_importance(name)),
+        "accuracy\nstd": points(shared("accuracy_std")),
+        "larger\ntest set": points(shared("accuracy_std_population")),
+        "Pearson": plain(numbers.get("consistency_pearson", math.nan)),
+        "concor-\ndance": plain(numbers.get("consistency_ccc", math.nan)),
+    }
+
+
+def _agreement_note(shown: Shown, head: Sequence[str]) -> str:
+    agreement = shown.analysis.agreement
+    parts = []
+    if agreement not in (None, "regression"):
+        parts.append(f"Predictions are compared by {agreement}.")
+    if shown.graded and "CCON %" in head:
+        parts.append("CON: mean agreement of two runs; CCON: the same against the truth.")
+    if agreement is None:
+        parts.append(
+            "Accuracy std: standard deviation of the accuracy between runs that are compared, in points; larger test "
+            "set: what would be left of it without the noise of a finite test set. Where few runs are compared at a "
+            "time, the latter may be 0 by chance."
+        )
+    if "Pearson" in head:
+        parts.append(
+            "Correlations of the numbers that two runs predict, mean over pairs: Pearson's is blind to shift and "
+            "scale; Lin's concordance is 1 only for equal predictions."
+        )
+    if shown.analysis.prediction_importances:
+        parts.append(
+            "Importance for predictions: above 0 the factor changes more predictions, interactions included, than all "
+            f"others without it; below it the {RATIO}."
+        )
+    return " ".join(parts)
+
+
+def fragile_table(analysis: Analysis) -> Table | None:
+    """Return the examples on which runs differ most: ids and votes, no texts; None where there are none."""
+    worst = None if analysis.examples is None else analysis.examples.most_fragile(FRAGILE_SHOWN)
+    if worst is None or worst.empty:
+        return None
+    rows = [
+        {
+            "example": str(row["example_id"]),
+            "true class": str(row["label"]),
+            "votes": _votes(row["votes"], int(row["unparsed"])),
+            "runs": str(row["runs"]),
+            "right %": points(float(row["share_right"]), 0),
+            "entropy (bits)": plain(float(row["entropy"])),
+        }
+        for row in worst.to_dict("records")
+    ]
+    note = "Votes: how many runs predict each class, as class: runs. Entropy is 0 where all runs agree."
+    return Table.of(rows, note, texts=frozenset({2}))
+
+
+def shares(analysis: Analysis) -> list[tuple[str, str, str, str]]:
+    """Return kind, name and share of robust, fragile and never right examples, in words and as the width of a bar."""
+    votes = analysis.examples
+    if votes is None or len(votes.frame) < FEWEST_EXAMPLES:
+        return []
+    found = {
+        ("robust", "right in every run"): votes.robust_share,
+        ("fragile", "right in some"): votes.fragile_share,
+        ("never", "right in none"): votes.never_right_share,
+    }
+    return [(*names, points(share, 1), f"{100 * share:.3f}") for names, share in found.items()]
+
+
+def prediction_text(record: PredictionImportance | None) -> str:
+    """Return importance for predictions, and below it the ratio behind it, with their intervals."""
+    if record is None or not math.isfinite(record.share):
+        return MISSING
+    low, high = record.share_ci_low, record.share_ci_high
+    ends = plain(low), "any" if high >= _MOST_RATIO else plain(high)
+    bounds = "" if MISSING in ends else f" ({ends[0]} to {ends[1]})"
+    span = between(*record.importance_interval)
+    around = "" if MISSING in (span, *ends) else f" ({span})"
+    return f"{signed(record.importance)}{around}\n{plain(record.share)}{bounds}"
+
+
+def _votes(votes: Sequence[int], unparsed: int) -> str:
+    named = sorted(((count, name) for name, count in enumerate(votes) if count), key=lambda pair: (-pair[0], pair[1]))
+    parts = [f"{name}: {count}" for count, name in named[:6]]
+    if len(named) > 6:
+        parts.append(f"{len(named) - 6} more classes: {sum(count for count, _ in named[6:])}")
+    return ", ".join([*parts, *([f"no class: {unparsed}"] if unparsed else [])])

@@ -1,0 +1,228 @@
+"""What all parts of a report say of an analysis alike, and what they say about one factor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
+from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.strategies import baseline_important
+from mlflow_l3d.analysis.importance.verdicts import DOUBTS, Advice
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import Design, design_named
+from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, points, shorten, signed, unit_of
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An analysis, and what terminal, page and figures need to know about it."""
+
+    analysis: Analysis
+
+    @property
+    def design(self) -> type[Design]:
+        """Its design."""
+        return design_named(self.analysis.design)
+
+    @property
+    def unit(self) -> Unit:
+        """What its scores are written in."""
+        return unit_of(self.analysis.metric)
+
+    @cached_property
+    def records(self) -> list[Importance]:
+        """The factors, largest corrected importance first; those without one last, by the published importance.
+
+        Baseline strategies have neither: there the factor whose runs vary most stands first.
+        """
+
+        def place(record: Importance) -> list[float]:
+            judged = [record.importance_corrected, record.importance]
+            return [-each if math.isfinite(each) else math.inf for each in (*([record.score_std] * baseline), *judged)]
+
+        baseline = self.design.baseline
+
+        return sorted(self.analysis.importances.values(), key=place)
+
+    @property
+    def level(self) -> float:
+        """Level of the intervals, which the factors share."""
+        return self.records[0].level if self.records else 0.95
+
+    @property
+    def together(self) -> str:
+        """What the intervals allow for, beside their own factor; empty if that is nothing."""
+        if self.level <= self.analysis.level:
+            return ""
+        looks = self.analysis.interim_analyses
+        rule = looks is not None and bool(looks["alpha"].notna().any())
+        return f" ({'all interim analyses and ' * rule}all factors together: {percent(self.analysis.level)})"
+
+    @cached_property
+    def golden(self) -> Importance | None:
+        """The record with the fullest set of golden scores; the factors share them."""
+        every = self.analysis.importances.values()
+        return max(every, key=lambda record: int(np.isfinite(record.golden).sum()), default=None)
+
+    @property
+    def golden_word(self) -> str:
+        """The word before ``std``: golden, or pooled."""
+        return "pooled" if self.golden is not None and self.golden.golden_pooled else "golden"
+
+    @property
+    def golden_runs(self) -> str:
+        """What the golden scores are: golden runs only where they were run."""
+        own = self.golden is not None and self.golden_word == "golden" and self.design.own_golden
+        return own or f"{self.golden_word} runs"
+
+    @property
+    def graded(self) -> bool:
+        """Whether predictions may agree in part, so that CON is a mean and CCON says how good they are."""
+        return self.analysis.agreement not in (None, "exact_match", "regression")
+
+    def agreement(self, name: str) -> Consistency | None:
+        """Return how far runs agree where a factor, or `golden`, changes; None where too few examples were compared."""
+        found = self.analysis.consistencies.get(name)
+        return found if found is not None and self.examples_behind(found) >= FEWEST_EXAMPLES else None
+
+    def prediction_importance(self, factor: str) -> PredictionImportance | None:
+        """Return the importance of a factor for single predictions; None where too few examples were compared."""
+        known = self.agreement(factor) is not None and self.agreement("golden") is not None
+        return self.analysis.prediction_importances.get(factor) if known else None
+
+    def examples_behind(self, group: Consistency) -> int:
+        """Return on how many test examples an agreement rests, or at most rests: comparisons, where that is known."""
+        votes = self.analysis.examples if group.group == "golden" else None
+        return group.pairs_of_predictions if votes is None else len(votes.frame)
+
+    def say(self, text: str, **more: str) -> str:
+        """Return a sentence of the design with the words in braces filled in."""
+        return text.format(
+            design=self.analysis.design,
+            metric=shorten(self.analysis.metric, 40),
+            unit=self.unit.name,
+            noun=self.unit.noun,
+            pp=self.unit.short,
+            level=percent(self.level),
+            golden=self.golden_word,
+            gold=self.golden_word[:4],
+            runs=self.golden_runs,
+            **more,
+        )
+
+    def verdict(self, record: Importance) -> str:
+        """Return the verdict on a factor in one word; none for a baseline strategy, which has no such rule."""
+        return MISSING if self.design.baseline else self.analysis.verdict(record.factor).word
+
+    def important(self, record: Importance) -> str:
+        """Return what the published rule says, or that of a baseline strategy: ``yes``, ``no`` or ``n/a``."""
+        known = record.importance > 0 if math.isfinite(record.importance) else None
+        if self.design.baseline:
+            known = baseline_important(record.score_std, record.golden_std)
+        return {True: "yes", False: "no", None: MISSING}[known]
+
+    def moves(self, record: Importance) -> str:
+        """Return by how much the factor moves the score, with the unit."""
+        return f"{self.unit.text(record.moves_by_std)} {self.unit.noun}"
+
+    def part(self, record: Importance) -> str:
+        """Return the factor's part in the variance with its interval, in per cent."""
+        share = total_index_of(record.importance_corrected)
+        ends = [total_index_of(end) for end in record.corrected_interval]
+        known = f" ({' to '.join(points(end, 0) for end in ends)} %)" if all(map(math.isfinite, ends)) else ""
+        return f"{points(share, 0)} % of the variance{known}"
+
+    def sentence(self, record: Importance) -> str:
+        """Return the verdict on a factor in plain words, without its name."""
+        if self.design.baseline:
+            return self._baseline(record)
+        found = self.analysis.verdict(record.factor)
+        if not math.isfinite(record.importance_corrected):
+            return f"{found.word}. There is no corrected importance ({self._reason(record)})."
+        text = f"{found.word}. It moves the score by {self.moves(record)} (std), {self.part(record)}"
+        if found.doubt:
+            text += f": {DOUBTS[found.doubt]}"
+        if found.doubt == "collapse":
+            text += self._rest(record)
+        advice = self.analysis.advice.get(record.factor, Advice())
+        return f"{text}. {advice.text}".rstrip()
+
+    def _rest(self, record: Importance) -> str:
+        """Return the corrected importance among the runs that did not collapse, with its interval."""
+        assert self.analysis.collapse is not None
+        rest = self.analysis.collapse.rest[record.factor]
+        if not math.isfinite(rest.importance_corrected):
+            return ""
+        ends = between(*rest.corrected_interval)
+        return f". Among the other runs the corrected importance is {signed(rest.importance_corrected)} ({ends})"
+
+    def share(self, record: Importance) -> str:
+        """Return the spread of a factor's runs, alone and as a share of the golden std, for a baseline strategy."""
+        share = f"{plain(golden_share(record))} of the {self.golden_word} std"
+        return f"the std of the runs is {self.unit.text(record.score_std)} {self.unit.noun}, {share}"
+
+    def _baseline(self, record: Importance) -> str:
+        strategy = f"by the {self.analysis.design} strategy"
+        if (important := self.important(record)) == MISSING:
+            return f"no result {strategy} ({self._reason(record)})."
+        word = "important" if important == "yes" else "not important"
+        return f"{self.share(record)}: {word} {strategy} (important from half on); there is no interval."
+
+    def _reason(self, record: Importance) -> str:
+        """Return why a factor has no importance."""
+        if self.design.baseline and int(np.isfinite(record.table).sum()) < 2:
+            return "fewer than 2 of its runs have a score"
+        if not self.design.baseline and record.rows_used < 2:
+            return f"{record.rows_used} rows with a score, at least 2 are needed"
+        if int(np.isfinite(record.golden).sum()) < 2:
+            return f"fewer than 2 {self.golden_runs} have a score"
+        if record.golden_std == 0:
+            return f"all {self.golden_runs} have the same score"
+        return "the standard deviations are missing"
+
+
+def golden_share(record: Importance) -> float:
+    """Return the std of a factor's runs as a share of the golden std, which is what a baseline strategy judges by."""
+    known = record.golden_std > 0 and math.isfinite(record.golden_std)
+    return record.score_std / record.golden_std if known else math.nan
+
+
+class Paragraph(NamedTuple):
+    """Checks of one code, severity and title; `message` says once what all have in common."""
+
+    code: str
+    severity: str
+    title: str
+    factors: tuple[str, ...]
+    message: str
+
+
+def by_code(checks: Iterable[Check]) -> list[Paragraph]:
+    """Return a paragraph for each code, severity and title, in the order in which they come."""
+    groups: dict[tuple[str, str, str], list[Check]] = {}
+    for check in checks:
+        groups.setdefault((check.code, check.severity, check.title), []).append(check)
+    found = []
+    for head, group in groups.items():
+        sentences = [check.message.split(". ") for check in group]
+        common = [each for each in sentences[0] if all(each in other for other in sentences)]
+        # A check of the whole investigation has no name to stand before what it says alone.
+        own = [
+            (f"{check.factor}: " if check.factor and len(group) > 1 else "")
+            + ". ".join(each for each in said if each not in common).rstrip(".")
+            for check, said in zip(group, sentences, strict=True)
+            if not set(said) <= set(common)
+        ]
+        factors = tuple(dict.fromkeys(check.factor for check in group if check.factor))
+        message = ". ".join([*own, *common])
+        found.append(Paragraph(*head, factors, message if message.endswith(".") else f"{message}."))
+    return found

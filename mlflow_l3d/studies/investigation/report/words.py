@@ -1,0 +1,263 @@
+"""The three questions that a result opens with, answered in plain words, the same in the terminal and in HTML."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, get_args
+
+import numpy as np
+
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN
+from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.importance.checks.collapse import Collapse
+from mlflow_l3d.analysis.importance.verdicts import Word
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, signed
+from mlflow_l3d.report.text import Answer
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+
+SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)
+"""Two normal scores of equal mean differ by more than this many standard deviations one time in twenty."""
+
+_LOOKED = (
+    "Intervals allow for every interim analysis of the rule and for all factors. If a rule stops at a verdict, the "
+    "importance lies too far from 0 on average: quote its interval, not the importance alone."
+)
+_DRAWN = {
+    "golden": "the same work repeated with every randomness factor changed",
+    "pooled": "the cells of all tables take the place of golden runs and vary less than these would",
+}
+_SHORT: Final = 3
+"""More undecided factors than this are not told of one by one."""
+
+
+def answers(shown: Shown) -> tuple[Answer, Answer, Answer]:
+    """Return the three questions that the report opens with, answered in plain words."""
+    return _luck(shown), _baseline_which(shown) if shown.design.baseline else _which(shown), _stable(shown)
+
+
+def early_stops(analysis: Analysis) -> tuple[str, ...]:
+    """Return why an investigation ended when it did; empty where no stopping rule ended it."""
+    found = analysis.interim_analyses
+    if found is None or not len(found):
+        return ()
+    last = found.groupby("factor", sort=False).tail(1)
+    looked = (_LOOKED,) if last["alpha"].notna().any() else ()
+    if (last["decision"] != "stop").any() or not set(analysis.importances) <= set(last["factor"]):
+        return looked
+    final = last.sort_values("rows", kind="stable").iloc[-1]
+    why = f"Stopped by its rule: {final['reason']}."
+    if len(last) > 1:
+        why = (
+            f"Stopped after {final['rows']} rows, when the rule of every factor said stop; that of {final['factor']}: "
+            f"{final['reason']}."
+        )
+    return (why, *looked)
+
+
+def _luck(shown: Shown) -> Answer:
+    question = "How much of the score is luck?"
+    record, runs, unit = shown.golden, shown.golden_runs, shown.unit
+    scores = np.empty(0) if record is None else record.golden[np.isfinite(record.golden)]
+    if record is None or len(scores) < 2:
+        return Answer(question, MISSING, (f"{len(scores)} {runs} have a score; at least 2 are needed.",))
+    # A design's own runs are not independent of each other; the record's std allows for it.
+    std = record.golden_std if shown.design.own_golden else float(scores.std())
+    low, high = float(scores.min()), float(scores.max())
+    unlucky, lucky = (low, high) if named(shown.analysis.metric).greater_is_better else (high, low)
+    bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, unit.text)
+    collapse = shown.analysis.collapse
+    sure = "" if bounds == MISSING else f" ({shown.say('{level}')} interval of the deviation {bounds})"
+    return Answer(
+        question,
+        f"{unit.text(float(scores.mean()))} ± {unit.text(std)}",
+        (
+            f"{shown.analysis.metric} in {unit.name}, mean ± standard deviation over {len(scores)} {runs}{sure}: "
+            f"{shown.design.words.drawn or _DRAWN[shown.golden_word]}.",
+            *([] if collapse is None or not collapse.collapsed else [_parts(shown, collapse, len(scores))]),
+            f"The unluckiest run scored {unit.text(unlucky)}, the luckiest {unit.text(lucky)}: {unit.text(high - low)} "
+            f"{unit.noun} apart.",
+            f"Rule of thumb: one run of each of two methods distinguishes them only if they differ by more than "
+            f"{unit.text(SINGLE_RUN_LIMIT * std, 1)} {unit.noun}.",
+        ),
+    )
+
+
+def _which(shown: Shown) -> Answer:
+    question = "Which kind of luck is it?"
+    known = [record for record in shown.records if math.isfinite(record.importance_corrected)]
+    if not known:
+        return Answer(question, MISSING, ("No investigated factor has an importance.",))
+    words = {word: [each.factor for each in known if shown.verdict(each) == word] for word in get_args(Word)}
+    verdicts = [f"{word.capitalize()}: {', '.join(factors)}." for word, factors in words.items() if factors]
+    sentences = [" ".join(verdicts)]
+    if advice := [(name, found.text) for name, found in shown.analysis.advice.items() if found.text]:
+        few = len(advice) <= _SHORT
+        sentences.append(" ".join(f"{name}: {text}" for name, text in advice) if few else "See each factor for advice.")
+    sentences.append(f"{known[0].factor} moves the score by {shown.moves(known[0])} (std), {shown.part(known[0])}.")
+    if shown.analysis.collapse is not None:
+        sentences += _two_parts(shown.analysis.collapse)
+    sentences.append(
+        f"A factor dominates if it makes up more than half of the variance of the score, interactions included, and is "
+        f"minor if it makes up less; it is undecided if its {shown.say('{level}')} interval contains one half"
+        f"{shown.together}. An interaction counts for each factor in it, so that several can dominate."
+    )
+    short = _first_two(words["dominates"]) or "undecided"
+    if not words["dominates"] and not words["undecided"]:
+        short = "none of them" if len(known) > 1 else f"not {known[0].factor}"
+    return Answer(question, short, tuple(sentences))
+
+
+def _parts(shown: Shown, collapse: Collapse, runs: int) -> str:
+    """Return the two parts of the luck."""
+    low, high = (points(end, 1) for end in collapse.share_interval())
+    rest = next(iter(collapse.rest.values())).golden_std
+    which = "of them" if collapse.runs == runs else "that share nothing"
+    return (
+        f"{collapse.collapsed} of {collapse.runs} {which} score below chance ({low} to {high} % of all that could be "
+        f"drawn); without these, the deviation is {shown.unit.text(rest)} {shown.unit.noun}."
+    )
+
+
+def _two_parts(collapse: Collapse) -> list[str]:
+    """Return which factor decides which runs collapse, and what matters among the others."""
+    above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
+    causes = [record.factor for record in above if record.importance_corrected_ci_low > 0]
+    perhaps = [record.factor for record in above if record.factor not in causes]
+    rest = [record for record in collapse.rest.values() if math.isfinite(record.importance_corrected)]
+    order = sorted(rest, key=lambda record: -record.importance_corrected)
+    told = f"which ones, {' and '.join(causes)} decide{'s' * (len(causes) == 1)}"
+    if not causes:
+        told = "no factor is known to decide which ones" + (f", perhaps {' or '.join(perhaps)}" if perhaps else "")
+    among = ", ".join(f"{record.factor} {signed(record.importance_corrected)}" for record in order)
+    found = [f"Some runs collapse, so that intervals of the whole score do not hold; {told}."]
+    return [*found, f"Corrected importance among the others: {among}."] if among else found
+
+
+def _first_two(names: list[str]) -> str:
+    """Return some factors in a few words."""
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+
+
+def _baseline_which(shown: Shown) -> Answer:
+    question, strategy = "Which kind of luck is it?", shown.analysis.design
+    known = [record for record in shown.records if shown.important(record) != MISSING]
+    about = (
+        f"The {strategy} strategy has no importance: it calls a factor important if the std of its runs is at "
+        f"least half the golden std{shown.design.words.caution}"
+    )
+    if not known:
+        return Answer(question, MISSING, ("No investigated factor has a result.", about))
+    short = _first_two([record.factor for record in known if shown.important(record) == "yes"])
+    short = short or ("none of them" if len(known) > 1 else f"not {known[0].factor}")
+    sentences = [f"{record.factor}: {shown.share(record)}." for record in known[:3]]
+    return Answer(question, f"{short} (by the {strategy} strategy)", (*sentences, about))
+
+
+def _stable(shown: Shown) -> Answer:
+    question, analysis = "Are single predictions stable?", shown.analysis
+    known = {name: one for name, one in analysis.consistencies.items() if math.isfinite(one.consistency)}
+    if not known:
+        return _stable_numbers(question, shown)
+    group = known.get("golden") or min(known.values(), key=lambda one: one.consistency)
+    told = shown.agreement(group.group) is not None
+    sentences = [*(_stable_sentences(shown, group) if told else [_too_few(shown, group)]), *_unparsed(shown, group)]
+    if analysis.regression:
+        sentences += _stable_numbers(question, shown).sentences
+    votes = analysis.examples
+    if votes is not None and len(votes.frame) >= FEWEST_EXAMPLES:
+        fewest, most = votes.runs
+        saw = f"{most}" if fewest == most else f"{fewest} to {most}"
+        sentences.append(
+            f"{points(votes.robust_share, 1)} % of the {len(votes.frame):,} examples that two or more runs saw are "
+            f"right in every run that saw them ({saw} runs), "
+            f"{points(votes.never_right_share, 1)} % in none; {points(votes.fragile_share, 1)} % depend on luck."
+        )
+        if most > TEN and votes.seen_by_ten >= FEWEST_EXAMPLES:
+            sentences.append(
+                f"In ten runs, of the {votes.seen_by_ten:,} examples that ten saw, it would be "
+                f"{points(votes.robust_share_10, 1)} %, {points(votes.never_right_share_10, 1)} % and "
+                f"{points(votes.fragile_share_10, 1)} %: compare these with other studies, since more runs find fewer "
+                "examples that are right in all."
+            )
+    word = "mean agreement" if shown.graded else "agree"
+    return Answer(question, f"{points(group.consistency, 1)} % {word}" if told else MISSING, tuple(sentences))
+
+
+def _too_few(shown: Shown, group: Consistency) -> str:
+    """Return why nothing is said of the agreement of a group."""
+    seen, votes = shown.examples_behind(group), shown.analysis.examples
+    what = "comparison" if votes is None or group.group != "golden" else "test example"
+    return (
+        f"How far {_compared(shown, group.group)} agree would rest on {counted(seen, what)}, and a share of fewer than "
+        f"{FEWEST_EXAMPLES} is not told. Raise test_size, or keep one test set for all runs with test_selection=fixed."
+    )
+
+
+def _rests_on(shown: Shown, group: Consistency) -> str:
+    """Return what the agreement of a group rests on."""
+    pairs, common = group.pairs_of_runs, group.common_examples
+    if not math.isfinite(pairs):
+        return f"over {group.runs} runs, {group.pairs_of_predictions:,} comparisons"
+    each = f"{common:,.0f}" if common >= 10 else f"{common:.2g}"
+    votes = shown.analysis.examples if group.group == "golden" else None
+    every = "" if votes is None or len(votes.frame) <= common else f", {len(votes.frame):,} in all"
+    return f"over {group.runs} runs: {counted(int(pairs), 'pair')} that share {each} examples on average{every}"
+
+
+def _compared(shown: Shown, group: str) -> str:
+    """Return which runs of a group are compared: of the table of a factor, or those in which every factor changes."""
+    if group != "golden":
+        return shown.design.words.within.format(factor=group)
+    return "two pooled runs" if shown.golden_word == "pooled" else shown.design.words.compared
+
+
+def _stable_numbers(question: str, shown: Shown) -> Answer:
+    """Return the answer for predicted numbers, from the golden runs or else from the factor that agrees least."""
+    known = {name: metrics for name, metrics in shown.analysis.regression.items() if metrics}
+    if not known:
+        few = "predict too few different numbers to correlate"
+        none = few if shown.analysis.regression else "hold no predictions to compare"
+        return Answer(question, MISSING, (f"The runs {none}.",))
+    group = "golden" if "golden" in known else min(known, key=lambda name: min(known[name].values()))
+    pearson, ccc = (known[group].get(f"consistency_{kind}", math.nan) for kind in ("pearson", "ccc"))
+    return Answer(
+        question,
+        f"Pearson's correlation {plain(pearson)}" if math.isfinite(pearson) else f"concordance {plain(ccc)}",
+        (
+            f"Of the numbers that {_compared(shown, group)} predict, mean over pairs: Pearson's correlation "
+            f"{plain(pearson)} (blind to shift and scale), Lin's concordance {plain(ccc)} (1 only for equal "
+            "predictions).",
+        ),
+    )
+
+
+def _stable_sentences(shown: Shown, group: Consistency) -> list[str]:
+    where, agreement = _compared(shown, group.group), shown.analysis.agreement
+    correct, changed = points(group.correct_consistency, 1), 1 - group.consistency
+    if shown.graded:
+        sentences = [
+            f"Mean {agreement} of the predictions of {where} for one test example (consistency, "
+            f"{_rests_on(shown, group)}); 100 % is full agreement."
+        ]
+        if correct != MISSING:
+            sentences.append(f"Against the truth: {correct} % (correct consistency).")
+    else:
+        sentences = [
+            f"Mean share of test examples on which {where} give the same prediction (consistency, "
+            f"{_rests_on(shown, group)})."
+        ]
+        if correct != MISSING:
+            wrong = points(group.agreement_on_wrong, 1)
+            sentences.append(f"Both are right on {correct} %, and agree on a wrong answer on {wrong} %.")
+        one_in = f"about one prediction in {1 / changed:,.0f}" if 0.001 <= changed <= 0.4 else ""
+        sentences.append(f"Another run changes {one_in or f'{points(changed, 1)} % of the predictions'}.")
+    return sentences
+
+
+def _unparsed(shown: Shown, group: Consistency) -> list[str]:
+    if not group.unparsed_share > 0:
+        return []
+    what = "name no class" if shown.analysis.agreement is None else "could not be read"
+    return [f"{points(group.unparsed_share, 1)} % of the {group.runs} runs' predictions {what}."]

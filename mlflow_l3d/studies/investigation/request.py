@@ -1,0 +1,292 @@
+"""One investigation, checked and complete: what `main` is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from mlflow_l3d.analysis.importance.estimators.reml import Missing
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.designs import Design, design_named
+from mlflow_l3d.designs.joint import factor_members, joint_name
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.parameters.published import as_published
+from mlflow_l3d.parameters.search_document import Searches, splits_of
+from mlflow_l3d.parameters.setup import given_texts, headline_metric, set_up
+from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.parameters.values import check_names
+from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.plan.factors import OF_NO_APPROACH, REPLICATE, TASK_FACTORS, TEST_SAMPLE
+from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
+from mlflow_l3d.studies.request import CellRequest, context_of, versions
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.resolve import ReadTask
+from mlflow_l3d.tasks.settings import Split
+from mlflow_l3d.tracking import names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_CELLS: Final = 10_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvestigationRequest(CellRequest):
+    """One investigation.
+
+    Attributes
+    ----------
+    factors
+        Investigated factors; joint ones are joined with ``+``.
+    plan
+        Design, numbers of runs, mitigation strategies and stopping rule.
+    missing
+        How the corrected score of a table that lacks cells is estimated: ``anova`` or ``reml``.
+    """
+
+    factors: tuple[str, ...]
+    plan: Plan
+    missing: Missing
+
+    @property
+    def all_factors(self) -> tuple[str, ...]:
+        """Factors that have an effect, and those of no approach that are investigated."""
+        return (*self.setup.all_factors, *(name for name in self.factors if name in OF_NO_APPROACH))
+
+    def design(self) -> Design:
+        """Return the design of the cells."""
+        return self.plan.build(self.factors, self.all_factors, self.context_key)
+
+    def truncate(self, rows: int) -> InvestigationRequest:
+        """Return what was investigated where a stopping rule ended it after `rows` rows."""
+        return replace(self, plan=self.plan.truncate(rows))
+
+    @property
+    def title(self) -> str:
+        """Name of the parent as people read it."""
+        design = "" if (name := self.plan.design.name) == "crossed" else f" ({name})"
+        return self.setup.title(self.factor_words) + design
+
+    @property
+    def final_runs(self) -> bool:
+        """Whether the numbers of rows and golden runs are final before it begins."""
+        return self.plan.stop == "none"
+
+    @property
+    def factor_words(self) -> str:
+        """Names of one or two investigated factors, or how many they are."""
+        return f"{len(self.factors)} factors" if len(self.factors) > 2 else ", ".join(self.factors)
+
+    @property
+    def mitigated_factors(self) -> tuple[str, ...]:
+        """Factors with an effect that no investigated factor is, or joins."""
+        investigated = {member for name in self.factors for member in factor_members(name, self.all_factors)}
+        return tuple(name for name in self.all_factors if name not in investigated)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said before it begins."""
+        return (*super().remarks, *self.offer)
+
+    @property
+    def offer(self) -> tuple[str, ...]:
+        """What the radial design would save where factors are to be compared."""
+        plan, radial, known = self.plan, design_named("radial"), len(self.factors)
+        cells, fewer = len(self.design()), radial.count(known, radial.auto_rows, 0, 0)
+        own = plan.design.planning is not None and plan.design.mitigates and plan.stop == "none" and not plan.mitigation
+        if known < 2 or not own or fewer >= cells:
+            return ()
+        return (
+            f"{known} factors are to be compared: from as many cells design=radial tells them apart as often or more, "
+            f"and with {radial.auto_rows} base runs takes {fewer:,} cells instead of {cells:,} (docs/statistics.md).",
+        )
+
+    def tags(self) -> dict[str, str]:
+        """Return the tags of the parent."""
+        return {names.FACTOR: ",".join(self.factors), names.DESIGN: self.given["design"], **self.searched()}
+
+    def final(self) -> dict[str, str]:
+        """Return parameters that may come out otherwise than they were typed, as text.
+
+        Where a stopping rule may end it, the numbers of rows and golden runs are final only then.
+        """
+        runs = self._runs() if self.final_runs else {}
+        split = self.split
+        labelled, tested = str(len(split.train) + len(split.validation)), str(len(split.test))
+        sizes = {"num_labelled": labelled, "test_size": tested} if len(self.setup.task) else {}
+        return {"factor": ",".join(self.factors), **super().final(), **sizes, **runs}
+
+    @cached_property
+    def split(self) -> Split:
+        """Return the split of the first cell; those of the others have the same sizes."""
+        return self.setup.task.split({**dict.fromkeys(TASK_FACTORS, 0), **next(iter(self.design().cells())).seeds})
+
+    def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
+        """Return what is to be known of the result: also sizes, and factors that were left out."""
+        split = self.split
+        parts = ((split.train, "training"), (split.validation, "validation"), (split.test, "test"))
+        sizes = ", ".join(f"{len(part):,} {what}" for part, what in parts if len(part))
+        news = (pair for pair in self.setup.fixed_factors.items() if pair[0] not in self.setup.approach.on_request)
+        left_out = (f"{name} has no effect and is left out: {why}" for name, why in news)
+        each = (f"Each run: {sizes} examples.",) if sizes else ()
+        return (*each, *super().notes(cells), *left_out)
+
+    def resolved_runs(self) -> dict[str, str]:
+        """Return the numbers of rows and golden runs as text, those that are not what was typed."""
+        return self.changed(self._runs())
+
+    def _runs(self) -> dict[str, str]:
+        golden = "" if self.plan.golden_pooled else str(self.plan.golden_runs)
+        return {"mitigation_runs": str(self.plan.mitigation_runs), "golden_runs": golden}
+
+    def searched_splits(self) -> tuple[dict[str, int], ...]:
+        """Return the splits that the hyperparameters were searched on, by their seeds, where cells may have them."""
+        task = self.setup.task
+        return splits_of(self.setup.origin.searched, task.fingerprint, task.settings, self.setup.all_factors)
+
+    def content(self) -> dict[str, Any]:
+        """Return what the document holds beside what that of every study has."""
+        setup, task = self.setup, self.setup.task
+        sizes = ("num_labelled", "test_size", "test_selection")
+        return {
+            "factors": list(self.factors),
+            "mitigated_factors": list(self.mitigated_factors),
+            "fixed_factors": dict(setup.fixed_factors),
+            "task": self.of_task({"examples": len(task), **{name: getattr(task.settings, name) for name in sizes}}),
+            "hyperparameters_from": {**setup.origin.document(), "searched_splits": list(self.searched_splits())},
+            "notes": list(setup.origin.notes),
+            "design": self.plan.document(),
+            "missing": self.missing,
+            "versions": versions(),
+        }
+
+
+def specify(
+    parameters: Mapping[str, object],
+    *,
+    approach: Approach | None = None,
+    task: Task | None = None,
+    searches: Searches | None = None,
+    read: ReadTask | None = None,
+) -> InvestigationRequest:
+    """Check the parameters of `main` and load what they name.
+
+    Parameters
+    ----------
+    parameters
+        Any of :data:`mlflow_l3d.parameters.table.MAIN`; the others take their defaults. As text, or as Python
+        has them: numbers, a list of factors, a mapping of hyperparameters.
+    approach, task
+        Objects in place of the names, for the Python API.
+    searches
+        Finds the search that ``hyperparameters=latest`` or a run id means; None where no tracking server can be asked.
+    read
+        See :func:`mlflow_l3d.tasks.resolve.load_task`.
+
+    Raises
+    ------
+    ParameterError
+        For the first parameter that is not allowed. Cheap checks come first, data and models last.
+    """
+    given, approach = given_texts(parameters, MAIN, approach, task)
+    asked, remarks = as_published(given, approach)
+    plan = parse_plan(asked, approach.factors)
+    wanted = _wanted_factors(given["factor"], approach)
+    setup = set_up(asked, approach, task, root_seed=plan.root_seed, searches=searches, read=read)
+    metric = headline_metric(asked["metric"], setup.task)
+    factors = _effective(wanted, approach, setup.fixed_factors)
+    if REPLICATE in factors and not plan.design.repeats:
+        allowed = f"repeats a cell, which design={plan.design.name} has no place for"
+        raise ParameterError("factor", REPLICATE, allowed, "Use design=crossed, nested or radial.")
+    if TEST_SAMPLE in factors and (plan.design.own_golden or not plan.design.repeats):
+        allowed = f"draws halves of a row's test examples, which design={plan.design.name} has no place for"
+        raise ParameterError("factor", TEST_SAMPLE, allowed, "Use design=crossed or nested.")
+    if TEST_SAMPLE in factors and named(metric).function is None:
+        allowed = f"draws test examples, and {metric} comes from the approach itself, not from predictions"
+        raise ParameterError("factor", TEST_SAMPLE, allowed, "Name another metric.")
+    if plan.design.lists:
+        _check_levels(factors, plan, approach.levels(setup.task, setup.hyperparameters))
+    context = context_of(setup)
+    layout = {
+        "context": context,
+        "factors": list(factors),
+        "all_factors": list(setup.all_factors),
+        "metric": metric,
+        **plan.identity(),
+    }
+    request = InvestigationRequest(
+        given=given,
+        setup=replace(setup, origin=replace(setup.origin, notes=(*remarks, *setup.origin.notes))),
+        metric=metric,
+        context_key=context,
+        key=content_key(layout),
+        factors=factors,
+        plan=plan,
+        missing="reml" if given["missing"] == "reml" else "anova",
+    )
+    cells = len(request.design())  # raises where cells would repeat
+    if cells > MOST_CELLS:
+        sizes = f"{plan.investigation_runs} x {plan.mitigation_runs}, {plan.golden_runs} golden runs"
+        days = f"{cells / 8_640_000:,.1f} days of 10 ms each"
+        allowed = f"make {cells:,} cells, {days}; {MOST_CELLS:,} are allowed"
+        raise ParameterError("investigation_runs x mitigation_runs", sizes, allowed, "Ask for fewer.")
+    return request
+
+
+def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
+    """Return the factors that `text` names, checked against those of the approach; ``all`` stays as it is."""
+    if text == "auto":
+        text = "data_order" if "data_order" in approach.factors else "all"
+    parts = [part.strip() for part in text.split(",")]
+    apart = {"all", *OF_NO_APPROACH}
+    if "all" in parts and set(parts) - apart:
+        allowed = f"must be `all`, {', '.join(f'`all,{name}`' for name in OF_NO_APPROACH)}, or names without it"
+        raise ParameterError("factor", text, allowed)
+    known = (*approach.factors, "all", *OF_NO_APPROACH)
+    names = []
+    for part in parts:
+        members = (part,) if part in known else tuple(name.strip() for name in part.split("+"))
+        check_names("factor", members, known, f"a factor of {approach.name}:")
+        if len(members) > 1 and not apart.isdisjoint(members):
+            raise ParameterError("factor", part, "joins factors of the approach only", "Name the others by themselves.")
+        names.append(part if len(members) == 1 else joint_name(members, approach.factors))
+    if len(set(names)) < len(names):
+        raise ParameterError("factor", text, "must name each factor once")
+    return tuple(names)
+
+
+def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the factors to investigate; each must have an effect, and another one that is mitigated meanwhile."""
+    active = tuple(name for name in approach.factors if name not in fixed_factors)
+    named = tuple(name for name in wanted if name not in {"all", *OF_NO_APPROACH})
+    added = tuple(name for name in wanted if name in OF_NO_APPROACH)
+    for name in named:
+        for member in factor_members(name, approach.factors):
+            if member in fixed_factors:
+                raise ParameterError("factor", member, f"has no effect here: {fixed_factors[member]}")
+    if len(active) + len(added) < 2:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in fixed_factors.items())
+        which = f"only {active[0]} has" if active else "none has"
+        allowed = f"needs two factors with an effect, one to investigate and one to mitigate, and {which}"
+        fix = "" if reasons else "What one seed moves, mlflow-l3d seeds says."
+        raise ParameterError("factor", ",".join(wanted), f"{allowed} ({reasons})" if reasons else allowed, fix)
+    for name in named:
+        if set(factor_members(name, active)) == set(active):
+            raise ParameterError("factor", name, "joins every factor that has an effect: none is left to mitigate")
+    return (*active, *added) if "all" in wanted else wanted
+
+
+def _check_levels(factors: tuple[str, ...], plan: Plan, levels: Mapping[str, int]) -> None:
+    """Raise unless each factor chooses from a list, of as many levels as there are columns."""
+    known = ", ".join(levels)
+    for name in factors:
+        if name not in levels:
+            allowed = f"chooses from no list, and design={plan.design.name} takes every level of one"
+            raise ParameterError("factor", name, allowed, f"Use {known or 'design=crossed'}.")
+        if plan.investigation_runs != levels[name]:
+            allowed = f"must be {levels[name]}, the levels of {name}, each of which is a column"
+            fix = "Investigate lists of other lengths one at a time." if len(factors) > 1 else ""
+            raise ParameterError("investigation_runs", plan.investigation_runs, allowed, fix)

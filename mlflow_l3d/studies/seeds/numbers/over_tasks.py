@@ -1,0 +1,239 @@
+"""Several seeds studies side by side: the tables of Zhou et al. 2025, the seed x task matrix, what holds over tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, better_seed
+from mlflow_l3d.studies.seeds.numbers.friedman import SeedPower, seed_power
+from mlflow_l3d.studies.seeds.numbers.size_correlation import MEASURES, size_correlations
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOverTasks:
+    """What holds over the tasks of one model.
+
+    Attributes
+    ----------
+    model
+        Its name.
+    rows
+        One row a task; see :func:`study_rows`.
+    matrix
+        Own metric of each task (rows) under each seed (columns), fractions; only seeds that all tasks have.
+    better_seed
+        Whether one is better; None below two tasks or two seeds in common.
+    power
+        What so many seeds and tasks could have shown; None likewise.
+    correlations
+        Of the training size with VAR, CON and CCON, on the log scale and on the size itself (`scale`).
+    notes
+        What a reader must know about them.
+    """
+
+    model: str
+    rows: pd.DataFrame
+    matrix: pd.DataFrame
+    better_seed: BetterSeed | None
+    power: SeedPower | None
+    correlations: pd.DataFrame
+    notes: tuple[str, ...]
+
+    def metrics(self) -> dict[str, float]:
+        """Return the single numbers by name; those that are nan are left out."""
+        found = {} if self.better_seed is None else self.better_seed.metrics()
+        logs = self.correlations[self.correlations["scale"] == "log"]
+        for row in logs.to_dict("records"):
+            for kind in ("pearson", "spearman"):
+                for end in ("", "_ci_low", "_ci_high"):
+                    found[f"size_{kind}{end}/{row['measure']}"] = float(row[kind + end])
+        return known(found)
+
+
+def over_tasks(studies: Sequence[SeedsStudy], *, level: float = LEVEL) -> tuple[ModelOverTasks, ...]:
+    """Compare studies over tasks, each model by itself, in the order in which models come.
+
+    Parameters
+    ----------
+    studies
+        One for each task and model.
+    level
+        Confidence level of test and intervals.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, or two have the same task, benchmark and model.
+    """
+    if not studies:
+        raise ParameterError("studies", "(none)", "must be at least one seeds study")
+    models = dict.fromkeys(study.model for study in studies)
+    return tuple(_of_model(name, [one for one in studies if one.model == name], level) for name in models)
+
+
+def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
+    """Return the own metric of each task (rows) under each seed (columns) that all tasks have; nan for a failed run.
+
+    Two tasks of one name are told apart by their benchmark. The sign of errors (``mse``, ``mae``) is turned.
+    """
+    names = [study.task for study in studies]
+    labels = [
+        f"{study.task} ({study.benchmark})" if names.count(study.task) > 1 and study.benchmark else study.task
+        for study in studies
+    ]
+    if repeated := [label for at, label in enumerate(labels) if label in labels[:at]]:
+        raise ParameterError("task", repeated[0], "must have one study for each model")
+    shared = [seed for seed in studies[0].seeds if all(seed in study.seeds for study in studies)]
+    rows = [
+        named(study.metric).sign * study.scores[study.metric].reindex(shared).to_numpy(dtype=np.float64)
+        for study in studies
+    ]
+    values = np.array(rows, dtype=np.float64).reshape(len(studies), len(shared))
+    return pd.DataFrame(values, index=pd.Index(labels, name="task"), columns=pd.Index(shared, name="seed"))
+
+
+def _of_model(model: str, studies: Sequence[SeedsStudy], level: float) -> ModelOverTasks:
+    rows = study_rows(studies)
+    matrix = seed_matrix(studies)
+    enough = min(matrix.shape) >= 2
+    found = better_seed(matrix, level=level) if enough else None
+    tested = 0 if found is None else len(found.tasks)
+    power = seed_power(matrix.shape[1], tested, level=level) if tested >= 2 else None
+    correlations = pd.concat(
+        [size_correlations(rows, measures=MEASURES, scale=scale, level=level) for scale in ("log", "size")],
+        ignore_index=True,
+    )
+    return ModelOverTasks(model, rows, matrix, found, power, correlations, _notes(studies, matrix, found))
+
+
+def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, found: BetterSeed | None) -> tuple[str, ...]:
+    notes = []
+    everything = {seed for study in studies for seed in study.seeds}
+    if len(everything) > matrix.shape[1]:
+        notes.append(
+            f"{len(everything) - matrix.shape[1]} seeds that not all tasks have are left out of the comparison."
+        )
+    if found is not None and found.left_out:
+        listed = ", ".join(found.left_out)
+        notes.append(f"Not in the test, for a missing score or because all seeds score the same: {listed}.")
+    collapsed = [f"{study.task} ({len(study.collapsed_seeds)})" for study in studies if study.collapsed_seeds]
+    if collapsed:
+        notes.append(f"Seeds that collapsed (they dominate VAR): {', '.join(collapsed)}.")
+    unknown = [study.task for study in studies if study.training_size is None]
+    if unknown:
+        notes.append(f"Training size not known, so not in the correlation: {', '.join(unknown)}.")
+    sizes = {study.training_size for study in studies} - {None}
+    if len(sizes) == 1 and len(studies) - len(unknown) > 1:
+        notes.append(f"All tasks have {sizes.pop():,} training examples, so nothing can be said about their number.")
+    elif 0 < len(studies) - len(unknown) < 30:
+        notes.append(
+            f"{len(studies) - len(unknown)} tasks are few for a correlation, and it takes those that share data, "
+            "or differ in more than size, as if they did not."
+        )
+    return tuple(notes)
+
+
+TABLE_1: Final = {"metric_mean": "score", "var": "VAR", "con": "CON", "ccon": "CCON"}
+TABLE_7: Final = {
+    "P": ("precision", "precision_std"),
+    "R": ("recall", "recall_std"),
+    "F1": ("f1", "f1_std"),
+    "score": ("metric_mean", "var"),
+    "CON": ("con", "con_std"),
+    "CCON": ("ccon", "ccon_std"),
+}
+_COLUMNS: Final = {
+    **{"seeds": ("own", "runs"), "metric_mean": ("own", "mean"), "var": ("own", "var")},
+    **{"con": ("con", "mean"), "ccon": ("ccon", "mean"), "con_std": ("con", "std"), "ccon_std": ("ccon", "std")},
+    **{
+        name: (measure, value)
+        for measure in ("precision", "recall", "f1")
+        for name, value in ((measure, "mean"), (f"{measure}_std", "var"))
+    },
+    **{f"{name}_ci_{end}": ("own", f"{name}_ci_{end}") for name in ("mean", "std") for end in ("low", "high")},
+    **{f"{name}_ci_{end}": (name, f"mean_ci_{end}") for name in ("con", "ccon") for end in ("low", "high")},
+}
+"""Column -> which record of a study holds it, and where; nan in studies without the record."""
+
+
+def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
+    """Return one row a study, in the columns of the papers' tables; fractions.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``model, benchmark, task, metric, training_size, seeds, metric_mean, var, con, ccon, con_std, ccon_std,
+        precision, precision_std, recall, recall_std, f1, f1_std``, then the intervals ``mean_ci_low, mean_ci_high,
+        std_ci_low, std_ci_high, con_ci_low, con_ci_high, ccon_ci_low, ccon_ci_high``, and ``kappa, robust_share,
+        fragile_share`` with ``kappa_ci_low, ..., fragile_ci_high``, and ``constant_seeds``. ``var`` and ``..._std``
+        have ddof=0 (equation 1), the interval is of the standard deviation over all seeds. Of regression ``con`` is
+        CON-PEAR; ccon, precision, recall and f1 are nan.
+    """
+    return pd.DataFrame([_row(study) for study in studies])
+
+
+def _row(study: SeedsStudy) -> dict[str, object]:
+    records = {
+        "own": study.own,
+        "con": study.pairs.get("consistency_pearson" if study.kind == "regression" else "consistency"),
+        "ccon": study.pairs.get("correct_consistency"),
+        **{name: study.spreads.get(f"{name}_macro") for name in ("precision", "recall", "f1")},
+    }
+    row: dict[str, object] = {
+        "model": study.model,
+        "benchmark": study.benchmark,
+        "task": study.task,
+        "metric": study.metric,
+        "training_size": math.nan if study.training_size is None else float(study.training_size),
+    }
+    for column, (record, value) in _COLUMNS.items():
+        row[column] = getattr(records[record], value, math.nan)
+    row["kappa"] = study.together.get("fleiss_kappa", math.nan)
+    row |= {name: getattr(study.examples, name, math.nan) for name in ("robust_share", "fragile_share")}
+    for short, name in (("kappa", "fleiss_kappa"), ("robust", "robust_share"), ("fragile", "fragile_share")):
+        row[f"{short}_ci_low"], row[f"{short}_ci_high"] = study.intervals.get(name, (math.nan, math.nan))
+    return row | {"constant_seeds": len(study.constant_seeds)}
+
+
+def table_1(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
+    """Return Table 1 of Zhou et al. 2025: (model, benchmark) -> score, VAR, CON, CCON (rows) of each task (columns).
+
+    Parameters
+    ----------
+    rows
+        As :func:`study_rows` gives, or the papers' own numbers in the same columns; in whatever unit.
+    """
+    found = {}
+    for (model, benchmark), part in rows.groupby(["model", "benchmark"], sort=False):
+        wide = part.set_index("task")[list(TABLE_1)].T
+        found[str(model), str(benchmark)] = wide.rename(index=TABLE_1).rename_axis(index=None, columns=None)
+    return found
+
+
+def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
+    """Return Tables 7 and 8: (model, benchmark) -> one row a task; columns P, R, F1, score, CON, CCON x mean, std.
+
+    Parameters
+    ----------
+    rows
+        As in :func:`table_1`.
+    """
+    found = {}
+    columns = pd.MultiIndex.from_product([TABLE_7, ("mean", "std")])
+    names = [name for pair in TABLE_7.values() for name in pair]
+    for (model, benchmark), part in rows.groupby(["model", "benchmark"], sort=False):
+        tasks = pd.Index(part["task"].tolist())
+        values = part[names].to_numpy(dtype=np.float64)
+        found[str(model), str(benchmark)] = pd.DataFrame(values, index=tasks, columns=columns)
+    return found

@@ -1,0 +1,280 @@
+"""The random-seeds study of one task: macro effects (scores) and micro effects (single predictions) of the seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, get_args
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.consistency.examples import ExampleVotes, example_votes
+from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement, class_agreement, number_agreement
+from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
+from mlflow_l3d.metrics.known import named, of_kind, scores_of
+from mlflow_l3d.studies.seeds.numbers.predictions import Kind, check_seeds, numbered, prediction_matrix
+from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy, settings_study
+from mlflow_l3d.studies.seeds.numbers.spread import MetricSpread, metric_spread
+
+_ROUNDING: Final = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class SeedsStudy:
+    """What S seeds say about one task and model (Zhou et al. 2025). Fractions (0..1), errors in their own unit.
+
+    Attributes
+    ----------
+    task, model, benchmark
+        Names; empty where not given.
+    kind
+        ``classification``, ``regression`` or ``multiple_choice``.
+    metric
+        The task's own metric.
+    training_size
+        Training examples, if known.
+    seeds
+        In the order given.
+    scores
+        One row a seed (the index), one column a metric; nan where a run has no score.
+    spreads
+        Metric -> mean, VAR, standard deviation and intervals.
+    pairs
+        Measure -> agreement over pairs of seeds: ``consistency`` and ``correct_consistency`` of classes,
+        ``consistency_pearson`` and ``consistency_ccc`` of numbers. Empty without predictions.
+    compared
+        Seeds whose predictions were compared, in their order.
+    examples
+        Of classes: robust and fragile examples; else None.
+    together, intervals
+        What all seeds say together, by name, and the 95 % interval of some of it: see
+        :func:`~mlflow_l3d.analysis.consistency.runs.class_agreement` and, for numbers,
+        :func:`~mlflow_l3d.analysis.consistency.runs.number_agreement`. Empty without predictions.
+    constant_seeds
+        Seeds that give every example the same prediction.
+    chance
+        Score of guessing under the task's own metric; None where it has none, or the classes are not known.
+    collapsed_seeds
+        Seeds with a score at or below `chance`, or one prediction for every example, whose predictions are answers.
+    unanswered_seeds
+        Seeds of which half of the predictions or more name no class of the task: what they score says nothing of their
+        training.
+    recorded
+        One row a run (the index: its number) and one column a setting, of runs that were told apart by whatever was
+        recorded of them; None for seeds.
+    settings
+        Which of these moves the task's own metric; None for seeds.
+    """
+
+    task: str
+    model: str
+    benchmark: str
+    kind: Kind
+    metric: str
+    training_size: int | None
+    seeds: tuple[int, ...]
+    scores: pd.DataFrame
+    spreads: dict[str, MetricSpread]
+    pairs: dict[str, PairSpread]
+    compared: tuple[int, ...]
+    examples: ExampleVotes | None
+    together: dict[str, float]
+    intervals: dict[str, Interval]
+    constant_seeds: tuple[int, ...]
+    chance: float | None
+    collapsed_seeds: tuple[int, ...]
+    unanswered_seeds: tuple[int, ...]
+    recorded: pd.DataFrame | None = None
+    settings: SettingsStudy | None = None
+
+    @property
+    def unit(self) -> str:
+        """What people call one of the runs."""
+        return "seed" if self.recorded is None else "run"
+
+    @property
+    def own(self) -> MetricSpread:
+        """The spread of the task's own metric."""
+        return self.spreads[self.metric]
+
+    @property
+    def missing_seeds(self) -> tuple[int, ...]:
+        """Seeds whose run has no score of the task's own metric."""
+        column = self.scores[self.metric].to_numpy(dtype=np.float64)
+        return tuple(seed for seed, score in zip(self.seeds, column, strict=True) if math.isnan(score))
+
+    @property
+    def judged(self) -> int:
+        """Of how many seeds it is known whether they collapsed."""
+        scored = len(self.seeds) - len(self.missing_seeds) if self.chance is not None else len(self.compared)
+        return scored - len(self.unanswered_seeds)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the single numbers by name, for the parent run; those that are nan are left out.
+
+        ``score_mean`` and ``score_std`` (VAR) are of the task's own metric; ``seed_mean/<metric>``, ``seed_var/...``,
+        ``seed_std/...`` and their intervals of each. Agreement has plain names, ``_spread`` being over pairs.
+        """
+        found = {"score_mean": self.own.mean, "score_std": self.own.var}
+        numbers = ("mean", "var", "std", "mean_ci_low", "mean_ci_high", "std_ci_low", "std_ci_high")
+        for name, one in self.spreads.items():
+            found |= {f"seed_{number}/{name}": getattr(one, number) for number in numbers}
+        for name, pair in self.pairs.items():
+            for kind, number in (("", "mean"), ("_spread", "std")):
+                found |= {f"{name}{kind}{end}": getattr(pair, f"{number}{end}") for end in ("", "_ci_low", "_ci_high")}
+        found |= self.together
+        for name, (low, high) in self.intervals.items():
+            found |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
+        if self.settings is not None:
+            found |= self.settings.metrics()
+        if self.compared:
+            found["constant_share"] = len(self.constant_seeds) / len(self.compared)
+        if self.judged:
+            found["collapsed_share"] = len(self.collapsed_seeds) / self.judged
+        return known(found)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row a seed: scores, mean agreement with the others, whether it collapsed or predicts one thing."""
+        frame = self.scores.reset_index()
+        if self.judged:
+            frame["collapsed"] = frame["seed"].isin(self.collapsed_seeds)
+        if self.recorded is not None:
+            frame = frame.join(self.recorded.add_prefix("setting."), on="seed")
+        if not self.pairs:
+            return frame
+        for name, pair in self.pairs.items():
+            frame[name] = frame["seed"].map(dict(zip(self.compared, pair.per_run.tolist(), strict=True)))
+        return frame.assign(constant=frame["seed"].isin(self.constant_seeds))
+
+
+def seeds_study(
+    scores: pd.DataFrame,
+    predictions: pd.DataFrame | None = None,
+    *,
+    metric: str | None = None,
+    kind: Kind = "classification",
+    task: str = "",
+    model: str = "",
+    benchmark: str = "",
+    training_size: int | None = None,
+    others: Sequence[str] = (),
+    classes: int | None = None,
+    recorded: pd.DataFrame | None = None,
+    level: float = LEVEL,
+) -> SeedsStudy:
+    """Return what S seeds say about one task and model.
+
+    Parameters
+    ----------
+    scores
+        One row a seed: ``seed`` and metrics; nan, or no such column, where there is none. Metrics that `kind` has
+        are computed from predictions where they are missing.
+    predictions
+        One row a prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
+        for regression; texts, compared as they stand, for all else). All seeds predict the same examples; a
+        seed without predictions is not compared. Macro averages
+        that are computed from them are over the classes of a seed's own labels and predictions, as in scikit-learn.
+    metric
+        The task's own metric; that of the kind by default.
+    kind
+        What the predictions are.
+    task, model, benchmark, training_size
+        For the tables over tasks.
+    others
+        Further metrics of `scores` that are reported, beside those that `kind` has.
+    classes
+        How many classes the task has; else those that occur among the labels.
+    recorded
+        Settings of the runs, rows as in `scores`, where they are told apart by more than a seed; ``seed`` is then the
+        number of the run.
+    level
+        Of the intervals of scores; those of agreement are at 95 %.
+
+    Raises
+    ------
+    ParameterError
+        If there are fewer than two seeds, a seed occurs twice, a seed has predictions only, seeds predict different
+        examples, or the metric is not there.
+    """
+    if kind not in get_args(Kind):
+        raise unknown_name("kind", str(kind), get_args(Kind))
+    if "seed" not in scores:
+        raise ParameterError("column", "seed", f"must be in the scores, which have {', '.join(map(str, scores))}")
+    seeds = check_seeds(scores["seed"].tolist())
+    usual = [each.name for each in of_kind(kind)]
+    metric = metric or usual[0]
+    names = [name for name in dict.fromkeys((metric, *usual, *others)) if name in scores]
+    table = scores.set_index("seed")[names].astype(np.float64)
+    agreement, examples = SeedAgreement({}, {}, {}), None
+    compared: tuple[int, ...] = ()
+    constant: tuple[int, ...] = ()
+    unanswered: tuple[int, ...] = ()
+    if predictions is not None and len(predictions):
+        plain = numbered(predictions)
+        compared, matrix, labels, ids = prediction_matrix(plain, seeds, kind)
+        if kind in (*OF_CLASSES, *OF_NUMBERS):
+            # Answers that are texts are right or wrong, and of no class.
+            only = () if plain is predictions else ("accuracy",)
+            given = {} if only and metric in table else dict(zip(compared, matrix, strict=True))
+            rows = {seed: scores_of(labels, row, kind, only=only) for seed, row in given.items()}
+        else:
+            texts = predictions.groupby(["seed"])[["label", "prediction"]]
+            given = {seed: texts.get_group((seed,)) for seed in compared}
+            rows = {seed: scores_of([*own["label"]], [*own["prediction"]], kind) for seed, own in given.items()}
+        computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
+        wanted = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
+        table = table.reindex(columns=wanted).astype(np.float64).combine_first(computed)[wanted]
+        table = table.reindex(index=pd.Index(seeds, name="seed"))
+        different = predictions.groupby("seed")["prediction"].nunique(dropna=False)
+        constant = tuple(seed for seed in compared if different[seed] == 1)
+        if kind in OF_CLASSES:
+            answers = np.isin(matrix, np.unique(labels) if classes is None else np.arange(classes))
+            unanswered = tuple(np.array(compared)[answers.mean(axis=1) <= 0.5].tolist())
+            classes = classes or len(np.unique(labels))
+        if kind == "regression":
+            agreement = number_agreement(matrix)
+        else:
+            agreement, examples = class_agreement(matrix, labels), example_votes(matrix, labels, ids)
+            if plain is not predictions:  # chance has no meaning where answers are numbered example by example
+                agreement.together.pop("fleiss_kappa")
+                agreement.intervals.pop("fleiss_kappa")
+    if metric not in table:
+        raise unknown_name("metric", metric, [str(name) for name in table], "one that the runs have:")
+    chance = named(metric).chance_level(classes)
+    low = () if chance is None else table.index[table[metric] <= chance + _ROUNDING].tolist()
+    return SeedsStudy(
+        task=task,
+        model=model,
+        benchmark=benchmark,
+        kind=kind,
+        metric=metric,
+        training_size=training_size,
+        seeds=seeds,
+        scores=table,
+        spreads={
+            str(name): metric_spread(table[name].to_numpy(), str(name), level=level, limits=_limits(str(name)))
+            for name in table
+        },
+        pairs=agreement.pairs,
+        compared=compared,
+        examples=examples,
+        together=agreement.together,
+        intervals=agreement.intervals,
+        constant_seeds=constant,
+        chance=chance,
+        collapsed_seeds=tuple(seed for seed in seeds if seed in {*low, *constant} - {*unanswered}),
+        unanswered_seeds=unanswered,
+        recorded=None if recorded is None else recorded.set_index(pd.Index(seeds)),
+        settings=None if recorded is None else settings_study(table[metric].to_numpy(), recorded),
+    )
+
+
+def _limits(metric: str) -> tuple[float, float]:
+    """Return between which values a metric lies; intervals of one without a highest value are left as they are."""
+    low, high = named(metric).range
+    return (low, high) if math.isfinite(high) else (-math.inf, math.inf)

@@ -1,0 +1,189 @@
+"""One random-seeds study, checked and complete: what `seeds` is asked to do (Zhou et al. 2025)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.designs.seeds import PAPER_SEEDS, SEED, SeedsDesign
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.search_document import Searches
+from mlflow_l3d.parameters.setup import Setup, given_texts, set_up
+from mlflow_l3d.parameters.table import SEEDS
+from mlflow_l3d.parameters.values import Whole
+from mlflow_l3d.plan.cells import Cell, content_key
+from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
+from mlflow_l3d.studies.request import CellRequest, context_of
+from mlflow_l3d.studies.seeds.numbers.predictions import check_seeds
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import Split
+from mlflow_l3d.tasks.sources.glue import benchmark_of
+from mlflow_l3d.tracking import names
+
+MOST_SEEDS: Final = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedsRequest(CellRequest):
+    """One random-seeds study.
+
+    Attributes
+    ----------
+    seeds
+        The seeds, in their order.
+    split_seeds
+        Seeds of the one split, of a task without parts of its own; else none.
+    """
+
+    same_examples = True
+    seeds: tuple[int, ...]
+    split_seeds: Mapping[str, int]
+
+    @property
+    def tested_factors(self) -> tuple[str, ...]:
+        """What the self-test draws anew: the seed."""
+        return (SEED,)
+
+    def redrawn(self, cell: Cell, factor: str, attempt: int) -> Cell:
+        """Return the cell of another seed: the second, then the third; one more where there are two."""
+        if factor != SEED:
+            return super().redrawn(cell, factor, attempt)
+        other = (*self.seeds, max(self.seeds) + 1)[1 + attempt]
+        return next(replace(self, seeds=(other,)).design().cells())
+
+    @property
+    def split(self) -> Split:
+        """The split, the same for every seed."""
+        return self.setup.task.split(self.split_seeds)
+
+    @property
+    def title(self) -> str:
+        """Name of the parent as people read it."""
+        return self.setup.title(f"{len(self.seeds)} seeds")
+
+    def design(self) -> SeedsDesign:
+        """Return the layout of the cells."""
+        return SeedsDesign(self.seeds, self.setup.all_factors, self.context_key, self.split_seeds)
+
+    def tags(self) -> dict[str, str]:
+        """Return the tags of the parent."""
+        return {names.FACTOR: "seed", names.DESIGN: "seeds", **self.searched()}
+
+    def final(self) -> dict[str, str]:
+        """Return parameters that may come out otherwise than they were typed, as text."""
+        return {**super().final(), "seeds": ",".join(map(str, self.seeds))}
+
+    def content(self) -> dict[str, Any]:
+        """Return what the document holds beside what that of every study has."""
+        task, split = self.setup.task, self.split
+        about = {
+            "kind": task.kind,
+            "benchmark": benchmark_of(task.name),
+            "train_examples": len(split.train),
+            "validation_examples": len(split.validation),
+            "evaluated_examples": len(split.test),
+            "split": {"source": task.settings.source, "seeds": dict(self.split_seeds)},
+        }
+        governed = list(governed_factors(self.setup))
+        return {
+            "factors": ["seed"],
+            "governed_factors": governed,
+            "seeds": list(self.seeds),
+            "task": self.of_task(about),
+        }
+
+
+def governed_factors(setup: Setup) -> tuple[str, ...]:
+    """Return the factors that a seed decides: those of the task are not among them."""
+    return tuple(name for name in setup.all_factors if name not in TASK_FACTORS)
+
+
+def specify_seeds(
+    parameters: Mapping[str, object],
+    *,
+    approach: Approach | None = None,
+    task: Task | None = None,
+    searches: Searches | None = None,
+) -> SeedsRequest:
+    """Check the parameters of `seeds` and load what they name.
+
+    Parameters
+    ----------
+    parameters
+        Any of :data:`mlflow_l3d.parameters.table.SEEDS`; the others take their defaults.
+    approach, task
+        Objects in place of the names, for the Python API.
+    searches
+        As for :func:`mlflow_l3d.studies.investigation.request.specify`.
+
+    Raises
+    ------
+    ParameterError
+        For the first parameter that is not allowed. Cheap checks come first, data and models last.
+    """
+    given, approach = given_texts(parameters, SEEDS, approach, task)
+    seeds = parse_seeds(given["seeds"])
+    fraction = SEEDS["validation_fraction"].parse(given)
+    root_seed = SEEDS["root_seed"].parse(given)
+    setup = set_up(
+        {**given, "hyperparameters": _hyperparameters(given["hyperparameters"], approach, given["model"])},
+        approach,
+        task,
+        root_seed=root_seed,
+        searches=searches,
+        predefined_split=True,
+        validation_fraction=fraction,
+    )
+    if not governed_factors(setup):
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in setup.fixed_factors.items())
+        allowed = (
+            f"no source of randomness of {approach.name} has an effect, so every seed would be the same ({reasons})"
+        )
+        raise ParameterError("seeds", given["seeds"], allowed)
+    metric = setup.task.metric if given["metric"] == "auto" else given["metric"]
+    context = context_of(setup)
+    own = setup.task.settings.source == "own"
+    split_seeds = {} if own else {name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS}
+    drawn = {} if own else {"split": split_seeds}
+    key = content_key({"context": context, "seeds": list(seeds), "metric": metric, **drawn})
+    return SeedsRequest(
+        given=given, setup=setup, metric=metric, context_key=context, key=key, seeds=seeds, split_seeds=split_seeds
+    )
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Return the seeds that `text` asks for: so many of 42, 52, 62, ..., or those that it lists.
+
+    Raises
+    ------
+    ParameterError
+        If there are fewer than two, one is no whole number, or one is repeated.
+    """
+    parts = [part.strip() for part in text.strip().strip("[]()").split(",")]
+    if len(parts) == 1:
+        count = Whole(0, MOST_SEEDS).number("seeds", parts[0])
+        if count < 2:
+            allowed = "must be two or more: the spread of one run is not known"
+            raise ParameterError("seeds", text, allowed, "Give a count such as 10, or a list such as 42,52.")
+        first, second = PAPER_SEEDS[:2]
+        return tuple(first + number * (second - first) for number in range(count))
+    if not all(parts):
+        raise ParameterError("seeds", text, "has a comma without a seed", "Give a list such as 42,52.")
+    return check_seeds([Whole(0).number("seeds", part) for part in parts])
+
+
+def _hyperparameters(text: str, approach: Approach, model: str) -> str:
+    """Return what `auto`, alone or before name=value pairs, stands for.
+
+    ``seeds_defaults(model, given)`` of the approach says what differs from its defaults in a study of
+    seeds; the pairs that were typed come after it and win.
+    """
+    source, _, rest = text.partition(",")
+    if source.strip() != "auto":
+        return text
+    given = {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in rest.split(","))}
+    defaults = approach.seeds_defaults(model, given)
+    pairs = [f"{name}={value}" for name, value in defaults.items() if name not in given]
+    return ",".join([*pairs, *([rest] if rest.strip() else [])]) or "default"

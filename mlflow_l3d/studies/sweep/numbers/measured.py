@@ -1,0 +1,240 @@
+"""One number at every point, with errors that points share: configurations of one root seed are the same runs' luck."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.analysis.importance.estimate import Estimate, importances_of_variances
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
+
+LeftOut = tuple[FloatArray, ...]
+"""For each kind of unit that was sampled (rows, columns), a number without one unit at a time."""
+GOLDEN_STD: Final = "golden_std"
+_FEWEST: Final = 5
+"""Golden runs from which on their standard deviation has an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where errors come from: the draws of one kind of unit that some points share, or one point by itself.
+
+    Attributes
+    ----------
+    deviations
+        Shape (units, points): their products over units are the variances and covariances that the source brings.
+    degrees
+        Degrees of freedom of these variances: of few units that decide most of them, fewer than there are units.
+    """
+
+    deviations: FloatArray
+    degrees: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A number at each of some points.
+
+    Attributes
+    ----------
+    values
+        Shape (points,), finite.
+    sources
+        Where their errors come from; independent of each other.
+    """
+
+    values: FloatArray
+    sources: tuple[Source, ...]
+
+    def combined(self, weights: FloatArray) -> tuple[FloatArray, list[tuple[FloatArray, float]]]:
+        """Return weighted sums of the values, shape (k,), and for each source their covariance, with its degrees.
+
+        Parameters
+        ----------
+        weights
+            Shape (k, points).
+        """
+        parts = []
+        for source in self.sources:
+            moved = source.deviations @ weights.T
+            parts.append((moved.T @ moved, source.degrees))
+        return weights @ self.values, parts
+
+    def errors(self) -> FloatArray:
+        """Return the standard error of each value."""
+        squares = [np.square(source.deviations).sum(axis=0) for source in self.sources]
+        return np.sqrt(np.sum(squares, axis=0)) if squares else np.zeros_like(self.values)
+
+    def at(self, chosen: npt.NDArray[np.int64]) -> Measured:
+        """Return some of the points."""
+        kept = (Source(source.deviations[:, chosen], source.degrees) for source in self.sources)
+        return Measured(self.values[chosen], tuple(each for each in kept if each.deviations.any()))
+
+    def averaged(self, groups: Sequence[npt.NDArray[np.int64]]) -> Measured:
+        """Return the means over groups of points."""
+        weights = np.zeros((len(groups), len(self.values)))
+        for row, group in zip(weights, groups, strict=True):
+            row[group] = 1 / len(group)
+        return Measured(
+            weights @ self.values,
+            tuple(Source(source.deviations @ weights.T, source.degrees) for source in self.sources),
+        )
+
+
+def degrees_of(variances: Sequence[float], degrees: Sequence[float]) -> float:
+    """Return the degrees of freedom of a sum of variances (Welch and Satterthwaite)."""
+    total, rest = sum(variances), sum(square**2 / own for square, own in zip(variances, degrees, strict=True))
+    return total**2 / rest if rest > 0 else min(degrees, default=math.nan)
+
+
+def without_each(estimate: Estimate | None) -> LeftOut | None:
+    """Return the corrected importance without each row, and without each column; None where that tells no error.
+
+    So it is where rows do not differ for certain, and where a share of the variance comes out as 1.
+    """
+    found = None if estimate is None else estimate.jackknife
+    if found is None or any((mitigated <= 0).any() for _, mitigated in found.without):
+        return None
+    return tuple(importances_of_variances(*each) for each in found.without)
+
+
+def importances(
+    points: Sequence[SweptPoint],
+    clusters: Sequence[object],
+    factor: str,
+    left_out: Mapping[tuple[int, str], LeftOut],
+) -> tuple[npt.NDArray[np.int64], Measured]:
+    """Return the corrected importance of a factor at the points that have one with an error.
+
+    Parameters
+    ----------
+    points
+        The sweep.
+    clusters
+        Equal for two points whose tables have the same configurations.
+    factor
+        One of theirs.
+    left_out
+        (point, factor) -> its corrected importance without one row, and without one column, at a time.
+
+    Returns
+    -------
+    tuple
+        Numbers of these points, and the values.
+
+    Notes
+    -----
+    Rows and columns of points of one cluster are left out together, so that what they share cancels in differences.
+    Where runs collapsed the importance is that of the runs that did not. Where leaving out is of no use (rows that do
+    not differ for certain) the error is half the width of the interval over the quantile of the normal distribution.
+    """
+    numbers: dict[int, float] = {}
+    alone: dict[int, float] = {}
+    together: dict[tuple[object, int, int], dict[int, FloatArray]] = {}
+    for at, point in enumerate(points):
+        if point.analysis is None or factor not in point.analysis.importances:
+            continue
+        record, whole = _counted(point.analysis, factor)
+        half = (record.importance_corrected_ci_high - record.importance_corrected_ci_low) / 2
+        if not (math.isfinite(record.importance_corrected) and half > 0):
+            continue
+        numbers[at] = record.importance_corrected
+        own = left_out.get((at, factor)) if whole else None
+        if own is None:
+            alone[at] = half / _normal_quantile(record.level)
+            continue
+        for kind, values in enumerate(own):
+            together.setdefault((clusters[at], kind, len(values)), {})[at] = values
+    return _measured(numbers, together, alone)
+
+
+def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tuple[npt.NDArray[np.int64], Measured]:
+    """Return the log of the golden standard deviation of points, of the runs that did not collapse.
+
+    Golden runs of points of one cluster are left out together; see :func:`importances`. Where golden scores are not
+    independent of each other (the radial design) the error comes from the interval; pooled runs have none.
+    """
+    numbers: dict[int, float] = {}
+    alone: dict[int, float] = {}
+    together: dict[tuple[object, int, int], dict[int, FloatArray]] = {}
+    for at, point in enumerate(points):
+        if not point.complete:
+            continue
+        assert point.analysis is not None
+        record, whole = _counted(point.analysis, next(iter(point.analysis.importances)))
+        scores = record.golden[np.isfinite(record.golden)]
+        if record.golden_pooled or len(scores) < _FEWEST or not np.ptp(scores) > 0:
+            continue
+        if record.design == "radial":
+            low, high = record.golden_std_ci_low, record.golden_std_ci_high
+            if low > 0 and math.isfinite(high):
+                numbers[at] = math.log(record.golden_std)
+                alone[at] = (math.log(high) - math.log(low)) / 2 / _normal_quantile(record.level)
+            continue
+        numbers[at] = math.log(float(scores.std()))
+        cluster = clusters[at] if whole and len(scores) == len(record.golden) else ("alone", at)
+        together.setdefault((cluster, 0, len(scores)), {})[at] = _log_stds_without(scores)
+    return _measured(numbers, together, alone)
+
+
+def _counted(analysis: Analysis, factor: str) -> tuple[Importance, bool]:
+    """Return the record of a factor that counts, and whether it is that of all runs."""
+    if analysis.collapse is None:
+        return analysis.importances[factor], True
+    return analysis.collapse.rest[factor], False
+
+
+def _log_stds_without(scores: FloatArray) -> FloatArray:
+    """Return the log of the standard deviation, a constant aside, without one score at a time."""
+    count, centred = len(scores), scores - scores.mean()
+    squares = np.square(centred).sum() - np.square(centred) * count / (count - 1)
+    with np.errstate(divide="ignore"):
+        logs: FloatArray = np.log(np.maximum(squares, 0.0) / (count - 2)) / 2
+    return logs
+
+
+def _measured(
+    numbers: Mapping[int, float],
+    together: Mapping[tuple[object, int, int], Mapping[int, FloatArray]],
+    alone: Mapping[int, float],
+) -> tuple[npt.NDArray[np.int64], Measured]:
+    places = {at: place for place, at in enumerate(numbers)}
+    sources = []
+    for (_, _, units), members in together.items():
+        deviations = np.zeros((units, len(numbers)))
+        for at, values in members.items():
+            with np.errstate(invalid="ignore"):  # constant scores: the log of their deviation is -inf, its error nan
+                deviations[:, places[at]] = (values - values.mean()) * math.sqrt((units - 1) / units)
+        sources.append(Source(deviations, _degrees(deviations)))
+    for at, error in alone.items():
+        deviations = np.zeros((1, len(numbers)))
+        deviations[0, places[at]] = error
+        sources.append(Source(deviations, math.inf))
+    values = np.array(list(numbers.values()), dtype=np.float64)
+    return np.array(list(numbers), dtype=np.int64), Measured(values, tuple(sources))
+
+
+def _degrees(deviations: FloatArray) -> float:
+    """Return the degrees of freedom of the variances that deviations, shape (units, points), sum up to.
+
+    One less than there are units; less where few of them are large, as they are of skewed scores: 2 over the squared
+    coefficient of variation of a sum of so many squares.
+    """
+    squares, units = np.square(deviations), len(deviations)
+    total = float(np.square(squares.sum(axis=0)).sum())
+    variation = float(np.square(squares).sum()) / total - 1 / units if total > 0 else 0.0
+    return min(units - 1.0, 2 / variation) if variation > 0 else units - 1.0
+
+
+def _normal_quantile(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + level) / 2))

@@ -1,0 +1,251 @@
+"""What the points of a sweep say together, and all of them as one table in long form: one row a point and factor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.typing import known, with_interval
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.sweep.numbers.interactions import Interaction, interaction
+from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD, LeftOut, golden_stds, importances
+from mlflow_l3d.studies.sweep.numbers.point import (
+    TASK,
+    Choice,
+    SweptPoint,
+    changes_nothing,
+    choices_of,
+    clusters_of,
+    following,
+    is_numeric,
+    value_of,
+    value_text,
+)
+from mlflow_l3d.studies.sweep.numbers.trends import Trend, trend
+
+IMPORTANCE: Final = (
+    *with_interval("importance"),
+    *with_interval("importance_corrected"),
+    "moves_by_std",
+    "unevenness",
+    "contributed_std",
+    "mitigated_std",
+    *with_interval("golden_std"),
+    "score_mean",
+    "score_std",
+    "collapsed_share",
+    "consistency",
+    "correct_consistency",
+    "prediction_importance",
+)
+"""Metrics of a factor that the table has, in its order; as in docs/statistics.md."""
+OF_CHOICE: Final = "choice."
+"""What stands before the name of a choice in the table, as in the parameters of a parent."""
+
+
+def long_table(points: Sequence[SweptPoint]) -> pd.DataFrame:
+    """Return one row a point and factor, in the order of points; a point without an analysis has one row.
+
+    Parameters
+    ----------
+    points
+        At least one.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``point`` (number from 0), ``run_id``, ``task``, one column ``choice.<name>`` for each choice in which points
+        differ, ``metric``, ``design``, ``factor`` (the empty text where the point has none), the numbers of
+        :data:`IMPORTANCE` (fractions; nan where there is none), ``level``, ``cells_missing``, ``cells_failed`` (of the
+        whole point), ``error``.
+    """
+    choices = {name: values for name, values in choices_of(points).items() if name != TASK}
+    rows: list[dict[str, Any]] = []
+    for at, point in enumerate(points):
+        place = {"point": at, "run_id": point.run_id, "task": point.task}
+        for name, values in choices.items():
+            value = value_of(point, name)
+            # A column has one type: numbers beside texts become texts.
+            place[OF_CHOICE + name] = value if value is None or is_numeric(values) else value_text(value)
+        rows += [{**place, **each, "error": point.error} for each in _of_factors(point.analysis)]
+    frame = pd.DataFrame(rows)
+    return frame.astype(dict.fromkeys((*IMPORTANCE, "level", "cells_missing", "cells_failed"), "float64"))
+
+
+def _of_factors(analysis: Analysis | None) -> list[dict[str, Any]]:
+    """Return one row a factor; one without numbers where there is none."""
+    nothing = {"metric": "", "design": "", "factor": "", **dict.fromkeys((*IMPORTANCE, "level"), math.nan)}
+    if analysis is None:
+        return [{**nothing, "cells_missing": math.nan, "cells_failed": math.nan}]
+    whole = {"metric": analysis.metric, "design": analysis.design}
+    failed = float(analysis.cells_failed)
+    if not analysis.importances:
+        return [{**nothing, **whole, "cells_missing": math.nan, "cells_failed": failed}]
+    rows = []
+    for factor, record in analysis.importances.items():
+        numbers = analysis.numbers(factor)
+        own = {"level": record.level, "cells_missing": float(record.cells_missing), "cells_failed": failed}
+        rows.append({**whole, "factor": factor, **{name: numbers.get(name, math.nan) for name in IMPORTANCE}, **own})
+    return rows
+
+
+_NAMES: Final = ("root_seed", "investigation_runs", "mitigation_runs", "golden_runs")
+"""Choices whose numbers are names, or sizes of the table and not of the system: there is no trend over them."""
+_OF_TEST: Final = ("statistic", "numerator", "denominator", "p", "spread", "spread_low", "spread_high", "points")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Several investigations side by side.
+
+    Attributes
+    ----------
+    points
+        The investigations, in their order.
+    choices
+        Systematic choice -> its values, of those in which points differ.
+    follows
+        Choice -> another from which it follows. It is not tested by itself, and is one of `choices` only where it is a
+        number of the system.
+    factors
+        Investigated factors, in the order in which they first occur.
+    rows
+        One row a point and factor; see :func:`mlflow_l3d.studies.sweep.numbers.results.long_table`.
+    without_effect
+        Choices under all of whose values the scores are the same: nothing is tested over them.
+    trends
+        One for each numeric choice and factor, and for the golden standard deviation, where points allow it.
+    interactions
+        One for each choice and factor, and for the golden standard deviation, likewise.
+    level
+        Confidence level of all intervals; a claim holds with an adjusted p-value of at most ``1 - level``.
+    """
+
+    points: tuple[SweptPoint, ...]
+    choices: Mapping[str, tuple[Choice, ...]]
+    factors: tuple[str, ...]
+    rows: pd.DataFrame
+    follows: Mapping[str, str] = field(default_factory=dict)
+    without_effect: tuple[str, ...] = ()
+    trends: tuple[Trend, ...] = ()
+    interactions: tuple[Interaction, ...] = ()
+    level: float = LEVEL
+
+    @property
+    def failed(self) -> tuple[SweptPoint, ...]:
+        """The points without a score."""
+        return tuple(point for point in self.points if not point.complete)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the single numbers by name, those of a choice and factor as ``<name>/<choice>/<factor>``."""
+        failed = float(self.rows.drop_duplicates("point")["cells_failed"].sum())
+        found = {
+            "points": float(len(self.points)),
+            "points_without_score": float(len(self.failed)),
+            "cells_failed": failed,
+        }
+        for one in self.trends:
+            names = (*with_interval("trend"), "trend_p_holm")
+            numbers = dict(zip(names, (one.slope, one.low, one.high, one.p_holm), strict=True))
+            found |= {f"{name}/{one.choice}/{one.of}": value for name, value in numbers.items()}
+        for each in self.interactions:
+            numbers = {"interaction_std": each.test.spread, "interaction_p_holm": each.p_holm}
+            found |= {f"{name}/{each.choice}/{each.of}": value for name, value in numbers.items()}
+        return known(found)
+
+    def trends_frame(self) -> pd.DataFrame:
+        """Return one row a trend: the fields of :class:`~mlflow_l3d.studies.sweep.numbers.trends.Trend`."""
+        return pd.DataFrame(self.trends, columns=list(Trend.__dataclass_fields__))
+
+    def interactions_frame(self) -> pd.DataFrame:
+        """Return one row a choice, factor and level: mean, error, and the test of the choice."""
+        rows = [
+            {
+                "choice": one.choice,
+                "of": one.of,
+                "value": value_text(value),
+                "mean": float(mean),
+                "error": float(error),
+                **{name: getattr(one.test, name) for name in _OF_TEST},
+                "p_holm": one.p_holm,
+            }
+            for one in self.interactions
+            for value, mean, error in zip(one.values, one.test.means, one.test.errors, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=["choice", "of", "value", "mean", "error", *_OF_TEST, "p_holm"])
+
+
+def analyse_sweep(
+    points: Sequence[SweptPoint],
+    left_out: Mapping[tuple[int, str], LeftOut] = MappingProxyType({}),
+    *,
+    level: float = LEVEL,
+) -> Sweep:
+    """Return what several investigations say together.
+
+    Parameters
+    ----------
+    points
+        At least one.
+    left_out
+        (number of the point, factor) -> corrected importance without each row, and without each column
+        (:func:`mlflow_l3d.studies.sweep.numbers.measured.without_each`). Points of one task and root seed have the same
+        configurations; with this, what they share cancels in differences.
+    level
+        Confidence level.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, or `level` is not allowed.
+    """
+    check_level(level)
+    if not points:
+        raise ParameterError("points", "(none)", "must be at least one investigation")
+    rows, every = long_table(points), choices_of(points)
+    follows = following(points, every)
+    choices = {
+        name: values
+        for name, values in every.items()
+        if name not in follows or (name not in _NAMES and is_numeric(values))
+    }
+    without_effect = tuple(name for name in choices if changes_nothing(points, choices, name))
+    tested = {name: values for name, values in choices.items() if name not in without_effect}
+    factors = tuple(str(name) for name in rows["factor"].unique() if name)
+    clusters = clusters_of(points, every)
+    measured = {factor: importances(points, clusters, factor, left_out) for factor in factors}
+    if len({point.analysis.metric for point in points if point.analysis is not None}) == 1:
+        measured[GOLDEN_STD] = golden_stds(points, clusters)
+    trends = [
+        trend(points, choices, choice, of, each, level)
+        for choice, values in tested.items()
+        if choice not in _NAMES and is_numeric(values)
+        for of, each in measured.items()
+    ]
+    moves = [
+        interaction(points, choices, choice, of, each, level)
+        for choice in tested
+        if choice not in follows
+        for of, each in measured.items()
+    ]
+    found, moved = [one for one in trends if one is not None], [one for one in moves if one is not None]
+    adjusted = holm([*(one.p for one in found), *(one.test.p for one in moved)]).tolist()
+    return Sweep(
+        tuple(points),
+        choices,
+        factors,
+        rows,
+        follows,
+        without_effect,
+        tuple(replace(one, p_holm=p) for one, p in zip(found, adjusted[: len(found)], strict=True)),
+        tuple(replace(one, p_holm=p) for one, p in zip(moved, adjusted[len(found) :], strict=True)),
+        level,
+    )

@@ -1,0 +1,187 @@
+"""A sweep, and what terminal, page and figures need to know about it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
+from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
+from mlflow_l3d.studies.sweep.numbers.point import FACTOR, TASK, is_numeric, value_text
+from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE, Sweep
+from mlflow_l3d.studies.sweep.numbers.trends import Trend
+
+FAILED: Final = "failed"
+"""Verdict of a point without a score."""
+
+DECIDED: Final = ("dominates", "minor")
+
+_LONGEST: Final = 24
+_LARGEST: Final = 10.0  # growth of a standard deviation beyond which its size says nothing
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One part of a heat map.
+
+    Attributes
+    ----------
+    title
+        What all of it has in common.
+    rows, columns
+        Their names.
+    values
+        Shape (rows, columns): importance, nan where there is none.
+    uncertain
+        Which of them are undecided.
+    points
+        Number of the first point of each row.
+    """
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: FloatArray
+    uncertain: npt.NDArray[np.bool_]
+    points: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ShownSweep:
+    """A sweep as it is shown."""
+
+    sweep: Sweep
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """Its table with a column ``verdict``: the words of a report, ``failed`` without a score."""
+        rows, points = self.sweep.rows, enumerate(self.sweep.points)
+        shown = {at: Shown(point.analysis) for at, point in points if point.analysis is not None}
+        verdicts = [
+            shown[at].verdict(shown[at].analysis.importances[factor]) if factor else FAILED
+            for at, factor in zip(rows["point"], rows["factor"], strict=True)
+        ]
+        return rows.assign(verdict=verdicts)
+
+    @property
+    def unit(self) -> Unit:
+        """What scores are written in; that of the first metric where points have several."""
+        found = (point.analysis.metric for point in self.sweep.points if point.analysis is not None)
+        return unit_of(next(found, "f1_macro"))
+
+    @cached_property
+    def labels(self) -> pd.DataFrame:
+        """Factor and choices of every row of the table, as texts."""
+        found = {FACTOR: self.rows["factor"]}
+        for choice in self.sweep.choices:
+            own = self.rows[TASK if choice == TASK else OF_CHOICE + choice]
+            found[choice] = own.map(lambda value: MISSING if pd.isna(value) else value_text(value)).astype(object)
+        return pd.DataFrame(found)
+
+    @cached_property
+    def values(self) -> dict[str, list[str]]:
+        """Factor, and each choice, with its values in their order, as texts."""
+        found = {FACTOR: list(self.sweep.factors)}
+        return found | {name: [value_text(one) for one in values] for name, values in self.sweep.choices.items()}
+
+    def panels(self, columns: str = FACTOR, panel: str = "", *, score: str = "importance_corrected") -> list[Panel]:
+        """Return the heat map of importance, in which every point and factor is one cell.
+
+        Parameters
+        ----------
+        columns, panel
+            ``factor`` or a choice; the empty text means one panel. What is left makes the rows.
+        score
+            ``importance_corrected``, or the published ``importance``.
+        """
+        labels, rest = self.labels, [name for name in self.values if name not in (columns, panel)]
+        down = labels[rest].agg(", ".join, axis=1) if rest else pd.Series("importance", index=labels.index)
+        titles = [title for title in self.values[panel] if (labels[panel] == title).any()] if panel else [""]
+        return [
+            self._panel(title, columns, down, labels[panel].eq(title) if panel else labels[FACTOR].notna(), score)
+            for title in titles
+        ]
+
+    def _panel(self, title: str, columns: str, down: pd.Series[str], inside: pd.Series[bool], score: str) -> Panel:
+        across = self.labels[columns]
+        names = [name for name in self.values[columns] if (across[inside] == name).any() or columns == FACTOR]
+        # A point without a score has no factor: a row of its own only where factors are columns.
+        scored = inside & self.rows["factor"].ne("")
+        rows = list(dict.fromkeys(down[inside if columns == FACTOR else scored]))
+        values = np.full((len(rows), len(names)), math.nan)
+        unsure = np.zeros(values.shape, dtype=bool)
+        for at in np.flatnonzero(scored):
+            place = rows.index(down.iloc[at]), names.index(across.iloc[at])
+            values[place] = self.rows[score].iloc[at]
+            unsure[place] = self.rows["verdict"].iloc[at] not in DECIDED
+        first = self.rows["point"][inside].groupby(down[inside]).first()
+        return Panel(title, tuple(rows), tuple(names), values, unsure, tuple(int(first[row]) for row in rows))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The points in few words: the values of their choices."""
+        if not self.sweep.choices:
+            return [point.task for point in self.sweep.points]
+        first = ~self.rows["point"].duplicated().to_numpy()
+        parts = {
+            name: [f"{name}={text}" if is_numeric(values) else short(text) for text in self.labels[name][first]]
+            for name, values in self.sweep.choices.items()
+        }
+        return [", ".join(each) for each in zip(*parts.values(), strict=True)]
+
+    @property
+    def names_head(self) -> str:
+        """What the parts of :attr:`names` are."""
+        return ", ".join(self.sweep.choices) or TASK
+
+    def what(self, of: str) -> str:
+        """Return what a number is called in a sentence."""
+        return "the golden standard deviation" if of == GOLDEN_STD else f"the importance of {of}"
+
+    def change(self, of: str, value: float, *, sign: bool = True) -> str:
+        """Return a difference: of importance as it is, of the golden standard deviation in per cent."""
+        if of != GOLDEN_STD or not math.isfinite(value):
+            return plain(round(value, 2) if math.isfinite(value) else value, sign="+" if sign else "")
+        plus = "+" if sign else ""
+        if value > math.log1p(_LARGEST):
+            return f">{plus}{100 * _LARGEST:,.0f} %"
+        return f"{round(100 * math.expm1(value)) + 0.0:{plus}.0f} %"
+
+    def level(self, of: str, value: float) -> str:
+        """Return a mean: of importance as it is, of the log of a standard deviation in the unit of the scores."""
+        return f"{self.unit.text(math.exp(value))} {self.unit.noun}" if of == GOLDEN_STD else signed(value)
+
+    def claimed(self, p_holm: float) -> bool:
+        """Return whether an adjusted p-value is a claim."""
+        return p_holm <= 1 - self.sweep.level
+
+    @property
+    def tests(self) -> str:
+        """How many tests p-values are adjusted for: those of trends and of choices together."""
+        p_values = [one.p_holm for one in self.sweep.trends] + [one.p_holm for one in self.sweep.interactions]
+        return f"adjusted for {counted(sum(map(math.isfinite, p_values)), 'test')}"
+
+    def moved(self) -> list[Interaction]:
+        """Return the interactions that are claimed, the surest first."""
+        found = [one for one in self.sweep.interactions if self.claimed(one.p_holm)]
+        return sorted(found, key=lambda one: (one.p_holm, one.test.p))
+
+
+def short(part: str) -> str:
+    """Return a value of a choice in few letters: of a model what follows the last slash, with its end."""
+    text = shorten(part.rstrip("/").rpartition("/")[2] or part)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 11]}...{text[-8:]}"
+
+
+def per(one: Trend) -> str:
+    """Return what the slope of a trend is told for."""
+    return "doubling" if one.scale == "log2" else f"{value_text(one.step)} more"

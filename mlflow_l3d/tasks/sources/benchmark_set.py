@@ -1,0 +1,181 @@
+"""A public data set by name, from a local folder or from the Hugging Face hub."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.tasks.base import Task, TaskKind
+from mlflow_l3d.tasks.files import PREFIX, load_file, load_from_hub
+from mlflow_l3d.tasks.identity import make_task, shorten
+from mlflow_l3d.tasks.kinds import Reading
+from mlflow_l3d.tasks.pooling import Pool, pool_examples, published_examples
+from mlflow_l3d.tasks.settings import IntArray
+from mlflow_l3d.tasks.sources.packaged import refuse_options
+
+FOLDER_VARIABLE: Final = "L3D_DATA"
+"""Environment variable: a folder that may hold ``NAME.parquet``."""
+SCORE_DECIMALS: Final = 3
+
+Columns: TypeAlias = Sequence[Sequence[str]]
+"""Text columns, each with n texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A public data set, and the loader of its task (see :class:`mlflow_l3d.tasks.base.TaskLoader`).
+
+    Attributes
+    ----------
+    name
+        Name of the task, and of its file in the local folder.
+    class_names
+        In label order; of multiple choice the columns of the choices; empty for regression.
+    hub
+        What follows ``hf:``. Where the usual copy on the hub is one that only code can read, which is never run, it
+        is one that holds the same texts as plain files.
+    columns
+        Text columns of the local file, in which the column of labels is ``label`` and that of parts ``split``.
+    hub_columns, hub_label
+        Columns on the hub; those of texts have the same names where they are left out.
+    kind, metric
+        See :class:`mlflow_l3d.tasks.base.Task`.
+    prepared
+        Makes the text columns of the task out of those that were read; None where they are the same.
+    file
+        Name of the local file where it is not the task's: two tasks may have the same data.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    hub: str
+    columns: tuple[str, ...] = ("text",)
+    hub_columns: tuple[str, ...] = ()
+    hub_label: str = "label"
+    kind: TaskKind = "classification"
+    metric: str = ""
+    prepared: Callable[[Columns], Columns] | None = None
+    file: str = ""
+
+    def __call__(self, options: Mapping[str, str]) -> Task:
+        """Return all labelled examples of all splits as one task; a study draws its own splits from them.
+
+        Each text occurs once, and texts with two labels not at all; `notes` say how many were left out and where the
+        data is from. Ids, order and fingerprint depend on the content alone, not on where or in which order it was
+        found.
+
+        With the option ``split=own`` the published parts are kept, whole, and `parts` says which example is in which.
+        That is another reading of the data and not an index into the pool: the pool leaves out repeats and
+        contradictions over all parts, so that parts of it would be smaller than the published ones and scores on them
+        not comparable to published scores.
+
+        Raises
+        ------
+        ParameterError
+            If `options` names a column, or ``L3D_DATA`` is no folder, or the set has not both parts.
+        L3DError
+            If the data is neither in that folder nor to be had from the hub, or is not what this version knows.
+        """
+        own = options.get("split") == "own"
+        refuse_options(self.name, {name: value for name, value in options.items() if name != "split"})
+        folder = _data_folder()
+        file = folder / f"{self.file or self.name}.parquet" if folder else None
+        found, source = self._from_folder(file, own) if file and file.is_file() else self._from_hub(bool(folder), own)
+        texts = (*(self.prepared(found.texts) if self.prepared else found.texts), *found.choices)
+        labels = self._labels(found, source)
+        notes = [f"{self.name}: read from {source}", *found.notes]
+        if own and found.parts is not None:
+            examples = published_examples(texts, labels, found.parts)
+        else:
+            examples = pool_examples(texts, labels)
+            notes += _left_out(self.name, examples)
+        contexts = len(examples.texts) - len(found.choices)
+        texts, choices = examples.texts[:contexts], examples.texts[contexts:]
+        make = partial(make_task, self.name, kind=self.kind, metric=self.metric, parts=examples.parts)
+        return make(texts, examples.labels, self.class_names, examples.ids, notes, choices=choices)
+
+    def _reading(self, columns: Sequence[str], label: str, own: bool) -> Reading:
+        choices = ",".join(self.class_names) if self.kind == "multiple_choice" else "auto"
+        return Reading(",".join(columns), label, self.kind, choices, predefined_split=own, leave_out_empty=True)
+
+    def _from_folder(self, file: Path, own: bool) -> tuple[Task, str]:
+        source = f"{file.name} in the folder {FOLDER_VARIABLE}"
+        try:
+            return load_file(file, self._reading(self.columns, "label", own)), source
+        except L3DError as error:
+            needs = f"It needs the columns {self._needs(own)}."
+            why = str(error).rstrip(".")
+            raise L3DError(f"task={self.name}: {source} cannot be used ({why}). {needs}") from error
+
+    def _from_hub(self, has_folder: bool, own: bool) -> tuple[Task, str]:
+        try:
+            reading = self._reading(self.hub_columns or self.columns, self.hub_label, own)
+            return load_from_hub(PREFIX + self.hub, reading), f"the hub ({self.hub})"
+        except L3DError as error:
+            local = f"not in the folder {FOLDER_VARIABLE}" if has_folder else f"{FOLDER_VARIABLE} names no folder"
+            raise L3DError(
+                f"task={self.name}: {local}, and not to be had from the hub ({str(error).rstrip('.')}). Either set "
+                f"{FOLDER_VARIABLE} to a folder with {self.file or self.name}.parquet (columns {self._needs(own)}), "
+                "or load it once with a network: offline, it is then read from the cache of the package datasets."
+            ) from error
+
+    def _needs(self, own: bool) -> str:
+        """Return the columns that the local file needs, as text."""
+        choices = self.class_names if self.kind == "multiple_choice" else ()
+        return ", ".join((*self.columns, *choices, "label", *(["split"] if own else [])))
+
+    def _labels(self, found: Task, source: str) -> npt.NDArray[Any]:
+        """Return the labels of `found` (shape (n,)) in our order of the classes, which are matched by their names.
+
+        Scores are rounded to three decimals, as GLUE gives them: copies hold them in single or in double precision.
+        """
+        if self.kind == "regression":
+            scores: npt.NDArray[np.float64] = np.round(found.labels, SCORE_DECIMALS)
+            return scores
+        labels: npt.NDArray[Any] = found.labels
+        if self.kind == "multiple_choice":
+            return labels
+        number = {str(label): label for label in range(len(self.class_names))}
+        number |= {_plain(name): label for label, name in enumerate(self.class_names)}
+        names = [_plain(name) for name in found.class_names]
+        for name, plain in zip(found.class_names, names, strict=True):
+            if plain not in number:
+                known = ", ".join(self.class_names)
+                msg = f"task={self.name}: {source} has a class {shorten(name)!r}; known are {known}, or their numbers."
+                raise L3DError(msg)
+        ours: IntArray = np.array([number[name] for name in names], dtype=np.int64)[labels]
+        return ours
+
+
+def _data_folder() -> Path | None:
+    given = os.environ.get(FOLDER_VARIABLE, "").strip()
+    if not given:
+        return None
+    folder = Path(given).expanduser()
+    if not folder.is_dir():
+        fix = "Unset it to read data sets from the hub."
+        raise ParameterError(FOLDER_VARIABLE, given, "must be a folder that exists", fix)
+    return folder
+
+
+def _left_out(name: str, pool: Pool) -> Sequence[str]:
+    parts = []
+    if pool.repeats:
+        parts.append(f"{pool.repeats} repeated example{'s' * (pool.repeats > 1)}")
+    if pool.contradictions:
+        parts.append(f"{pool.contradictions} text{'s' * (pool.contradictions > 1)} with more than one label")
+    return [f"{name}: left out {' and '.join(parts)}"] if parts else []
+
+
+def _plain(name: str) -> str:
+    """Return a class name without what copies of a data set write differently: case, blanks and punctuation."""
+    return re.sub(r"[\W_]", "", name.casefold())

@@ -1,0 +1,1 @@
+"""Runs that are there already: found, read, and ended if nobody else will."""

@@ -1,0 +1,123 @@
+"""Cells that other processes finish while a study runs, on this machine or another."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Container, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import condition, own_metrics, search
+from mlflow_l3d.tracking.connection import is_outage
+from mlflow_l3d.tracking.earlier.reader import file_of
+from mlflow_l3d.tracking.records import CellRecord
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+    from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.tracking.ledger import Ledger
+
+_PAUSE: Final = 10.0
+"""Seconds between two looks, and at least so many times as long as a look takes: looks take 1 % of the time at most."""
+LOOK_SECONDS: Final = 0.5
+"""Between two looks at what others finish, where nothing else is left to do."""
+_TIMES: Final = 100.0
+_MARGIN: Final = 300.0
+"""Seconds that clocks may differ, and that an upload may take."""
+
+
+class Elsewhere:
+    """What others finish of the cells of a ledger, since it was opened.
+
+    Parameters
+    ----------
+    ledger
+        What is found is recovered there, as at its opening.
+    among
+        How many look in turn: all of them together take 1 % of the time at most.
+    """
+
+    def __init__(self, ledger: Ledger[CellRecord], among: int = 1) -> None:
+        self._ledger, self._times = ledger, _TIMES * among
+        self._opened = self._last = time.time()
+        self._next = time.monotonic() + _PAUSE
+
+    def free(self, cell: Cell) -> bool:
+        """Claim a cell that is to be trained; return False where it is done by now, or another process trains it."""
+        self.look()
+        return cell.key not in self._ledger.recovered.metrics and self._ledger.claims.take(cell.key)
+
+    def settled(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+        """Return those of the cells of other processes that are done now, and those given back, which are claimed."""
+        done, claims = self._ledger.recovered.metrics, self._ledger.claims
+        locked = {cell.key for cell in cells if claims.lock(cell.key)}  # before the look: what ends here is found
+        for whole in (False, True):
+            if not whole or locked - done.keys():
+                self.look_now(locked, whole=whole)
+        for key in locked & done.keys():
+            claims.release(key)
+        left = [cell for cell in cells if cell.key in locked and cell.key not in done]
+        return [cell for cell in cells if cell.key in done], left
+
+    def look(self) -> None:
+        """Look, where it was not done a moment ago."""
+        if time.monotonic() >= self._next:
+            self.look_now()
+
+    def look_now(self, also: Container[str] = (), *, whole: bool = False) -> None:
+        """Look at once.
+
+        Parameters
+        ----------
+        also
+            Keys of cells that are wanted although this ledger has claimed them.
+        whole
+            Whether to look for all that was finished since the ledger was opened, not since the last look.
+        """
+        from mlflow.exceptions import MlflowException
+
+        ledger, began = self._ledger, time.monotonic()
+        since = (self._opened if whole else self._last) - _MARGIN
+        own = f"tags.`{names.PARENT_RUN_ID}` != '{ledger.parent.run_id}' and attributes.end_time > {int(1000 * since)}"
+        tags = {names.CONTEXT_KEY: ledger.work.context_key, names.ROLE: "cell"}
+        self._last = time.time()
+        try:
+            runs = {
+                key: run
+                for run in search(ledger.client, None, f"{condition(tags, 'FINISHED')} and {own}")
+                if (key := run.data.tags.get(names.CELL_KEY, "")) not in ledger.recovered.metrics
+                and (key in also or key not in ledger.claims)
+                and not ledger.spool.has(key)
+            }
+        except MlflowException as error:
+            if not is_outage(error):
+                raise
+            self._last, runs = since + _MARGIN, {}
+        for cell in ledger.work.cells() if runs and ledger.work.cells is not None else ():
+            if cell.key in runs:
+                ledger.recovered.held_by(cell.key, runs[cell.key])
+                take_finished(ledger, cell, runs[cell.key])
+        self._next = time.monotonic() + max(_PAUSE, self._times * (time.monotonic() - began))
+
+
+def take_finished(ledger: Ledger[CellRecord], cell: Cell, run: Run) -> None:
+    """Take a cell that the server holds as done; its predictions are copied to the spool by and by."""
+    ledger.recovered.metrics[cell.key] = own_metrics(run)
+    ledger.uploader.submit(f"the predictions of run {run.info.run_id}", partial(_fetch, ledger, cell, run))
+
+
+def _fetch(ledger: Ledger[CellRecord], cell: Cell, run: Run) -> None:
+    """Copy a cell that the server holds into the spool; safe to call again."""
+    if ledger.spool.has(cell.key):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        uri = str(run.info.artifact_uri)
+        predictions = file_of(uri, names.PREDICTIONS, Path(folder), str(ledger.client.tracking_uri))
+        ended = int(run.info.end_time or time.time() * 1000)
+        record = CellRecord(**asdict(cell), name=cell.name, metrics=own_metrics(run), end_time=ended)
+        ledger.spool.add(record, predictions=predictions, run_id=run.info.run_id)

@@ -1,0 +1,187 @@
+"""Earlier investigations and finished searches on a tracking server: the latest ones, and what the next one needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.search_document import FoundSearch, Subject
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import condition, experiment_ids, found, search
+from mlflow_l3d.tracking.connection import connect, error_line
+from mlflow_l3d.tracking.earlier.reader import fetch_document
+from mlflow_l3d.tracking.parent import current_experiment_id
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+_PARAMETER: Final = "hyperparameters"
+MOST_SIMILAR: Final = 500
+"""How many of the newest similar cells are looked at."""
+
+
+def latest_investigation(client: MlflowClient) -> str:
+    """Return the run id of the current experiment's latest investigation that no other continues.
+
+    Raises
+    ------
+    ParameterError
+        If there is none.
+    """
+    every = search(client, [current_experiment_id(client)], condition({names.ROLE: "investigation"}))
+    runs = [run for run in every if names.SUPERSEDED_BY not in run.data.tags]
+    if not runs:
+        raise ParameterError(
+            "parent_run_id", "latest", "there is no investigation in this experiment", "Name the parent run."
+        )
+    return str(runs[-1].info.run_id)
+
+
+def own_parameter(parent: Run, name: str) -> str | None:
+    """Return a parameter of a parent of ours as it was resolved, or else as it was typed; None where it has none."""
+    params: Mapping[str, Any] = parent.data.params
+    value = params.get(f"resolved.{name}", params.get(name))
+    return None if value is None else str(value).strip("'\"")
+
+
+def similar_cells(client: MlflowClient, *, task: str, approach: str, model: str) -> list[Run]:
+    """Return the newest finished cells of the same task, approach and model, whatever else differs; newest first.
+
+    At most :data:`MOST_SIMILAR` are looked at.
+    """
+    quote = '"' if "'" in approach else "'"
+    wanted = f"{condition({names.ROLE: 'cell'}, 'FINISHED')} and params.approach = {quote}{approach}{quote}"
+    order = ["attributes.start_time DESC"]
+    runs = client.search_runs(experiment_ids(client), wanted, max_results=MOST_SIMILAR, order_by=order)
+    same = {"task": task, "model": model or "none"}
+    return [run for run in runs if all(run.data.params.get(name) == value for name, value in same.items())]
+
+
+def investigations(client: MlflowClient, context_key: str) -> list[Run]:
+    """Return the complete parents of a context, largest tables first, and of equal ones the newest.
+
+    A large investigation knows more than a small later one.
+    """
+    wanted = {names.ROLE: "investigation", names.CONTEXT_KEY: context_key, names.STATE: "complete"}
+    newest_first = list(search(client, None, condition(wanted)))[::-1]
+    return sorted(newest_first, key=lambda run: -_size(run))
+
+
+def parents_of(client: MlflowClient, cells: list[Run]) -> list[Run]:
+    """Return the complete parents of some cells, in the order of the cells."""
+    parents = dict.fromkeys(run.data.tags.get(names.PARENT_RUN_ID, "") for run in cells)
+    runs = [found(client.get_run, run_id) for run_id in parents if run_id]
+    return [run for run in runs if run is not None and run.data.tags.get(names.STATE) == "complete"]
+
+
+def _size(parent: Run) -> int:
+    """Return the cells of one table of a parent, from its parameters."""
+    sizes = (own_parameter(parent, name) or "" for name in ("mitigation_runs", "investigation_runs"))
+    return math.prod(int(text) if text.isdigit() else 1 for text in sizes)
+
+
+def find_search(text: str, subject: Subject) -> FoundSearch:
+    """Find a finished search on the current tracking server, in any of its experiments.
+
+    Parameters
+    ----------
+    text
+        ``latest``, or the id of a search's parent run.
+    subject
+        What is trained on what. The latest search is the one of the same data, approach and weights that ended last; a
+        run that is named may be one of another subject, which is the caller's to judge.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such search, it has not finished, or it left nothing that can be read; with the fix. Also if the
+        server does not answer.
+    L3DError
+        If the server stops answering.
+    """
+    from mlflow.exceptions import MlflowException
+
+    client = connect()
+    try:
+        run = _latest(client, subject) if text == "latest" else _named(client, text, subject)
+        return FoundSearch(str(run.info.run_id), _document(client, run, text))
+    except MlflowException as error:
+        line = error_line(error)
+        raise L3DError(f"{_PARAMETER}={text}: the tracking server does not answer as it should ({line}).") from error
+
+
+def searched_splits(client: MlflowClient, parent: Run) -> tuple[dict[str, int], ...]:
+    """Return the splits that the hyperparameters of an investigation were searched on, as its parent records them.
+
+    Parameters
+    ----------
+    client, parent
+        The parent of an investigation, ours or a stranger's.
+
+    Returns
+    -------
+    tuple of dict
+        Seed of each factor, one a split; nothing for a parent without a search behind it, or without a record.
+    """
+    if names.SEARCH not in parent.data.tags:
+        return ()
+    try:
+        recorded = fetch_document(client, str(parent.info.run_id), names.INVESTIGATION) or {}
+        splits = recorded.get("hyperparameters_from", {}).get("searched_splits", [])
+        return tuple({str(name): int(seed) for name, seed in split.items()} for split in splits)
+    except (AttributeError, TypeError, ValueError):  # a stranger's, or damaged: the check has nothing to say
+        return ()
+
+
+def _latest(client: MlflowClient, subject: Subject) -> Run:
+    tags = {names.SEARCH_SUBJECT: subject.key, names.ROLE: "search", names.STATE: "complete"}
+    order = ["attributes.end_time DESC"]
+    runs = client.search_runs(experiment_ids(client), condition(tags, "FINISHED"), max_results=1, order_by=order)
+    if not runs:
+        model = f" with model {subject.model}" if subject.model else ""
+        allowed = f"there is no finished search of {subject.approach}{model} on {subject.task} on this tracking server"
+        raise ParameterError(_PARAMETER, "latest", allowed, _command(subject))
+    return runs[0]
+
+
+def _named(client: MlflowClient, run_id: str, subject: Subject) -> Run:
+    run = found(client.get_run, run_id)
+    if run is None:
+        raise ParameterError(_PARAMETER, run_id, "is no run on this tracking server", "Look at MLFLOW_TRACKING_URI.")
+    tags: Mapping[str, str] = run.data.tags
+    role = tags.get(names.ROLE)
+    if run.info.lifecycle_stage != "active":
+        raise ParameterError(_PARAMETER, run_id, "is a run that was deleted", f"Run: mlflow runs restore -r {run_id}")
+    if role != "search":
+        what = f"a run with the role {role}" if role else "a run of something else"
+        owner = tags.get(names.PARENT_RUN_ID)
+        fix = f"Its search is {owner}." if role == "trial" and owner else _command(subject)
+        raise ParameterError(_PARAMETER, run_id, f"must be the run of a search, and is {what}", fix)
+    state = tags.get(names.STATE)
+    if state != "complete":
+        successor = tags.get(names.SUPERSEDED_BY)
+        fix = f"Run {successor} continued it." if successor else "The same command that began it continues it."
+        raise ParameterError(_PARAMETER, run_id, f"is a search that did not finish ({state or 'no state'})", fix)
+    return run
+
+
+def _document(client: MlflowClient, run: Run, text: str) -> dict[str, Any]:
+    run_id = str(run.info.run_id)
+    value = run_id if text == run_id else f"{text} (run {run_id})"
+    try:
+        document = fetch_document(client, run_id, names.HYPERPARAMETERS)
+    except (OSError, ValueError, RecursionError) as error:
+        allowed = f"its artifact {names.HYPERPARAMETERS} cannot be read ({error_line(error)})"
+        raise ParameterError(_PARAMETER, value, allowed) from error
+    if not isinstance(document, dict):
+        what = "has no" if document is None else "has no JSON object in its"
+        fix = "Search again, or give the values themselves."
+        raise ParameterError(_PARAMETER, value, f"{what} artifact {names.HYPERPARAMETERS}", fix)
+    return document
+
+
+def _command(subject: Subject) -> str:
+    return f"Run mlflow-l3d search --approach {subject.approach} --task {subject.task} first."
