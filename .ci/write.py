@@ -1,4 +1,4 @@
-"""Write what is made from the tables of parameters and verbs: MLproject, docs/parameters.md and names of the package.
+"""Write what is made from the studies and their parameters: MLproject, docs/parameters.md and names of the package.
 
 ``python .ci/write.py`` writes the files; ``python .ci/write.py --check`` changes nothing and fails where one differs.
 """
@@ -14,13 +14,14 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mlflow_l3d.parameters.declaration import Parameter, Parameters  # noqa: E402
-from mlflow_l3d.parameters.table import MAIN  # noqa: E402
+from mlflow_l3d.parameters.public import public_names  # noqa: E402
 from mlflow_l3d.parameters.values import Number, Registered, Whole  # noqa: E402
-from mlflow_l3d.parameters.verbs import API, PUBLIC, VERBS, Verb  # noqa: E402
+from mlflow_l3d.parameters.verbs import Verb, verbs  # noqa: E402
 from mlflow_l3d.registry import GROUPS  # noqa: E402
+from mlflow_l3d.studies.investigation.parameters import MAIN  # noqa: E402
 
 PROJECT = """\
-# Written by .ci/write.py from mlflow_l3d/parameters/table.py.
+# Written by .ci/write.py from the parameters of the studies.
 name: mlflow-l3d
 
 conda_env: conda.yaml
@@ -29,7 +30,7 @@ conda_env: conda.yaml
 entry_points:
 """
 DEFAULT_PROJECT = """\
-# Written by .ci/write.py from mlflow_l3d/parameters/table.py.
+# Written by .ci/write.py from the parameters of the studies.
 name: default-investigation
 
 conda_env: ../../conda.yaml
@@ -107,11 +108,12 @@ def allowed(parameter: Parameter) -> str:
 
 def names(text: str) -> str:
     """Return `mlflow_l3d/__init__.py` with the names of the verbs' functions, for type checkers."""
+    public = {name: module for names in public_names().values() for name, module in names.items()}
     imports = "".join(
-        f"    from {module} import {', '.join(sorted(name for name in PUBLIC if PUBLIC[name] == module))}\n"
-        for module in sorted(set(PUBLIC.values()))
+        f"    from {module} import {', '.join(sorted(name for name in public if public[name] == module))}\n"
+        for module in sorted(set(public.values()))
     )
-    listed = "".join(f'    "{name}",\n' for name in sorted([*PUBLIC, "__version__"]))
+    listed = "".join(f'    "{name}",\n' for name in sorted([*public, "__version__"]))
     made = f"if TYPE_CHECKING:\n{imports}\n__all__ = [\n{listed}]\n"
     return re.sub(r"if TYPE_CHECKING:\n.*?\n__all__ = \[.*?\]\n", made, text, count=1, flags=re.DOTALL)
 
@@ -120,20 +122,19 @@ def api() -> str:
     """Return the page that lists what is public."""
     page = "# What is public\n\nThe names that `import mlflow_l3d` gives. All others may change in any version.\n\n"
     page += "This page is written by `.ci/write.py`.\n"
-    for heading, public in API.items():
+    for heading, public in public_names().items():
         page += f"\n## {heading}\n" + "".join(f"\n::: {module}.{name}\n" for name, module in public.items())
     return page
 
 
 def files() -> dict[Path, str]:
     """Return file -> what it should hold."""
-    verbs = VERBS.values()
     init = ROOT / "mlflow_l3d" / "__init__.py"
     return {
-        ROOT / "MLproject": PROJECT + "".join(entry_point(verb) for verb in verbs if verb.entry_point),
+        ROOT / "MLproject": PROJECT + "".join(entry_point(verb) for verb in verbs().values() if verb.entry_point),
         ROOT / "projects" / "default" / "MLproject": DEFAULT_PROJECT
-        + entry_point(VERBS["investigate"], "cd ../.. && python -m mlflow_l3d"),
-        ROOT / "docs" / "parameters.md": PAGE + "".join(section(verb) for verb in verbs),
+        + entry_point(verbs()["investigate"], "cd ../.. && python -m mlflow_l3d"),
+        ROOT / "docs" / "parameters.md": PAGE + "".join(section(verb) for verb in verbs().values()),
         ROOT / "docs" / "api" / "public.md": api(),
         init: names(init.read_text(encoding="utf-8")),
     }

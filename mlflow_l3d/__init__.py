@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.ablation.run import Ablation, ablate
     from mlflow_l3d.studies.comparison.results import ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare
-    from mlflow_l3d.studies.evaluation.delete import delete
+    from mlflow_l3d.studies.evaluation.delete import Deletion, delete
     from mlflow_l3d.studies.evaluation.run import Evaluation, evaluate
     from mlflow_l3d.studies.gate.plan import GatePlan
     from mlflow_l3d.studies.gate.run import Gate, gate
     from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
     from mlflow_l3d.studies.investigation.run import Investigation, investigate
-    from mlflow_l3d.studies.names import list_names
+    from mlflow_l3d.studies.names import Names, list_names
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan_investigation
     from mlflow_l3d.studies.search.run import HyperparameterSearch, search
     from mlflow_l3d.studies.seeds.numbers.study import seeds_study
     from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
-    from mlflow_l3d.studies.strategies.run import compare_strategies
+    from mlflow_l3d.studies.strategies.run import ComparedStrategies, compare_strategies
     from mlflow_l3d.studies.sweep.plan import SweepPlan
     from mlflow_l3d.studies.sweep.run import Sweep, sweep
     from mlflow_l3d.tasks.identity import make_task
@@ -44,6 +44,8 @@ __all__ = [
     "Ablation",
     "Approach",
     "ComparedRuns",
+    "ComparedStrategies",
+    "Deletion",
     "Estimator",
     "Evaluation",
     "FunctionApproach",
@@ -54,6 +56,7 @@ __all__ = [
     "ImportedRuns",
     "Investigation",
     "L3DError",
+    "Names",
     "ParameterError",
     "Plan",
     "SeedsRun",
@@ -89,9 +92,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(msg)
     from importlib import import_module
 
-    from mlflow_l3d.parameters.verbs import PUBLIC
+    from mlflow_l3d.parameters.public import module_of
 
-    return getattr(import_module(PUBLIC[name]), name)
+    return getattr(import_module(module_of(name)), name)
 
 
 def __dir__() -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from mlflow_l3d import __version__, registry
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.parameters.groups import GROUP_OF
-from mlflow_l3d.parameters.verbs import VERBS, Verb
+from mlflow_l3d.parameters.verbs import Verb, verbs
 from mlflow_l3d.privacy import public_text
 
 _ABOUT = """How much of a score is luck, and which kind of luck?
@@ -60,9 +60,9 @@ class _Parser(argparse.ArgumentParser):
 
 def parser(*, everything: bool = False) -> argparse.ArgumentParser:
     """Return the parser of the whole command line; its help shows `everything`, or what most people need."""
-    width = max(map(len, VERBS)) + 4
+    width = max(map(len, verbs())) + 4
     studies, helpers = (
-        "\n".join(f"  {name:<{width}}{verb.description}" for name, verb in VERBS.items() if verb.is_study is wanted)
+        "\n".join(f"  {name:<{width}}{verb.description}" for name, verb in verbs().items() if verb.is_study is wanted)
         for wanted in (True, False)
     )
     root = _Parser(
@@ -73,11 +73,11 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     root.add_argument("--version", action="version", version=f"mlflow-l3d {__version__}")
-    verbs = root.add_subparsers(
+    subparsers = root.add_subparsers(
         dest="verb", metavar="VERB", required=True, parser_class=_Parser, prog="mlflow-l3d", help=argparse.SUPPRESS
     )
-    for name, verb in VERBS.items():
-        sub = verbs.add_parser(
+    for name, verb in verbs().items():
+        sub = subparsers.add_parser(
             name,
             usage=" ".join([f"mlflow-l3d {name}", *_words(verb), *([_OPTIONS] if verb.parameters else [])]),
             description=f"{verb.question} " * bool(verb.question)
@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     A verb may have statuses of its own, as `gate` has.
     """
-    asked = next((VERBS[word] for word in (sys.argv[1:] if argv is None else argv) if word in VERBS), None)
+    asked = next((verbs()[word] for word in (sys.argv[1:] if argv is None else argv) if word in verbs()), None)
     failed = None if asked is None else asked.failed
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate)}
@@ -159,7 +159,7 @@ def _parse(argv: Sequence[str] | None) -> dict[str, str]:
     try:
         words, command = _divided(sys.argv[1:] if argv is None else argv)
         options, rest = parser(everything="--help-all" in words).parse_known_args(words)
-        verb = VERBS[options.verb]
+        verb = verbs()[options.verb]
         if rest and "task" in verb.parameters and not verb.words and not rest[0].startswith("-"):
             if options.task != verb.parameters["task"].default:
                 raise ParameterError(
@@ -188,7 +188,7 @@ def _divided(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _take_command(options: argparse.Namespace, command: str) -> None:
     """Take what stands behind ``--`` as the command that is trained."""
-    known = VERBS[options.verb].parameters
+    known = verbs()[options.verb].parameters
     if "command" not in known:
         raise _UsageError(f"{options.verb}: takes no command behind --")
     for name, value in (("command", command), ("approach", "command")):
@@ -201,9 +201,9 @@ def _take_command(options: argparse.Namespace, command: str) -> None:
 def _unknown(word: str, options: argparse.Namespace) -> ParameterError:
     """Return what is wrong with a word that is no option; often it is a hyperparameter of the approach."""
     option, _, value = word.partition("=")
-    parameters, name = VERBS[options.verb].parameters, option.removeprefix("--").replace("-", "_")
+    parameters, name = verbs()[options.verb].parameters, option.removeprefix("--").replace("-", "_")
     if {"approach", "hyperparameters"} <= set(parameters):
-        approach = parameters["approach"].parse(vars(options))
+        approach = parameters["approach"].read(options.approach)
         own = getattr(registry.load("approach", approach), "hyperparameters", None)
         if isinstance(own, Mapping) and name in own:
             fix = f"Use --hyperparameters {name}={value or '...'}"
@@ -213,7 +213,7 @@ def _unknown(word: str, options: argparse.Namespace) -> ParameterError:
 
 def _run(verb: str, options: dict[str, str]) -> Any:
     """Call the verb's function; return what it found, whose `summary()` is printed."""
-    row = VERBS[verb]
+    row = verbs()[verb]
     function = getattr(import_module(row.module), row.function)
     more = {"progress": True} if "progress" in signature(function).parameters else {}  # which shows a bar
     if row.asks:

@@ -1,4 +1,4 @@
-"""Approaches, tasks, executors, designs and metrics by name, ours and a stranger's through the same entry points."""
+"""Approaches, tasks, executors, designs, metrics and studies by name, ours and others' by the same entry points."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ GROUPS: Final = {
     "executor": "mlflow_l3d.executors",
     "design": "mlflow_l3d.designs",
     "metric": "mlflow_l3d.metrics",
+    "study": "mlflow_l3d.studies",
 }
 """Parameter -> entry-point group. Metrics of ours come without one: see :mod:`mlflow_l3d.metrics.known`."""
 

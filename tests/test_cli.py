@@ -20,8 +20,8 @@ import pytest
 import mlflow_l3d
 from mlflow_l3d import __version__, cli
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.values import as_text
-from mlflow_l3d.parameters.verbs import PUBLIC, VERBS
+from mlflow_l3d.parameters.public import public_names
+from mlflow_l3d.parameters.verbs import verbs
 
 TINY = ["--approach", "synthetic", "--executor", "inline"]
 TINY += ["--investigation-runs", "2", "--mitigation-runs", "2", "--golden-runs", "2"]
@@ -41,27 +41,27 @@ def refused(capsys: Capture, *arguments: str) -> tuple[int, str]:
     return status, line.removeprefix("mlflow-l3d: error: ").strip()
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS))
+@pytest.mark.parametrize("verb", sorted(verbs()))
 def test_help_lists_every_parameter_with_its_default(verb: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit) as caught:
         cli.main([verb, "--help-all"])
     assert caught.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    parameters = VERBS[verb].parameters.values()
+    parameters = verbs()[verb].parameters.values()
     for parameter in parameters:
         allowed = f"{parameter.values}; " if parameter.values else ""
         assert f"{parameter.option} VALUE {parameter.help} ({allowed}default: {parameter.default})" in shown
     assert set(re.findall(r"(--[a-z-]+) VALUE", shown)) == {parameter.option for parameter in parameters}
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS))
+@pytest.mark.parametrize("verb", sorted(verbs()))
 def test_help_fits_on_a_screen_with_what_most_people_need(
     verb: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit):
         cli.main([verb, "--help"])
-    shown, row = capsys.readouterr().out, VERBS[verb]
+    shown, row = capsys.readouterr().out, verbs()[verb]
     assert len(shown.splitlines()) <= 50
     assert {*re.findall(r"^  (--[a-z-]+) VALUE", shown, re.MULTILINE)} == {
         row.parameters[name].option for name in row.usual.split() or row.parameters
@@ -93,11 +93,11 @@ def test_a_command_is_given_once(words: list[str], said: str, capsys: Capture) -
     assert re.search(said, capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS))
+@pytest.mark.parametrize("verb", sorted(verbs()))
 def test_defaults_and_values_reach_the_function_and_its_summary_is_printed(
     verb: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    row = VERBS[verb]
+    row = verbs()[verb]
     called: list[dict[str, object]] = []
 
     function = getattr(import_module(row.module), row.function)
@@ -122,16 +122,15 @@ def test_defaults_and_values_reach_the_function_and_its_summary_is_printed(
     assert called == [{**defaults, **always}, {**given, **always}]
 
 
-@pytest.mark.parametrize("verb", sorted(VERBS))
+@pytest.mark.parametrize("verb", sorted(verbs()))
 def test_function_of_a_verb_takes_its_parameters_with_the_same_defaults(verb: str) -> None:
-    row = VERBS[verb]
+    row = verbs()[verb]
     found = inspect.signature(getattr(mlflow_l3d, row.function)).parameters
     every = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in found.values())
     assert every or {*row.words, *row.parameters} <= set(found)
     for name in set(found) & set(row.parameters):
-        assert found[name].default in {None, inspect.Parameter.empty} or (
-            as_text(name, found[name].default) == row.parameters[name].default
-        ), name
+        read, default = row.parameters[name].read, found[name].default
+        assert default in {None, inspect.Parameter.empty} or read(default) == read(row.parameters[name].default), name
 
 
 def test_help_and_version_of_the_whole(capsys: Capture) -> None:
@@ -141,14 +140,15 @@ def test_help_and_version_of_the_whole(capsys: Capture) -> None:
         assert caught.value.code == 0
     shown = capsys.readouterr().out
     studies, helpers = shown[shown.index("studies:") :].split("helpers:")
-    for name, verb in VERBS.items():
+    for name, verb in verbs().items():
         assert re.search(rf"^  {name} +{verb.description}$", studies if verb.is_study else helpers, re.MULTILINE)
     assert shown.endswith(f"mlflow-l3d {__version__}\n")
 
 
 def test_names_of_the_package_are_those_of_the_verbs() -> None:
-    assert set(mlflow_l3d.__all__) == {*PUBLIC, "__version__"} == set(dir(mlflow_l3d))
-    for name, module in PUBLIC.items():
+    public = {name: module for names in public_names().values() for name, module in names.items()}
+    assert set(mlflow_l3d.__all__) == {*public, "__version__"} == set(dir(mlflow_l3d))
+    for name, module in public.items():
         assert getattr(mlflow_l3d, name) is getattr(import_module(module), name)
     with pytest.raises(AttributeError, match="has no attribute 'investigat'"):
         getattr(mlflow_l3d, "investigat")  # noqa: B009 - a type checker knows that it is not there

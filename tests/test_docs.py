@@ -20,7 +20,7 @@ from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.metrics import classification, regression
 from mlflow_l3d.metrics.base import OF_CLASSES
 from mlflow_l3d.metrics.known import registered
-from mlflow_l3d.parameters.verbs import VERBS
+from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.testing import Trouble, bench_job, design_cells
 from mlflow_l3d.tracking import names
 
@@ -213,7 +213,7 @@ def test_spread_of_five_runs_is_as_uncertain_as_the_page_says() -> None:
 @pytest.mark.parametrize("page", sorted(PAGES))
 def test_names_of_options_and_parameters_exist(page: str) -> None:
     text = PAGES[page]
-    known = {name for verb in VERBS.values() for name in verb.parameters}
+    known = {name for verb in verbs().values() for name in verb.parameters}
     for verb, options in re.findall(r"mlflow-l3d (\w+)((?: +--[a-z-]+(?: [^-`\s]\S*)?)+)", text):
         cli.parser().parse_args([verb, *re.findall(r"--\S+|(?<= )[^-\s]\S*", options)])
     for name in re.findall(r"-P (\w+)=", text):

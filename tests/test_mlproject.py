@@ -18,15 +18,15 @@ from mlflow.projects._project_spec import load_project
 
 from mlflow_l3d import cli
 from mlflow_l3d.parameters.declaration import Parameters
-from mlflow_l3d.parameters.verbs import VERBS
+from mlflow_l3d.parameters.verbs import verbs
 
 ROOT = Path(__file__).resolve().parents[1]
 WHERE: dict[str, tuple[Path, str, str, Parameters]] = {
     verb.entry_point: (ROOT, verb.entry_point, verb.name, verb.parameters)
-    for verb in VERBS.values()
+    for verb in verbs().values()
     if verb.entry_point
 }
-WHERE["projects/default"] = (ROOT / "projects" / "default", "main", "investigate", VERBS["investigate"].parameters)
+WHERE["projects/default"] = (ROOT / "projects" / "default", "main", "investigate", verbs()["investigate"].parameters)
 HOSTILE = [
     "plain",
     "two words",
@@ -130,14 +130,14 @@ def test_misspelt_parameter_reaches_the_command_line_which_refuses_it(place: str
     command = entry_point(place).compute_command({misspelt: "data_split; touch hacked"}, None)
     arguments = run(command, tmp_path)
     assert arguments[-2:] == [f"--{misspelt}", "data_split; touch hacked"]
-    assert cli.main(arguments[2:]) == (VERBS[verb].failed or 2)
+    assert cli.main(arguments[2:]) == (verbs()[verb].failed or 2)
 
 
 def test_entry_points_of_the_project() -> None:
     project = load_project(str(ROOT))
     assert project.name == "mlflow-l3d"
     entry_points = {name: shlex.split(each.command)[3] for name, each in project._entry_points.items()}
-    assert entry_points == {verb.entry_point: verb.name for verb in VERBS.values() if verb.entry_point}
+    assert entry_points == {verb.entry_point: verb.name for verb in verbs().values() if verb.entry_point}
     assert entry_points["main"] == "investigate"
     for place in WHERE.values():
         assert Path(load_project(str(place[0])).env_config_path).resolve() == ROOT / "conda.yaml"

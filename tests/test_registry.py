@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mlflow_l3d import registry
+from mlflow_l3d import cli, registry
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.verbs import Verb, verbs
 
 ROOT = Path(__file__).resolve().parents[1]
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
@@ -58,7 +59,8 @@ def test_ours_are_found(parameter: str) -> None:
     assert set(DECLARED[registry.GROUPS[parameter]]) <= set(registry.names(parameter))
     assert registry.names(parameter) == sorted(registry.names(parameter))
     for name in DECLARED[registry.GROUPS[parameter]]:
-        assert callable(registry.load(parameter, name))
+        loaded = registry.load(parameter, name)
+        assert isinstance(loaded, Verb) if parameter == "study" else callable(loaded)
 
 
 @pytest.mark.usefixtures("not_installed")
@@ -66,7 +68,8 @@ def test_ours_are_found(parameter: str) -> None:
 def test_ours_are_found_without_an_installation(parameter: str) -> None:
     assert registry.names(parameter) == sorted(DECLARED[registry.GROUPS[parameter]])
     for name in registry.names(parameter):
-        assert callable(registry.load(parameter, name))
+        loaded = registry.load(parameter, name)
+        assert isinstance(loaded, Verb) if parameter == "study" else callable(loaded)
 
 
 @pytest.mark.usefixtures("not_installed")
@@ -179,3 +182,34 @@ def test_something_else_than_an_approach(install: Install) -> None:
     install("stranger", "[mlflow_l3d.approaches]\nodd = stranger_odd:Odd\n", stranger_odd="class Odd: name = 'odd'\n")
     with pytest.raises(ParameterError, match=r"^approach=Odd: is no approach: it is not a subclass of"):
         specify({"approach": "odd"})
+
+
+def test_another_package_adds_a_study(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    code = """
+from typing import Annotated, TypedDict
+from mlflow_l3d.parameters.declaration import Of, declared
+from mlflow_l3d.parameters.verbs import Verb, verbs
+
+class Options(TypedDict, total=False):
+    runs: Annotated[int, Of("3", "how many", low=1)]
+
+class Counted:
+    def __init__(self, runs):
+        self.runs = runs
+    def summary(self):
+        return f"{self.runs} runs"
+
+def count(runs="3"):
+    return Counted(runs)
+
+VERB = Verb("count", declared(Options), "counting:count", "count runs", question="How many?", in_project=False)
+"""
+    install("counter", "[mlflow_l3d.studies]\ncount = counting:VERB\n", counting=code)
+    verbs.cache_clear()
+    try:
+        assert cli.main(["count", "--runs", "7"]) == 0
+        assert capsys.readouterr().out == "7 runs\n"
+        assert cli.main(["count", "--rnus", "7"]) == 2
+        assert "Did you mean '--runs'" in capsys.readouterr().err
+    finally:
+        verbs.cache_clear()

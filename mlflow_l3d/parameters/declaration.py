@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from mlflow_l3d.parameters.values import Choice, Number, Registered, Whole, as_text
+from mlflow_l3d.parameters.values import (
+    Choice,
+    Flag,
+    Number,
+    Registered,
+    Values,
+    Whole,
+    as_text,
+    check_names,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 Auto = Literal["auto"] | None
@@ -58,7 +66,7 @@ class Parameter:
     name: str
     default: str
     help: str
-    values: Choice | Registered | Whole | Number | None = None
+    values: Values | None = None
     type: Any = str
 
     @property
@@ -66,41 +74,79 @@ class Parameter:
         """Its name on the command line."""
         return f"--{self.name.rstrip('_').replace('_', '-')}"
 
-    def parse(self, given: Mapping[str, str]) -> Any:
-        """Return its value among texts as typed: a number, None for a word in place of one, or the text itself.
+    def read(self, value: object) -> Any:
+        """Return a value, from Python or as typed, as its type in Python; None is ``none`` if allowed, or the default.
 
         Raises
         ------
         ParameterError
             If it is not allowed.
         """
-        text = given[self.name]
-        return text if self.values is None else self.values.parse(self.name, text)
-
-    def typed(self, given: Mapping[str, object]) -> str:
-        """Return its value among those from Python as it would be typed; None is ``none`` if that is allowed.
-
-        Raises
-        ------
-        ParameterError
-            If it cannot be typed.
-        """
-        value = given.get(self.name, self.default)
         if value is None:
-            return "none" if "none" in getattr(self.values, "words", ()) else self.default
-        return as_text(self.name, value)
+            value = "none" if "none" in getattr(self.values, "words", ()) else self.default
+        return value if self.values is None else self.values.read(self.name, value)
 
     @property
     def python_default(self) -> Any:
         """The default as Python has it."""
-        is_text = self.values is None or isinstance(self.values, Choice | Registered)
-        if self.type is not bool and (is_text or self.default in getattr(self.values, "words", ())):
-            return self.default
-        return json.loads(self.default)
+        return self.read(self.default)
 
 
 Parameters = Mapping[str, Parameter]
 """Name -> parameter, in the order in which people read them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments(Mapping[str, Any]):
+    """What a verb was asked for, checked: name -> value, of every parameter, those at their defaults included.
+
+    Attributes
+    ----------
+    typed
+        As their types in Python.
+    texts
+        As they would be typed: what MLflow logs.
+    """
+
+    typed: Mapping[str, Any]
+    texts: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.typed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.typed)
+
+    def __len__(self) -> int:
+        return len(self.typed)
+
+    def changed(self, **values: Any) -> Arguments:
+        """Return the same with other values of some parameters."""
+        texts = {name: as_text(name, value) for name, value in values.items()}
+        return Arguments({**self.typed, **values}, {**self.texts, **texts})
+
+
+def read_arguments(parameters: Mapping[str, object], known: Parameters, unread: Sequence[str] = ()) -> Arguments:
+    """Return what was asked for, from Python or as typed; of the `unread` parameters any value is taken.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is unknown, or a value is not allowed.
+
+    Examples
+    --------
+    >>> known = {"runs": Parameter("runs", "auto", "how many", Whole(2, None, ("auto",)))}
+    >>> read_arguments({"runs": "3"}, known)["runs"], read_arguments({}, known)["runs"]
+    (3, 'auto')
+    """
+    check_names("parameter", parameters, known)
+    values, texts = {}, {}
+    for name, parameter in known.items():
+        value = parameters.get(name, parameter.default)
+        values[name] = value if name in unread else parameter.read(value)
+        texts[name] = as_text(name, values[name] if value is None else value)
+    return Arguments(values, texts)
 
 
 def declared(*groups: type) -> Parameters:
@@ -112,9 +158,9 @@ def declared(*groups: type) -> Parameters:
 def _parameter(name: str, kind: Any, of: Of) -> Parameter:
     parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     words = tuple(word for part in parts if get_origin(part) is Literal for word in get_args(part))
-    values: Choice | Registered | Whole | Number | None = None
+    values: Values | None = None
     if bool in parts:
-        values = Choice(("true", "false"))
+        values = Flag()
     elif float in parts:
         values = Number(of.low, of.high, of.closed, words)
     elif int in parts and str not in parts:

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.table import MAIN
-from mlflow_l3d.parameters.values import check_names, json_of
+from mlflow_l3d.parameters.values import as_text, check_names, json_of
 
 T = TypeVar("T")
 
@@ -57,7 +56,7 @@ class Execution:
                 raise ParameterError(f"executor_options.{name}", self.options[name], allowed, "Use device=cuda.")
 
 
-def execution(given: Mapping[str, str]) -> Execution:
+def execution(asked: Mapping[str, Any]) -> Execution:
     """Return how cells are run.
 
     Raises
@@ -65,46 +64,47 @@ def execution(given: Mapping[str, str]) -> Execution:
     ParameterError
         If the executor takes something else.
     """
-    executor, workers = given["executor"], MAIN["workers"].parse(given)
+    executor, timeout = asked["executor"], asked["cell_timeout"]
+    workers = None if asked["workers"] == "auto" else asked["workers"]
     executor_class = registry.load("executor", executor)
     one_worker = getattr(executor_class, "one_worker", False)
     if one_worker and workers not in {None, 1}:
         raise ParameterError("workers", workers, f"executor={executor} has one", "Use executor=processes.")
-    timeout = MAIN["cell_timeout"].parse(given)
-    if timeout is not None and not getattr(executor_class, "stops_cells", False):
+    if not isinstance(timeout, str) and not getattr(executor_class, "stops_cells", False):
         allowed = f"executor={executor} cannot stop a cell"
-        raise ParameterError("cell_timeout", given["cell_timeout"], allowed, "Use executor=processes, or none.")
+        raise ParameterError("cell_timeout", f"{timeout:g}", allowed, "Use executor=processes, or none.")
     return Execution(
         executor,
         1 if one_worker else workers,
-        math.inf if given["cell_timeout"] == "none" else timeout,
-        _options(given["executor_options"], executor, getattr(executor_class, "options", {})),
+        {"none": math.inf, "auto": None}.get(timeout, timeout),
+        _options(asked["executor_options"], executor, getattr(executor_class, "options", {})),
         getattr(executor_class, "on_worker", None),
         getattr(executor_class, "gpu_options", ()),
     )
 
 
-def _options(text: str, executor: str, known: Mapping[str, Hyperparameter]) -> dict[str, Value]:
-    """Return the options of an executor: a JSON object, or name=value pairs separated by commas."""
-    name = "executor_options"
-    if text in {"none", ""}:
+def _options(options: str | Mapping[str, Any], executor: str, known: Mapping[str, Hyperparameter]) -> dict[str, Value]:
+    """Return the options of an executor: a mapping, a JSON object, or name=value pairs separated by commas."""
+    name, text = "executor_options", as_text("executor_options", options)
+    if text in {"none", "", "{}"}:
         return {}
     if not known:
         raise ParameterError(name, text, f"executor={executor} has none", "Leave it out.")
-    given: Mapping[str, object]
-    if text.lstrip().startswith("{"):
-        given = json_of(name, text, text)
+    if isinstance(options, Mapping):
+        values: Mapping[str, object] = options
+    elif text.lstrip().startswith("{"):
+        values = json_of(name, text, text)
     else:
         pairs = [part.partition("=") for part in text.split(",")]
         if not all(separator for _, separator, _ in pairs):
             allowed = 'must be name=value pairs separated by commas, or a JSON object such as {"num_cpus": 2}'
             raise ParameterError(name, text, allowed)
-        given = {key.strip(): value.strip() for key, _, value in pairs}
-    found = {}
-    check_names(name, given, known)
-    for key, value in given.items():
+        values = {key.strip(): value.strip() for key, _, value in pairs}
+    check_names(name, values, known)
+    read = {}
+    for key, value in values.items():
         try:
-            found[key] = known[key].parse(key, value)
+            read[key] = known[key].parse(key, value)
         except ParameterError as error:
             raise ParameterError(f"{name}.{key}", error.value, error.allowed, error.fix) from None
-    return found
+    return read

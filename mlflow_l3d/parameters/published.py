@@ -9,17 +9,18 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.presets import target
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.declaration import Arguments
 from mlflow_l3d.parameters.source_text import parse
 from mlflow_l3d.parameters.values import Choice
 
 
-def as_published(given: Mapping[str, str], approach: Approach) -> tuple[dict[str, str], tuple[str, ...]]:
+def as_published(asked: Arguments, approach: Approach) -> tuple[Arguments, tuple[str, ...]]:
     """Return the parameters with those of the paper in place of `auto`, and a sentence on what differs from the paper.
 
     Parameters
     ----------
-    given
-        As typed, defaults included. Without ``hyperparameters=paper`` they are returned as they are.
+    asked
+        What was asked for. Without ``hyperparameters=paper`` they are returned as they are.
     approach
         The approach; nothing changes for one without a published study.
 
@@ -28,18 +29,18 @@ def as_published(given: Mapping[str, str], approach: Approach) -> tuple[dict[str
     ParameterError
         If the paper has several models and none is named, or a published rate does not suit the approach's own model.
     """
-    found, study, source = dict(given), approach.published_study, parse(given["hyperparameters"])
+    study, source = approach.published_study, parse(asked["hyperparameters"])
     if study is None or source.source != "paper":
-        return found, ()
-    found["model"] = _model(given["model"], study, approach, rate_is_given=study.rate in source.overrides)
-    if "mitigation_runs" not in given:  # a search has no runs of its own
-        return found, ()
-    design = registry.load("design", given["design"])
-    if (given["mitigation_runs"], given["stop"]) == ("auto", "none") and getattr(design, "has_columns", False):
-        found["mitigation_runs"] = str(study.mitigation_runs)
-    if given["metric"] == "auto":
-        found["metric"] = study.metric
-    return found, _differences(found, study, baseline=getattr(design, "baseline", False))
+        return asked, ()
+    asked = asked.changed(model=_model(asked["model"], study, approach, rate_is_given=study.rate in source.overrides))
+    if "mitigation_runs" not in asked:  # a search has no runs of its own
+        return asked, ()
+    design = registry.load("design", asked["design"])
+    if (asked["mitigation_runs"], asked["stop"]) == ("auto", "none") and getattr(design, "has_columns", False):
+        asked = asked.changed(mitigation_runs=study.mitigation_runs)
+    if asked["metric"] == "auto":
+        asked = asked.changed(metric=study.metric)
+    return asked, _differences(asked.texts, study, baseline=getattr(design, "baseline", False))
 
 
 def _model(model: str, study: PublishedStudy, approach: Approach, *, rate_is_given: bool) -> str:
@@ -57,11 +58,11 @@ def _model(model: str, study: PublishedStudy, approach: Approach, *, rate_is_giv
     return model
 
 
-def _differences(given: Mapping[str, str], study: PublishedStudy, *, baseline: bool) -> tuple[str, ...]:
+def _differences(texts: Mapping[str, str], study: PublishedStudy, *, baseline: bool) -> tuple[str, ...]:
     """Return what is not as the paper has it, in one sentence; models are another one's business."""
     rows, columns, examples = study.mitigation_runs, study.investigation_runs, study.examples
     theirs = {
-        "design": ("crossed", *((given["design"],) if baseline else ())),
+        "design": ("crossed", *((texts["design"],) if baseline else ())),
         "investigation_runs": (str(columns),),
         "mitigation_runs": (str(rows),),
         "golden_runs": (str(rows * columns), "auto"),
@@ -73,7 +74,7 @@ def _differences(given: Mapping[str, str], study: PublishedStudy, *, baseline: b
         "test_size": (str(examples), "auto"),
         "test_selection": ("label_selection",),
     }
-    others = {name: given[name] for name, values in theirs.items() if given[name].strip() not in values}
+    others = {name: texts[name] for name, values in theirs.items() if texts[name].strip() not in values}
     if not others:
         return ()
     text = ", ".join(f"{name}={value} ({theirs[name][0]})" for name, value in others.items())

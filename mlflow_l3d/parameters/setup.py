@@ -14,12 +14,12 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, named, of_kind, registered
-from mlflow_l3d.parameters.declaration import Parameters
+from mlflow_l3d.parameters.declaration import Arguments, Parameters, declared, read_arguments
 from mlflow_l3d.parameters.execution import Execution, execution
 from mlflow_l3d.parameters.search_document import Searches, Subject
+from mlflow_l3d.parameters.shared import Columns, Sizes
 from mlflow_l3d.parameters.sources import Origin, choose
-from mlflow_l3d.parameters.table import MAIN, SEEDS
-from mlflow_l3d.parameters.values import Choice, check_names, public_name
+from mlflow_l3d.parameters.values import Choice, public_name
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.privacy import public_value
@@ -30,8 +30,9 @@ from mlflow_l3d.tasks.predefined_split import NoParts
 from mlflow_l3d.tasks.resolve import ReadTask, bind_task, inactive_factors, load_task, read_data
 from mlflow_l3d.tasks.settings import SplitSettings
 
-_OF_FILES: Final = ("text_column", "label_column", "task_kind", "choice_columns")
+_COLUMNS: Final = declared(Columns)
 """Parameters that say how a file or data set is read."""
+_DATA: Final = {**_COLUMNS, **declared(Sizes)}
 
 
 @dataclass(frozen=True)
@@ -103,54 +104,53 @@ class Setup:
         return Subject.of(self.approach, self.model_reference, self.model_revision, self.task)
 
 
-def given_texts(
+def read_parameters(
     parameters: Mapping[str, object], known: Parameters, approach: Approach | None, task: Task | None
-) -> tuple[dict[str, str], Approach]:
-    """Return every parameter as text, defaults included, and the approach.
+) -> tuple[Arguments, Approach]:
+    """Return what was asked for, and the approach.
 
     Raises
     ------
     ParameterError
-        If a parameter is unknown or has a value that the table does not allow, or the approach or the task is none.
+        If a parameter is unknown or has a value that is not allowed, or the approach or the task is none.
     """
-    check_names("parameter", parameters, known)
-    given = {name: parameter.typed(parameters) for name, parameter in known.items()}
+    objects = () if approach is None else ("approach",)  # an object has a name that no entry point needs to have
+    scorer = parameters.get("metric")
+    asked = read_arguments(parameters, known, objects)
     if approach is None:
-        name = known["approach"].parse(given)
+        name = asked["approach"]
         made = registry.load("approach", name)
         try:
-            approach = made(**{each: given[each] for each in getattr(made, "parameters", ())})
+            approach = made(**{each: asked.texts[each] for each in getattr(made, "parameters", ())})
         except TypeError as error:  # a class that lacks a method of the contract cannot be called
             raise L3DError(f"approach={name}: its entry point cannot be called ({error}).") from error
     _check_approach(approach)
-    if callable(metric := parameters.get("metric")):
+    changed = {"approach": approach.name}
+    if callable(scorer):
         if not isinstance(approach, FunctionApproach):
             why = f"is a function, which scores functions, and {approach.name} is none"
-            raise ParameterError("metric", getattr(metric, "__name__", "function"), why, "Use the name of a metric.")
-        approach = approach.scored_by(metric)
-        given["metric"] = approach.metrics[-1]
-    elif given["metric"] == "auto" and approach.brings_data and approach.metrics:
-        given["metric"] = approach.metrics[0]
+            raise ParameterError("metric", getattr(scorer, "__name__", "function"), why, "Use the name of a metric.")
+        approach = approach.scored_by(scorer)
+        changed["metric"] = approach.metrics[-1]
+    elif asked["metric"] == "auto" and approach.brings_data and approach.metrics:
+        changed["metric"] = approach.metrics[0]
     of_project = dict.fromkeys(("uri", "entry_point", "project_parameters"), "project")
     for name, of in {"command": "command", **of_project}.items():
-        if given.get(name, "") != known[name].default and name not in approach.parameters:
-            raise ParameterError(name, given[name], "has no effect", f"Use approach={of}.")
-    given["approach"] = approach.name
+        if asked.get(name, "") != known[name].default and name not in approach.parameters:
+            raise ParameterError(name, asked.texts[name], "has no effect", f"Use approach={of}.")
     if task is not None:
-        _check_task(task, given)
-        given["task"] = task.name if isinstance(task, Task) else type(task).__name__
-    for parameter in known.values():
-        if parameter.name != "approach":  # it may be an object, which no entry point names
-            parameter.parse(given)
+        _check_task(task, asked)
+        changed["task"] = task.name if isinstance(task, Task) else type(task).__name__
+    asked = asked.changed(**changed)
     every = (each for each in registered().values() if "seeds" in known or not each.secondary)
     allowed = [metric.name for metric in every if not metric.opt_in]
     auto = ["auto"] if known["metric"].default == "auto" else []
-    Choice((*auto, *allowed, *approach.metrics)).parse("metric", given["metric"])
-    return given, approach
+    Choice((*auto, *allowed, *approach.metrics)).read("metric", asked["metric"])
+    return asked, approach
 
 
 def set_up(
-    given: Mapping[str, str],
+    asked: Arguments,
     approach: Approach,
     task: Task | None,
     *,
@@ -164,8 +164,8 @@ def set_up(
 
     Parameters
     ----------
-    given, approach
-        From :func:`given_texts`.
+    asked, approach
+        From :func:`read_parameters`.
     task
         An object in place of the name.
     root_seed
@@ -181,15 +181,15 @@ def set_up(
     ParameterError
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
-    how = execution(given)
+    how = execution(asked)
     if approach.brings_data:
-        _refuse_data(given, approach)
-    settings = _split_settings(given, root_seed, validation_fraction, predefined_split=predefined_split)
-    device = _device(given["device"], approach, how)
+        _refuse_data(asked, approach)
+    settings = _split_settings(asked, root_seed, validation_fraction, predefined_split=predefined_split)
+    device = _device(asked["device"], approach, how)
     if approach.default_model:  # what others run may use a GPU of its own accord
         how.check_gpus(device)
-    deterministic = _deterministic(given["deterministic"], device, approach)
-    model = approach.default_model if given["model"] == "auto" else given["model"]
+    deterministic = _deterministic(asked["deterministic"], device, approach)
+    model = approach.default_model if asked["model"] == "auto" else asked["model"]
 
     @cache
     def loaded() -> tuple[str, Task]:
@@ -202,7 +202,7 @@ def set_up(
                 allowed = f"is a share of a train part, and {error.name}={error.value} has no parts of its own"
                 fix = "Leave it out: a fifth of the labelled examples is held out as it is."
                 raise ParameterError("validation_fraction", validation_fraction, allowed, fix) from None
-            once = bind(_split_settings(given, root_seed, 0.0, predefined_split=False))
+            once = bind(_split_settings(asked, root_seed, 0.0, predefined_split=False))
             return revision, replace(once, notes=(_split_once(once, root_seed), *once.notes))
 
     def bind(settings: SplitSettings) -> Task:
@@ -210,14 +210,15 @@ def set_up(
             return approach.own_task(hyperparameters, cache_folder())
         if isinstance(task, Task):
             return bind_task(task, settings)
-        name = approach.default_task if given["task"] == "auto" else given["task"]
+        name = approach.default_task if asked["task"] == "auto" else asked["task"]
         own = None if task is None else partial(read_data, task)
-        asked: dict[str, Any] = {name: given[name] for name in _OF_FILES if name in given}
-        return load_task(name, Reading(**asked, numbered_choices=predefined_split), settings=settings, read=read or own)
+        columns: dict[str, Any] = {each: _columns(asked[each]) for each in _COLUMNS}
+        reading = Reading(**columns, numbered_choices=predefined_split)
+        return load_task(name, reading, settings=settings, read=read or own)
 
     published = partial(approach.published, model=model)
     hyperparameters, origin = choose(
-        given["hyperparameters"],
+        asked["hyperparameters"],
         approach,
         lambda: Subject.of(approach, model, *loaded()),
         searches,
@@ -229,7 +230,7 @@ def set_up(
         # What the numerics say of cells that need not repeat; of others they say nothing.
         numerics["deterministic"] = "false"
     model_revision, bound = loaded()
-    check_kind(bound, approach, hyperparameters, given.get("metric", ""))
+    check_kind(bound, approach, hyperparameters, asked["metric"])
     fixed_by_task = {name: why for name, why in inactive_factors(bound).items() if name in approach.factors}
     return Setup(
         approach=approach,
@@ -297,24 +298,27 @@ def _check_approach(approach: object) -> None:
         raise ParameterError("approach", type(approach).__name__, f"is no approach: {wrong}", fix)
 
 
-def _check_task(task: object, given: Mapping[str, str]) -> None:
+def _columns(names: Any) -> str | tuple[str, ...]:
+    return tuple(names) if isinstance(names, list | tuple) else str(names)
+
+
+def _check_task(task: object, asked: Arguments) -> None:
     if is_data(task):
         return
     if not isinstance(task, Task):
         allowed = "must be a name, a data frame or set, or what mlflow_l3d.tasks.identity.make_task returned"
         raise ParameterError("task", type(task).__name__, allowed)
-    for name in _OF_FILES:
-        if given.get(name, SEEDS[name].default) != SEEDS[name].default:
-            raise ParameterError(name, given[name], "has no effect on a task object", "Leave it out.")
+    for name, parameter in _COLUMNS.items():
+        if asked[name] != parameter.default:
+            raise ParameterError(name, asked.texts[name], "has no effect on a task object", "Leave it out.")
 
 
-def _refuse_data(given: Mapping[str, str], approach: Approach) -> None:
-    """Raise for a choice of data where the approach brings its own."""
-    for name in ("task", *_OF_FILES, "num_labelled", "test_size", "test_selection"):
-        usual = "auto" if name == "task" else {**SEEDS, **MAIN}[name].default
-        if given.get(name, usual) != usual:
+def _refuse_data(asked: Arguments, approach: Approach) -> None:
+    """Raise for a choice of data if the approach brings its own."""
+    for name, usual in {"task": "auto", **{each: parameter.default for each, parameter in _DATA.items()}}.items():
+        if asked.get(name, usual) != usual:
             allowed = f"has no effect: approach={approach.name} has data of its own"
-            raise ParameterError(name, given[name], allowed, "Leave it out.")
+            raise ParameterError(name, asked.texts[name], allowed, "Leave it out.")
 
 
 def _split_once(task: Task, root_seed: int) -> str:
@@ -324,9 +328,9 @@ def _split_once(task: Task, root_seed: int) -> str:
 
 
 def _split_settings(
-    given: Mapping[str, str], root_seed: int, validation_fraction: float, *, predefined_split: bool
+    asked: Arguments, root_seed: int, validation_fraction: float, *, predefined_split: bool
 ) -> SplitSettings:
-    num_labelled, test_size = MAIN["num_labelled"].parse(given), MAIN["test_size"].parse(given)
+    num_labelled, test_size = (None if (n := asked[name]) == "auto" else n for name in ("num_labelled", "test_size"))
     if predefined_split:
         # The whole parts need no seed, and their cells have one key whatever the root seed is.
         drawn = num_labelled is not None or test_size is not None or validation_fraction > 0
@@ -334,16 +338,18 @@ def _split_settings(
         return SplitSettings(
             num_labelled, test_size, fixed_seed=seed, source="own", validation_fraction=validation_fraction
         )
-    selection = given.get("test_selection", "label_selection")
+    selection = asked.get("test_selection", "label_selection")
     seed = configuration_seed(root_seed, "test_selection", 0) if selection == "fixed" else 0
     return SplitSettings(num_labelled, test_size, test_selection=selection, fixed_seed=seed)
 
 
-def _deterministic(value: str, device: str, approach: Approach) -> bool:
+def _deterministic(is_asked: bool, device: str, approach: Approach) -> bool:
     """Return whether results must repeat; what computes on the CPU with a model of ours always does."""
-    if value == "false" and device == "cpu" and approach.default_model:
-        raise ParameterError("deterministic", value, f"has no effect: {approach.name} runs on the cpu", "Leave it out.")
-    return value == "true"
+    if not is_asked and device == "cpu" and approach.default_model:
+        raise ParameterError(
+            "deterministic", "false", f"has no effect: {approach.name} runs on the cpu", "Leave it out."
+        )
+    return is_asked
 
 
 def _device(device: str, approach: Approach, how: Execution) -> str:
@@ -353,7 +359,7 @@ def _device(device: str, approach: Approach, how: Execution) -> str:
             raise ParameterError("device", device, f"{approach.name} runs on the cpu only")
         return "cpu"
     if how.ask is not None and device != "auto":
-        return Choice(("cpu", "cuda")).parse("device", device)
+        return Choice(("cpu", "cuda")).read("device", device)
     try:
         import torch
     except ModuleNotFoundError:

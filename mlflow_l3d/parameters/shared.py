@@ -180,3 +180,7 @@ class Place(TypedDict, total=False):
         Settings,
         Of("none", 'what only this executor takes: name=value pairs separated by commas, or JSON: {"num_gpus": 0.5}'),
     ]
+
+
+PLACE: Final = tuple(Place.__annotations__)
+"""Where and how cells run: one for all cells of a study."""

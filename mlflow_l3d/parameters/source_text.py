@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.values import file_text, json_of
+from mlflow_l3d.parameters.values import as_text, file_text, json_of
 
 SourceName = Literal["default", "paper", "search", "file", "inline"]
 
@@ -49,21 +49,24 @@ class Given:
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
-def parse(text: str) -> Given:
-    """Take apart what was typed for hyperparameters.
+def parse(hyperparameters: str | Mapping[str, Any]) -> Given:
+    """Take apart what was asked for as hyperparameters.
 
     Parameters
     ----------
-    text
-        ``default``, ``paper``, ``latest``, the id of a search run (32 hexadecimal digits), a file whose name ends with
-        ``.json``, or a JSON object; each may be followed by a comma and ``name=value,name=value``, which win. Or such
-        pairs alone.
+    hyperparameters
+        Their values; or ``default``, ``paper``, ``latest``, the id of a search run (32 hexadecimal digits), a file
+        whose name ends with ``.json``, or a JSON object; each may be followed by a comma and ``name=value,name=value``,
+        which win. Or such pairs alone.
 
     Raises
     ------
     ParameterError
         If it is none of these, or a file cannot be read.
     """
+    text = as_text("hyperparameters", hyperparameters)
+    if isinstance(hyperparameters, Mapping):
+        return Given(text, "inline", "the values", hyperparameters)
     stripped = text.strip()
     if stripped.startswith("{"):
         values, rest = _inline_object(text, stripped)

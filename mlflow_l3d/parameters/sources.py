@@ -59,7 +59,7 @@ class Origin:
 
 
 def choose(
-    text: str,
+    asked: str | Mapping[str, Any],
     approach: Approach,
     subject: Callable[[], Subject],
     searches: Searches | None = None,
@@ -69,8 +69,8 @@ def choose(
 
     Parameters
     ----------
-    text
-        What was typed; see :func:`mlflow_l3d.parameters.source_text.parse`.
+    asked
+        What was asked for; see :func:`mlflow_l3d.parameters.source_text.parse`.
     approach
         Whose hyperparameters they are.
     subject
@@ -87,7 +87,7 @@ def choose(
     L3DError
         If a search is asked for and `searches` is None, or the tracking server does not answer.
     """
-    given = parse(text)
+    given = parse(asked)
     checked = resolve_hyperparameters(approach, given.overrides)  # cheap mistakes first
     overrides = {name: checked[name] for name in given.overrides}
     values: Mapping[str, Any] = given.values
@@ -97,8 +97,8 @@ def choose(
         origin = Origin("paper", notes=notes)
     elif given.source == "search":
         if searches is None:
-            msg = f"hyperparameters={text}: a search can only be looked up on a tracking server. Give a file or values."
-            raise L3DError(msg)
+            why = "a search can only be looked up on a tracking server. Give a file or values."
+            raise L3DError(f"hyperparameters={given.text}: {why}")
         about = subject()
         values, origin = _searched(given, searches(given.name, about), about, overrides)
     elif is_search_document(values):

@@ -25,11 +25,23 @@ class Choice:
     def __str__(self) -> str:
         return f"{', '.join(self.names[:-1])} or {self.names[-1]}"
 
-    def parse(self, name: str, text: str) -> str:
+    def read(self, name: str, value: object) -> str:
         """Return the value of the parameter `name`, or raise a ParameterError."""
-        if text not in self.names:
-            raise unknown_name(name, text, self.names)
-        return text
+        if value not in self.names:
+            raise unknown_name(name, as_text(name, value), self.names)
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false."""
+
+    def __str__(self) -> str:
+        return "true or false"
+
+    def read(self, name: str, value: object) -> bool:
+        """Return the value of the parameter `name`, or raise a ParameterError."""
+        return value if isinstance(value, bool) else Choice(("true", "false")).read(name, value) == "true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +53,9 @@ class Registered:
     def __str__(self) -> str:
         return _names_installed(self.parameter)
 
-    def parse(self, name: str, text: str) -> str:
+    def read(self, name: str, value: object) -> str:
         """Return the value of the parameter `name`, or raise a ParameterError."""
-        return Choice(tuple(registry.names(self.parameter))).parse(name, text)
+        return Choice(tuple(registry.names(self.parameter))).read(name, value)
 
 
 @cache
@@ -64,12 +76,13 @@ class Whole:
         words = {0: "", 1: "{} or ", 2: "{}, {}, or "}[len(self.words)].format(*self.words)
         return f"{words}a whole number {bounds}"
 
-    def parse(self, name: str, text: str) -> int | None:
-        """Return the value of the parameter `name`, None for a word, or raise a ParameterError."""
-        return None if text in self.words else self.number(name, text)
+    def read(self, name: str, value: object) -> int | str:
+        """Return the value of the parameter `name`, or raise a ParameterError."""
+        return str(value) if value in self.words else self.number(name, value)
 
-    def number(self, name: str, text: str) -> int:
-        """Return the number that `text` is, or raise a ParameterError."""
+    def number(self, name: str, value: object) -> int:
+        """Return the number that `value` is or says, or raise a ParameterError."""
+        text = as_text(name, value)
         # Python itself reads more than people write: 1_000, and the digits of every script; and no more than 4,300.
         number = int(text) if re.fullmatch(r"\s*[-+]?[0-9]{1,1000}\s*", text) else None
         if number is None or number < self.low or (self.high is not None and number > self.high):
@@ -91,10 +104,11 @@ class Number:
         words = "".join(f"{word} or " for word in self.words)
         return f"{words}a number {low} {self.low:g}" + (f" {high} below {self.high:g}" if self.high < math.inf else "")
 
-    def parse(self, name: str, text: str) -> float | None:
-        """Return the value of the parameter `name`, None for a word, or raise a ParameterError."""
-        if text in self.words:
-            return None
+    def read(self, name: str, value: object) -> float | str:
+        """Return the value of the parameter `name`, or raise a ParameterError."""
+        if value in self.words:
+            return str(value)
+        text = as_text(name, value)
         try:
             number = float(text)
         except ValueError:
@@ -102,6 +116,9 @@ class Number:
         if not self.low < number < self.high and not (self.closed and number == self.low):
             raise ParameterError(name, text, f"must be {self}")
         return number
+
+
+Values = Choice | Flag | Registered | Whole | Number
 
 
 def check_names(
@@ -112,6 +129,12 @@ def check_names(
     for name in given:
         if name not in known and name not in more:
             raise unknown_name(parameter, str(name), known, what)
+
+
+def names_of(value: object) -> tuple[str, ...]:
+    """Return several names: those of a list, or of a text that separates them by commas."""
+    names = value if isinstance(value, list | tuple) else str(value).split(",")
+    return tuple(str(name).strip() for name in names)
 
 
 def json_of(parameter: str, given: str, text: str) -> Any:

@@ -113,7 +113,9 @@ def _labels(
     return encode_labels(table, column)
 
 
-def find_text_columns(names: Sequence[str], text_column: str, not_texts: Sequence[str]) -> tuple[str, ...]:
+def find_text_columns(
+    names: Sequence[str], text_column: str | tuple[str, ...], not_texts: Sequence[str]
+) -> tuple[str, ...]:
     """Return the text columns that `text_column` names, or finds where it is ``auto``; none of `not_texts`."""
     if text_column == "auto":
         groups: tuple[tuple[str, ...], ...] = (*(AUTO_CONTEXT if len(not_texts) > 1 else ()), *AUTO_TEXT)

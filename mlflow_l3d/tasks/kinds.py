@@ -81,7 +81,7 @@ class Reading:
     Attributes
     ----------
     text_column
-        ``auto``, the name of a column, or several separated by commas.
+        ``auto``, the name of a column, or several: a tuple, or separated by commas.
     label_column
         Classification: column of whole numbers, bools or class names. Classes are numbered in sorted order; the names
         of numbered ones stand in the column ``<label_column>_name`` where there is one. Regression: column of numbers.
@@ -103,10 +103,10 @@ class Reading:
         mend.
     """
 
-    text_column: str = "auto"
+    text_column: str | tuple[str, ...] = "auto"
     label_column: str = "label"
     task_kind: str = "auto"
-    choice_columns: str = "auto"
+    choice_columns: str | tuple[str, ...] = "auto"
     predefined_split: bool = False
     numbered_choices: bool = False
     leave_out_empty: bool = False
@@ -114,7 +114,7 @@ class Reading:
     def options(self) -> dict[str, str]:
         """Return what a loader of a known task is given: what the user asked for, where that is not the default."""
         asked = {name: getattr(self, name) for name in ("text_column", "label_column", "task_kind", "choice_columns")}
-        changed = {name: value for name, value in asked.items() if value != getattr(USUAL, name)}
+        changed = {name: _typed(value) for name, value in asked.items() if value != getattr(USUAL, name)}
         return {**changed, "split": "own"} if self.predefined_split else changed
 
 
@@ -272,14 +272,18 @@ def _numbered(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for _, name in found) if whole else ()
 
 
-def _parts_of(text: str) -> tuple[str, ...]:
-    """Return the names in a list that is separated by commas."""
-    return tuple(part.strip() for part in text.split(","))
+def _parts_of(columns: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names in a list, or in a text that separates them by commas."""
+    return columns if isinstance(columns, tuple) else tuple(part.strip() for part in columns.split(","))
 
 
-def named_columns(parameter: str, text: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that a parameter names: one, or several separated by commas; raise where one is not there."""
-    wanted = (text,) if text in names else _parts_of(text)
+def _typed(columns: str | tuple[str, ...]) -> str:
+    return columns if isinstance(columns, str) else ",".join(columns)
+
+
+def named_columns(parameter: str, columns: str | tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that a parameter names: one, or several; raise if one is not there."""
+    wanted = (columns,) if isinstance(columns, str) and columns in names else _parts_of(columns)
     for name in wanted:
         if name not in names:
             raise no_column(parameter, name, names)

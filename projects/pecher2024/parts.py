@@ -11,7 +11,7 @@ from definitions import FACTORS, ROWS, SYSTEMS, TASKS, System, What
 
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.studies.investigation.parameters import MAIN
 
 
 @dataclass(frozen=True)

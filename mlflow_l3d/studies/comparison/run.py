@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -17,10 +17,11 @@ from mlflow_l3d.analysis.comparison.self_check import SelfCheck, halves, swapped
 from mlflow_l3d.analysis.comparison.system import System, paired
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.parameters.table import COMPARE
-from mlflow_l3d.parameters.values import as_text, check_names
+from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
+from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.artifacts import note, write_comparison
+from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
 from mlflow_l3d.studies.comparison.reading import read_runs, systems_of
 from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns
@@ -40,15 +41,9 @@ _FEWEST_HALVED: Final = 6
 """Runs below which halves are no investigation."""
 
 
+@with_signature(CompareOptions)
 def compare(
-    runs: object,
-    *others: object,
-    metric: str = "auto",
-    smallest_effect: object = "none",
-    level: object = 0.95,
-    self_check: object = 0,
-    root_seed: object = 0,
-    progress: bool | None = None,
+    runs: object, *others: object, progress: bool | None = None, **options: Unpack[CompareOptions]
 ) -> ComparedRuns:
     """Say which of several systems is better, counting the luck of every factor and that of the test examples.
 
@@ -59,20 +54,14 @@ def compare(
         mappings with the parameters of `main`, which are then run (also as JSON).
     *others
         More of them, as in ``compare(a, b)``.
-    metric
-        What systems are scored by; ``auto`` is the parents' own.
-    smallest_effect
-        Differences up to this count for nothing: percentage points, or the unit of a metric that is no percentage;
-        ``none`` for no such number. Systems whose difference lies within it for certain are called equivalent, and runs
-        needed are those for it.
-    level
-        Of intervals and claims.
-    self_check
-        How many comparisons of each system with itself, and of runs swapped within each pair; 0 for none.
-    root_seed
-        The number that their random halves are derived from.
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.
+    **options
+        `metric`: what systems are scored by; ``auto`` is the parents' own. `smallest_effect`: differences up to this
+        count for nothing (percentage points, or the unit of a metric that is no percentage); systems whose difference
+        lies within it for certain are called equivalent, and runs needed are those for it. `level`: of intervals and
+        claims. `self_check`: how many comparisons of each system with itself, and of runs swapped within each pair.
+        `root_seed`: the number that their random halves are derived from.
 
     Returns
     -------
@@ -87,9 +76,8 @@ def compare(
     given_runs = runs if not others else [*(runs if isinstance(runs, list | tuple) else [runs]), *others]
     with entry_point() as project_run:
         wanted = requests(given_runs)
-        values = (_as_typed(wanted), metric, smallest_effect, level, self_check, root_seed)
-        given = {name: as_text(name, value) for name, value in zip(COMPARE, values, strict=True)}
-        settings = Settings.parse(given)
+        asked = read_arguments({**options, "runs": _as_typed(wanted)}, COMPARE)
+        given, settings = asked.texts, Settings.of(asked)
         studies = {at: _study(each, progress) for at, each in enumerate(wanted) if isinstance(each, Mapping)}
         keys = [study.request.key for study in studies.values()]
         if len(set(keys)) < len(keys):
@@ -135,7 +123,7 @@ def compare_into(
     if run_id in run_ids:
         fix = "Start another run: with mlflow.start_run()."
         raise ParameterError("runs", run_id, "is to hold the comparison, and is one of what is compared", fix)
-    settings = Settings.parse({name: as_text(name, value) for name, value in options.items()})
+    settings = Settings.of(read_arguments(options, COMPARE))
     found = compare_parents(client, matched(client, run_ids, settings), settings, run_id)
     with temporary_folder() as folder:
         tables = write_comparison(folder, found)
@@ -161,13 +149,10 @@ class Settings:
     root_seed: int = 0
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Settings:
-        """Return the settings that texts as typed mean, those that are not given by their defaults."""
-        texts = {name: given.get(name, parameter.default) for name, parameter in COMPARE.items()}
-        values = {name: parameter.parse(texts) for name, parameter in COMPARE.items() if name != "runs"}
-        if values["smallest_effect"] is None:
-            values["smallest_effect"] = math.nan
-        return cls(**values)
+    def of(cls, asked: Arguments) -> Settings:
+        """Return the settings that were asked for."""
+        values: dict[str, Any] = {each.name: asked[each.name] for each in fields(cls)}
+        return cls(**values | {"smallest_effect": float(str(values["smallest_effect"]).replace("none", "nan"))})
 
 
 class Matched(NamedTuple):

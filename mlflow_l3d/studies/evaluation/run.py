@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mlflow_l3d import registry
 from mlflow_l3d.analysis.importance.estimators.reml import MISSING
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.errors import unknown_name
+from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.evaluation.parameters import EVALUATE
 from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
 from mlflow_l3d.studies.progress import shows_progress, under_way
-from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation, check_options, evaluate_seeds, is_seeds_study
+from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation, evaluate_seeds, is_seeds_study
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.evaluate import SweepEvaluation, evaluate_sweep, is_sweep
 from mlflow_l3d.tracking.connection import connect
@@ -90,10 +92,10 @@ def evaluate(
     with entry_point() as project_run:
         options = {"where": where, "design": design, "missing": missing, "agreement": agreement}
         if is_sweep(parent_run_id):
-            check_options({**options, "metric": metric}, "a sweep")
+            _check_options({**options, "metric": metric}, "a sweep")
             return evaluate_sweep(parent_run_id, project_run=project_run.run_id, log=log)
         if is_seeds_study(parent_run_id):
-            check_options(options)
+            _check_options(options)
             return evaluate_seeds(parent_run_id, metric=metric, project_run=project_run.run_id, log=log)
         for name, value, known in (("design", design, registry.names("design")), ("missing", missing, MISSING)):
             if value not in ("auto", *known):
@@ -110,3 +112,10 @@ def evaluate(
         with under_way(f"reading the predictions of {len(cells):,} cells and scoring", shown=shown):
             analysis = score_parent(client, parent, cells, metric=metric, planned=planned, agreement=agreement, log=log)
     return Evaluation(run_id, analysis)
+
+
+def _check_options(options: Mapping[str, str], study: str = "a study of seeds") -> None:
+    """Raise a ParameterError for an option of `evaluate` that a study does not have."""
+    for name, value in options.items():
+        if value != EVALUATE[name].default:
+            raise ParameterError(name, value, f"has no effect on {study}", "Leave it out.")

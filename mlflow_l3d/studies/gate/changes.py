@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.parameters.values import check_names, json_of
+from mlflow_l3d.studies.investigation.parameters import MAIN
 
 if TYPE_CHECKING:
     from mlflow_l3d.studies.gate.golden import GoldenRequest

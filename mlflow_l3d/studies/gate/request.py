@@ -13,13 +13,14 @@ from mlflow_l3d.analysis.comparison.resolution import check_effect
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, registered
-from mlflow_l3d.parameters.table import GATE, PLACE
-from mlflow_l3d.parameters.values import check_names
+from mlflow_l3d.parameters.declaration import read_arguments
+from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO, Noise, Outlook, power, runs_for_power
 from mlflow_l3d.studies.gate.numbers.sequential import FEWEST, SequentialPlan, planned_looks
+from mlflow_l3d.studies.gate.parameters import GATE
 from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
 
 if TYPE_CHECKING:
@@ -111,9 +112,8 @@ def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateReq
     ParameterError
         For the first that is not allowed.
     """
-    check_names("parameter", parameters, GATE)
-    given = {name: parameter.typed(parameters) for name, parameter in GATE.items()}
-    typed = {name: parameter.parse(given) for name, parameter in GATE.items()}
+    typed = read_arguments(parameters, GATE)
+    given = typed.texts
     if given["candidate"] == "none":
         raise ParameterError("candidate", "none", "must be a run id, or what differs from the baseline")
     machine = {name: given[name] for name in PLACE}

@@ -15,7 +15,6 @@ from mlflow_l3d.analysis.comparison.resolution import least_error
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.parameters.table import GateOptions
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.base import entry_point
@@ -31,6 +30,7 @@ from mlflow_l3d.studies.gate.numbers.gate import (
     view,
 )
 from mlflow_l3d.studies.gate.numbers.power import Noise
+from mlflow_l3d.studies.gate.parameters import GateOptions
 from mlflow_l3d.studies.gate.plan import GatePlan, plan_gate
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
@@ -108,7 +108,7 @@ def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> 
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
-        As on the command line, see :data:`mlflow_l3d.parameters.table.GATE`. The candidate is the run id of an
+        As on the command line, see :data:`mlflow_l3d.studies.gate.parameters.GATE`. The candidate is the run id of an
         investigation, or what differs from the baseline: parameters of `main` as ``name=value`` separated by
         semicolons, as JSON, or as a mapping.
 

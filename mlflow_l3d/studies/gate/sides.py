@@ -12,13 +12,13 @@ import pandas as pd
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.published import as_published
-from mlflow_l3d.parameters.setup import given_texts, headline_metric, set_up
+from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.parameters.source_text import RUN_ID, parse
-from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.gate.changes import OF_A_PLAN, changes_of, title_of
 from mlflow_l3d.studies.gate.golden import GoldenRequest
+from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.request import context_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.past import find_search, latest_investigation, own_parameter
@@ -204,14 +204,14 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
     """
     asked = {key: value for key, value in parameters.items() if key not in OF_A_PLAN}
     asked |= {key: value for key, value in machine.items() if value != "auto"}
-    given, approach = given_texts(asked, MAIN, None, None)
-    resolved, _ = as_published(given, approach)
-    root_seed = int(MAIN["root_seed"].parse(given))
+    typed, approach = read_parameters(asked, MAIN, None, None)
+    resolved, _ = as_published(typed, approach)
+    root_seed = typed["root_seed"]
     setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)
     metric = headline_metric(resolved["metric"], setup.task)
     context = context_of(setup)
     return GoldenRequest(
-        given=given,
+        given=typed.texts,
         setup=setup,
         metric=metric,
         context_key=context,

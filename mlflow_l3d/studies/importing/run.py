@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.table import IMPORT
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import
+from mlflow_l3d.studies.importing.parameters import IMPORT
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
 from mlflow_l3d.studies.progress import shows_progress, under_way
 from mlflow_l3d.studies.request import heading, version_words
@@ -120,7 +120,7 @@ def import_runs(
     """
     shown = shows_progress(progress)
     given = {"path": str(path), "from_": from_, "task": task, "metric": metric, "only": only, "columns": columns}
-    given |= {"task_kind": IMPORT["task_kind"].parse({"task_kind": task_kind}), "classes": classes}
+    given |= {"task_kind": IMPORT["task_kind"].read(task_kind), "classes": classes}
     with entry_point() as project_run:
         with under_way("reading", shown=shown):
             asked = _read(Path(path), given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -15,11 +15,11 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, splits_of
-from mlflow_l3d.parameters.setup import given_texts, headline_metric, set_up
-from mlflow_l3d.parameters.table import MAIN
-from mlflow_l3d.parameters.values import check_names
+from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
+from mlflow_l3d.parameters.values import check_names, names_of
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import OF_NO_APPROACH, REPLICATE, TASK_FACTORS, TEST_SAMPLE
+from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
 from mlflow_l3d.studies.request import CellRequest, context_of, versions
 from mlflow_l3d.tasks.base import Task
@@ -177,8 +177,8 @@ def specify(
     Parameters
     ----------
     parameters
-        Any of :data:`mlflow_l3d.parameters.table.MAIN`; the others take their defaults. As text, or as Python
-        has them: numbers, a list of factors, a mapping of hyperparameters.
+        Any of :data:`mlflow_l3d.studies.investigation.parameters.MAIN`; the others take their defaults. As text, or as
+        Python has them: numbers, a list of factors, a mapping of hyperparameters.
     approach, task
         Objects in place of the names, for the Python API.
     searches
@@ -191,10 +191,10 @@ def specify(
     ParameterError
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
-    given, approach = given_texts(parameters, MAIN, approach, task)
-    asked, remarks = as_published(given, approach)
+    typed, approach = read_parameters(parameters, MAIN, approach, task)
+    asked, remarks = as_published(typed, approach)
     plan = parse_plan(asked, approach.factors)
-    wanted = _wanted_factors(given["factor"], approach)
+    wanted = _wanted_factors(names_of(asked["factor"]), asked.texts["factor"], approach)
     setup = set_up(asked, approach, task, root_seed=plan.root_seed, searches=searches, read=read)
     metric = headline_metric(asked["metric"], setup.task)
     factors = _effective(wanted, approach, setup.fixed_factors)
@@ -218,14 +218,14 @@ def specify(
         **plan.identity(),
     }
     request = InvestigationRequest(
-        given=given,
+        given=typed.texts,
         setup=replace(setup, origin=replace(setup.origin, notes=(*remarks, *setup.origin.notes))),
         metric=metric,
         context_key=context,
         key=content_key(layout),
         factors=factors,
         plan=plan,
-        missing="reml" if given["missing"] == "reml" else "anova",
+        missing=asked["missing"],
     )
     cells = len(request.design())  # raises where cells would repeat
     if cells > MOST_CELLS:
@@ -236,11 +236,10 @@ def specify(
     return request
 
 
-def _wanted_factors(text: str, approach: Approach) -> tuple[str, ...]:
-    """Return the factors that `text` names, checked against those of the approach; ``all`` stays as it is."""
-    if text == "auto":
-        text = "data_order" if "data_order" in approach.factors else "all"
-    parts = [part.strip() for part in text.split(",")]
+def _wanted_factors(parts: Sequence[str], text: str, approach: Approach) -> tuple[str, ...]:
+    """Return the factors that are wanted, checked against those of the approach; ``all`` stays as it is."""
+    if tuple(parts) == ("auto",):
+        parts = ["data_order" if "data_order" in approach.factors else "all"]
     apart = {"all", *OF_NO_APPROACH}
     if "all" in parts and set(parts) - apart:
         allowed = f"must be `all`, {', '.join(f'`all,{name}`' for name in OF_NO_APPROACH)}, or names without it"

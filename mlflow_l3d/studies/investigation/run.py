@@ -12,12 +12,12 @@ import pandas as pd
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.parameters.table import InvestigateOptions
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
+from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.progress import under_way
@@ -84,7 +84,7 @@ def investigate(
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
-        As on the command line, see :data:`mlflow_l3d.parameters.table.MAIN`: ``factor``, ``model``,
+        As on the command line, see :data:`mlflow_l3d.studies.investigation.parameters.MAIN`: ``factor``, ``model``,
         ``investigation_runs``, ``mitigation_runs``, ``root_seed``, ...
 
     Returns

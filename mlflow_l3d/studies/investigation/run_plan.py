@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
 from mlflow_l3d.designs import Design, all_designs, design_named
 from mlflow_l3d.designs.mitigation import check_mitigation
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.parameters.values import names_of
 
 MOST_ROWS: Final = FIRST_ANALYSIS * 2**4
 """Rows at most where a stopping rule may end the investigation: its fifth look."""
@@ -121,13 +121,13 @@ class Plan:
         return [self.stop, self.half_width if self.stop == "interval" else self.epsilon]
 
 
-def parse_plan(given: Mapping[str, str], all_factors: Sequence[str]) -> Plan:
+def parse_plan(asked: Mapping[str, Any], all_factors: Sequence[str]) -> Plan:
     """Return the plan that the parameters of `main` describe.
 
     Parameters
     ----------
-    given
-        Parameters as typed.
+    asked
+        Parameters of `main`.
     all_factors
         Every factor of the approach, for the mitigation strategies.
 
@@ -136,22 +136,25 @@ def parse_plan(given: Mapping[str, str], all_factors: Sequence[str]) -> Plan:
     ParameterError
         For the first that is not allowed.
     """
-    design, stop, joint = design_named(given["design"]), given["stop"], given["joint"]
+    design, stop, joint = design_named(asked["design"]), asked["stop"], asked["joint"]
     if stop != "none" and stop not in design.stops:
         allowed = " or ".join(name for name, other in all_designs().items() if stop in other.stops)
         raise ParameterError("stop", stop, f"needs design={allowed}, not {design.name}")
     if joint == "product" and not design.products:
         allowed = " or ".join(name for name, other in all_designs().items() if other.products)
         raise ParameterError("joint", joint, f"is for design={allowed} only", "Use joint=paired.")
-    rows, columns = _rows(given, design, stop), MAIN["investigation_runs"].parse(given)
-    golden = given["golden_runs"]
+    rows, columns, golden = (
+        _rows(asked["mitigation_runs"], design, stop),
+        asked["investigation_runs"],
+        asked["golden_runs"],
+    )
     if design.own_golden and golden != "auto":
         allowed = f"must be auto in the {design.name} design, whose {design.own_golden} serve as golden runs"
         raise ParameterError("golden_runs", golden, allowed)
     if golden == "pooled" and design.baseline:
         allowed = f"is not for design={design.name}: the strategy would be compared with itself"
         raise ParameterError("golden_runs", golden, allowed, "Use golden_runs=auto.")
-    golden_runs = MAIN["golden_runs"].parse(given) or 0
+    golden_runs = golden if isinstance(golden, int) else 0
     if golden == "auto" and not design.own_golden:
         golden_runs = rows * columns
     return Plan(
@@ -159,32 +162,36 @@ def parse_plan(given: Mapping[str, str], all_factors: Sequence[str]) -> Plan:
         investigation_runs=columns,
         mitigation_runs=rows,
         golden_runs=golden_runs,
-        root_seed=MAIN["root_seed"].parse(given),
+        root_seed=asked["root_seed"],
         golden_pooled=golden == "pooled",
         joint=joint,
-        mitigation=parse_mitigation(given["mitigation"], all_factors, design),
+        mitigation=parse_mitigation(asked["mitigation"], all_factors, design),
         stop=stop,
-        half_width=MAIN["half_width"].parse(given),
-        epsilon=MAIN["epsilon"].parse(given),
+        half_width=asked["half_width"],
+        epsilon=asked["epsilon"],
     )
 
 
-def parse_mitigation(text: str, all_factors: Sequence[str], design: type[Design]) -> tuple[MitigationStrategy, ...]:
-    """Return the mitigation strategies that `text` names: ``factor:0+3``, or ``name=factor:0+3``, separated by commas.
+def parse_mitigation(
+    asked: str | Sequence[str], all_factors: Sequence[str], design: type[Design]
+) -> tuple[MitigationStrategy, ...]:
+    """Return the mitigation strategies that were asked for, each as ``factor:0+3`` or ``name=factor:0+3``.
 
     Raises
     ------
     ParameterError
         If it is neither, names an unknown factor or a factor twice, or the design has no mitigated factors.
     """
-    if text == "none":
+    strategies = names_of(asked)
+    if strategies == ("none",):
         return ()
+    text = ",".join(strategies)
     if not design.mitigates:
         allowed = f"is not for design={design.name}, which draws every factor anew"
         raise ParameterError("mitigation", text, allowed, "Use design=crossed or nested.")
     found: list[MitigationStrategy] = []
-    for part in text.split(","):
-        name, equals, rest = part.strip().rpartition("=")
+    for part in strategies:
+        name, equals, rest = part.rpartition("=")
         factor, colon, numbers = rest.partition(":")
         factor = factor.strip()
         digits = [piece.strip() for piece in numbers.split("+")]
@@ -203,13 +210,11 @@ def parse_mitigation(text: str, all_factors: Sequence[str], design: type[Design]
     return tuple(found)
 
 
-def _rows(given: Mapping[str, str], design: type[Design], stop: str) -> int:
-    rows: int | None = MAIN["mitigation_runs"].parse(given)
-    if rows is None:
+def _rows(rows: int | str, design: type[Design], stop: str) -> int:
+    if isinstance(rows, str):
         return MOST_ROWS if stop != "none" else design.auto_rows
     if stop == "interval" and rows <= FIRST_ANALYSIS:
         allowed = f"stop=interval looks after {FIRST_ANALYSIS}, {2 * FIRST_ANALYSIS}, {4 * FIRST_ANALYSIS}, ... rows"
-        raise ParameterError(
-            "mitigation_runs", given["mitigation_runs"], allowed, f"Use auto ({MOST_ROWS} rows at most), or more rows."
-        )
+        fix = f"Use auto ({MOST_ROWS} rows at most), or more rows."
+        raise ParameterError("mitigation_runs", rows, allowed, fix)
     return rows

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.parameters.table import PLAN, InvestigateOptions
-from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
+from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.planning.budget import projected
 from mlflow_l3d.studies.planning.notes import advice, planner_notes
+from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
@@ -86,7 +86,7 @@ def plan_investigation(
     with entry_point() as project_run:
         request = specified(specify, approach, task, parameters)
         allowed = Budget.parse(budget, requests=True)
-        wanted = PLAN["assurance"].parse({"assurance": as_text("assurance", assurance)})
+        wanted = PLAN["assurance"].read(assurance)
         run_id: str | None = None
         if pilot == "run":
             from mlflow_l3d.studies.investigation.run import investigate

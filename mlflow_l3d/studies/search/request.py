@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches
-from mlflow_l3d.parameters.setup import given_texts, set_up
-from mlflow_l3d.parameters.table import SEARCH
+from mlflow_l3d.parameters.setup import read_parameters, set_up
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.studies.request import StudyRequest
 from mlflow_l3d.studies.search.cells import search_key
+from mlflow_l3d.studies.search.parameters import SEARCH
 from mlflow_l3d.studies.search.samplers import Stage, pruner_name, sampler_name
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.tasks.base import Task
@@ -129,7 +129,7 @@ def specify_search(
     Parameters
     ----------
     parameters
-        Any of :data:`mlflow_l3d.parameters.table.SEARCH`; the others take their defaults.
+        Any of :data:`mlflow_l3d.studies.search.parameters.SEARCH`; the others take their defaults.
     approach, task
         Objects in place of the names, for the Python API.
     searches
@@ -140,23 +140,22 @@ def specify_search(
     ParameterError
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
-    given, approach = given_texts(parameters, SEARCH, approach, task)
-    wanted = SEARCH["coarse_trials"].parse(given)
-    numbers = ("fine_trials", "search_seeds", "held_out_runs", "root_seed")
-    fine_trials, search_seeds, held_out_runs, root_seed = (SEARCH[name].parse(given) for name in numbers)
-    pruner = pruner_name(given["pruner"])
+    typed, approach = read_parameters(parameters, SEARCH, approach, task)
+    numbers = ("coarse_trials", "fine_trials", "search_seeds", "held_out_runs", "root_seed")
+    wanted, fine_trials, search_seeds, held_out_runs, root_seed = (typed[name] for name in numbers)
+    pruner = pruner_name(typed["pruner"])
     samplers: dict[Stage, str] = {
-        "coarse": sampler_name("coarse_sampler", given["coarse_sampler"], "coarse"),
-        "fine": sampler_name("fine_sampler", given["fine_sampler"], "fine"),
+        "coarse": sampler_name("coarse_sampler", typed["coarse_sampler"], "coarse"),
+        "fine": sampler_name("fine_sampler", typed["fine_sampler"], "fine"),
     }
-    asked, _ = as_published(given, approach)
+    asked, _ = as_published(typed, approach)
     setup = set_up(asked, approach, task, root_seed=root_seed, searches=searches)
-    space = SearchSpace.of(approach, setup.hyperparameters, given["space"])
+    space = SearchSpace.of(approach, setup.hyperparameters, typed.texts["space"])
     # The grid of coarse values, and the given setting where it is not on it.
     on_grid = all(setup.hyperparameters[name] in values for name, values in space.coarse().items())
-    coarse_trials = min(space.grid_size + (not on_grid), 40) if wanted is None else wanted
+    coarse_trials = min(space.grid_size + (not on_grid), 40) if wanted == "auto" else wanted
     context = search_key(
-        setup.task, approach, model_revision=setup.model_revision, numerics=setup.numerics, metric=given["metric"]
+        setup.task, approach, model_revision=setup.model_revision, numerics=setup.numerics, metric=typed["metric"]
     )
     layout = {
         "context": context,
@@ -169,9 +168,9 @@ def specify_search(
         "seeds": [root_seed, search_seeds, held_out_runs],
     }
     return SearchRequest(
-        given=given,
+        given=typed.texts,
         setup=setup,
-        metric=given["metric"],
+        metric=typed["metric"],
         space=space,
         coarse_trials=coarse_trials,
         fine_trials=fine_trials,

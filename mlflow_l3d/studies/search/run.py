@@ -14,7 +14,6 @@ from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.parameters.table import SearchOptions
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import temporary_folder
@@ -24,6 +23,7 @@ from mlflow_l3d.studies.search.cells import TrialMaker
 from mlflow_l3d.studies.search.comparison import compare
 from mlflow_l3d.studies.search.engine import StageRun, new_study
 from mlflow_l3d.studies.search.importances import importances
+from mlflow_l3d.studies.search.parameters import SearchOptions
 from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.results import (
     Ending,
@@ -100,7 +100,7 @@ def search(
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
-        As on the command line, see :data:`mlflow_l3d.parameters.table.SEARCH`.
+        As on the command line, see :data:`mlflow_l3d.studies.search.parameters.SEARCH`.
 
     Returns
     -------

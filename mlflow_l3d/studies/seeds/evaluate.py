@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.table import EVALUATE
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.seeds.artifacts import write_over_tasks, write_scores
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
@@ -72,13 +71,6 @@ def is_seeds_study(parent_run_id: str) -> bool:
         return bool(client.get_run(run_id).data.tags.get(names.DESIGN) == DESIGN)
     except (MlflowException, L3DError):
         return False
-
-
-def check_options(options: Mapping[str, str], study: str = "a study of seeds") -> None:
-    """Raise a ParameterError for an option of `evaluate` that a study does not have."""
-    for name, value in options.items():
-        if value != EVALUATE[name].default:
-            raise ParameterError(name, value, f"has no effect on {study}", "Leave it out.")
 
 
 def evaluate_seeds(

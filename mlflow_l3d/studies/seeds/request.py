@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -10,13 +10,13 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.designs.seeds import PAPER_SEEDS, SEED, SeedsDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
-from mlflow_l3d.parameters.setup import Setup, given_texts, set_up
-from mlflow_l3d.parameters.table import SEEDS
-from mlflow_l3d.parameters.values import Whole
+from mlflow_l3d.parameters.setup import Setup, read_parameters, set_up
+from mlflow_l3d.parameters.values import Whole, as_text
 from mlflow_l3d.plan.cells import Cell, content_key
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.studies.seeds.numbers.predictions import check_seeds
+from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tasks.sources.glue import benchmark_of
@@ -112,7 +112,7 @@ def specify_seeds(
     Parameters
     ----------
     parameters
-        Any of :data:`mlflow_l3d.parameters.table.SEEDS`; the others take their defaults.
+        Any of :data:`mlflow_l3d.studies.seeds.parameters.SEEDS`; the others take their defaults.
     approach, task
         Objects in place of the names, for the Python API.
     searches
@@ -123,44 +123,51 @@ def specify_seeds(
     ParameterError
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
-    given, approach = given_texts(parameters, SEEDS, approach, task)
-    seeds = parse_seeds(given["seeds"])
-    fraction = SEEDS["validation_fraction"].parse(given)
-    root_seed = SEEDS["root_seed"].parse(given)
+    asked, approach = read_parameters(parameters, SEEDS, approach, task)
+    seeds, root_seed = parse_seeds(asked["seeds"]), asked["root_seed"]
     setup = set_up(
-        {**given, "hyperparameters": _hyperparameters(given["hyperparameters"], approach, given["model"])},
+        asked.changed(hyperparameters=_hyperparameters(asked["hyperparameters"], approach, asked["model"])),
         approach,
         task,
         root_seed=root_seed,
         searches=searches,
         predefined_split=True,
-        validation_fraction=fraction,
+        validation_fraction=asked["validation_fraction"],
     )
     if not governed_factors(setup):
         reasons = "; ".join(f"{name}: {reason}" for name, reason in setup.fixed_factors.items())
         allowed = (
             f"no source of randomness of {approach.name} has an effect, so every seed would be the same ({reasons})"
         )
-        raise ParameterError("seeds", given["seeds"], allowed)
-    metric = setup.task.metric if given["metric"] == "auto" else given["metric"]
+        raise ParameterError("seeds", asked.texts["seeds"], allowed)
+    metric = setup.task.metric if asked["metric"] == "auto" else asked["metric"]
     context = context_of(setup)
     own = setup.task.settings.source == "own"
     split_seeds = {} if own else {name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS}
     drawn = {} if own else {"split": split_seeds}
     key = content_key({"context": context, "seeds": list(seeds), "metric": metric, **drawn})
     return SeedsRequest(
-        given=given, setup=setup, metric=metric, context_key=context, key=key, seeds=seeds, split_seeds=split_seeds
+        given=asked.texts,
+        setup=setup,
+        metric=metric,
+        context_key=context,
+        key=key,
+        seeds=seeds,
+        split_seeds=split_seeds,
     )
 
 
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """Return the seeds that `text` asks for: so many of 42, 52, 62, ..., or those that it lists.
+def parse_seeds(asked: int | str | Sequence[int]) -> tuple[int, ...]:
+    """Return the seeds that are asked for: so many of 42, 52, 62, ..., or those of a list.
 
     Raises
     ------
     ParameterError
         If there are fewer than two, one is no whole number, or one is repeated.
     """
+    if isinstance(asked, list | tuple):
+        return check_seeds([Whole(0).number("seeds", seed) for seed in asked])
+    text = as_text("seeds", asked)
     parts = [part.strip() for part in text.strip().strip("[]()").split(",")]
     if len(parts) == 1:
         count = Whole(0, MOST_SEEDS).number("seeds", parts[0])
@@ -174,15 +181,17 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return check_seeds([Whole(0).number("seeds", part) for part in parts])
 
 
-def _hyperparameters(text: str, approach: Approach, model: str) -> str:
+def _hyperparameters(asked: str | Mapping[str, Any], approach: Approach, model: str) -> str | Mapping[str, Any]:
     """Return what `auto`, alone or before name=value pairs, stands for.
 
     ``seeds_defaults(model, given)`` of the approach says what differs from its defaults in a study of
     seeds; the pairs that were typed come after it and win.
     """
-    source, _, rest = text.partition(",")
+    if not isinstance(asked, str):
+        return asked
+    source, _, rest = asked.partition(",")
     if source.strip() != "auto":
-        return text
+        return asked
     given = {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in rest.split(","))}
     defaults = approach.seeds_defaults(model, given)
     pairs = [f"{name}={value}" for name, value in defaults.items() if name not in given]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Unpack
 import pandas as pd
 
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.parameters.table import SeedsOptions
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.progress import under_way
 from mlflow_l3d.studies.seeds.artifacts import write_scores
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
+from mlflow_l3d.studies.seeds.parameters import SeedsOptions
 from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
 from mlflow_l3d.tasks.sources.glue import benchmark_of
 from mlflow_l3d.tracking import names
@@ -76,7 +76,7 @@ def seeds(
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
-        As on the command line, see :data:`mlflow_l3d.parameters.table.SEEDS`.
+        As on the command line, see :data:`mlflow_l3d.studies.seeds.parameters.SEEDS`.
 
     Returns
     -------

@@ -19,7 +19,6 @@ from mlflow_l3d.analysis.importance.strategies import (
 )
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.parameters.table import STRATEGIES, StrategiesOptions
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.numbers import Unit, signed, unit_of
 from mlflow_l3d.report.text import heading
@@ -28,6 +27,7 @@ from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
 from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.strategies.parameters import STRATEGIES, StrategiesOptions
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import condition, found, search
@@ -47,7 +47,7 @@ TABLE: Final = "strategies.json"
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(OnOneScreen):
+class ComparedStrategies(OnOneScreen):
     """What three strategies say about the same factors.
 
     Attributes
@@ -102,7 +102,7 @@ def compare_strategies(
     approach: Approach | str | None = None,
     progress: bool | None = None,
     **parameters: Unpack[StrategiesOptions],
-) -> Comparison:
+) -> ComparedStrategies:
     """Investigate the same factors by the strategies random, fixed and interactions (the published method).
 
     Each is an investigation of its own, with the tag ``l3d.comparison``; all share the golden runs. The run that holds
@@ -145,7 +145,7 @@ def compare_strategies(
                 part = _finished_part(client, request.key)
                 parts[design] = InvestigationStudy(request, progress=progress).run(part)
                 set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
-            comparison = Comparison(opened.run_id, parts, _results(parts))
+            comparison = ComparedStrategies(opened.run_id, parts, _results(parts))
             frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
             run_ids = ",".join(each.run_id for each in parts.values())
             tags = {names.INVESTIGATIONS: run_ids, names.NOTE: _note(comparison)}
@@ -175,7 +175,7 @@ def _results(parts: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:
     return tuple(results)
 
 
-def _metrics(comparison: Comparison) -> dict[str, float]:
+def _metrics(comparison: ComparedStrategies) -> dict[str, float]:
     return {
         "golden_std" if each.strategy == "golden" else f"{each.strategy}_std/{each.factor}": each.std
         for each in comparison.results
@@ -183,7 +183,7 @@ def _metrics(comparison: Comparison) -> dict[str, float]:
     }
 
 
-def _note(comparison: Comparison) -> str:
+def _note(comparison: ComparedStrategies) -> str:
     """Return the table as Markdown, for the description of the run in MLflow's UI."""
     lines = ["| factor | random | fixed | interactions |", "|---|---|---|---|"]
     for factor, row in comparison.table().iterrows():

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.source_text import parse
-from mlflow_l3d.parameters.table import MAIN, SWEEP
 from mlflow_l3d.parameters.values import as_text, check_names, file_text
+from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.sweep.parameters import SWEEP
 from mlflow_l3d.studies.sweep.values import listed, over_of, same, values_of
 
 SET: Final = "set"
@@ -128,8 +129,8 @@ def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     parameters
-        Any of :data:`mlflow_l3d.parameters.table.SWEEP`, as typed or as Python has them; approach and task may be
-        objects. From Python also ``sets``, ``exclude`` and ``overrides``, as a file has them. What is a parameter's
+        Any of :data:`mlflow_l3d.studies.sweep.parameters.SWEEP`, as typed or as Python has them; approach and task may
+        be objects. From Python also ``sets``, ``exclude`` and ``overrides``, as a file has them. What is a parameter's
         default counts as not given.
 
     Raises

@@ -10,11 +10,12 @@ from typing import Any
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
-from mlflow_l3d.parameters.table import PLACE, SWEEP
+from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.sweep.asked import merged, read_request
+from mlflow_l3d.studies.sweep.parameters import SWEEP
 from mlflow_l3d.studies.sweep.points import PointRequest, specify_points, typed_text
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
@@ -96,7 +97,7 @@ def specify_sweep(
     Parameters
     ----------
     parameters
-        Any of :data:`mlflow_l3d.parameters.table.SWEEP`, as typed or as Python has them.
+        Any of :data:`mlflow_l3d.studies.sweep.parameters.SWEEP`, as typed or as Python has them.
     approach, task
         Names, objects, or lists of them, for the Python API.
     searches
@@ -111,9 +112,7 @@ def specify_sweep(
     given = merged({**parameters, **objects})
     texts = {name: typed_text(name, given.get(name, parameter.default)) for name, parameter in SWEEP.items()}
     budget = Budget.parse(given.pop("budget", SWEEP["budget"].default))
-    texts["dry_run"] = texts["dry_run"].lower()
-    dry_run = SWEEP["dry_run"].parse(texts) == "true"
-    given.pop("dry_run", None)
+    dry_run = SWEEP["dry_run"].read(given.pop("dry_run", False))
     once = None if searches is None else cache(searches)
     points = specify_points(read_request(given).points(), searches=once, budgeted=bool(budget))
     if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:

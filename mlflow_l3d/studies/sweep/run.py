@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.parameters.table import InvestigateOptions, SweepOptions
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.studies.sweep.engine import Engine
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
+from mlflow_l3d.studies.sweep.parameters import SweepOptions
 from mlflow_l3d.studies.sweep.plan import SweepPlan, plan_sweep
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.studies.sweep.read import points_of
@@ -102,7 +103,7 @@ def sweep(
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.
     **parameters
-        As on the command line, see :data:`mlflow_l3d.parameters.table.SWEEP`: those of
+        As on the command line, see :data:`mlflow_l3d.studies.sweep.parameters.SWEEP`: those of
         :func:`mlflow_l3d.studies.investigation.run.investigate`, each a value or a list of values; ``over``, a mapping
         of hyperparameter to values; ``file``; ``budget``; ``dry_run``. Here also ``sets``, ``exclude`` and
         ``overrides``, as a file has them; approaches and tasks in a set may be objects.

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.table import PLACE, SWEEP
+from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.parameters.values import as_text, json_of
+from mlflow_l3d.studies.sweep.parameters import SWEEP
 
 WITH_COMMAS: Final = (
     *("factor", "hyperparameters", "mitigation", "text_column", "executor_options"),

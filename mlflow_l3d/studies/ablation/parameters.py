@@ -1,0 +1,45 @@
+"""The parameters of `ablation`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Final, TypedDict
+
+from mlflow_l3d.parameters.declaration import Of, Parameters, declared
+from mlflow_l3d.parameters.shared import (
+    PARENT,
+    SEED,
+)
+from mlflow_l3d.parameters.verbs import Verb
+
+
+class _Parent(TypedDict, total=False):
+    parent_run_id: Annotated[str, PARENT]
+
+
+class AblationOptions(TypedDict, total=False):
+    """Of `ablation`, in addition to the parent."""
+
+    metric: Annotated[str, Of("auto", "the metric whose spread is investigated; auto is the parent's own")]
+    rows: Annotated[object, Of("auto", "numbers of rows (mitigation runs) to look at, separated by commas")]
+    columns: Annotated[object, Of("auto", "numbers of columns (investigation runs) to look at, separated by commas")]
+    test_sizes: Annotated[
+        object, Of("auto", "numbers of test examples to look at, separated by commas; all is all of them")
+    ]
+    repeats: Annotated[int, Of("10", "how many random choices for each setting", low=1, high=10_000)]
+    root_seed: Annotated[int, replace(SEED, help="the number that these choices are derived from")]
+
+
+ABLATION: Final[Parameters] = declared(_Parent, AblationOptions)
+"""Of `ablation`."""
+
+VERB = Verb(
+    "ablation",
+    ABLATION,
+    "mlflow_l3d.studies.ablation.run:ablate",
+    "say what fewer runs and test examples would have found, without new runs",
+    question="Would fewer runs have been enough?",
+    examples=("ablation", "ablation --parent-run-id RUN_ID --rows 5,10", "ablation --test-sizes 100,500"),
+    order=70,
+    returns=("mlflow_l3d.studies.ablation.run:Ablation",),
+)

@@ -1,0 +1,65 @@
+"""The parameters of `compare`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Final, TypedDict
+
+from mlflow_l3d.parameters.declaration import No, Of, Parameters, declared
+from mlflow_l3d.parameters.shared import (
+    SEED,
+)
+from mlflow_l3d.parameters.verbs import Verb
+
+
+class _Compared(TypedDict, total=False):
+    runs: Annotated[
+        object,
+        Of(
+            "none",
+            "parents, separated by commas; or a JSON list of objects with the parameters of main, which are then run",
+        ),
+    ]
+
+
+class CompareOptions(TypedDict, total=False):
+    """Of `compare`, in addition to what is compared."""
+
+    metric: Annotated[str, Of("auto", "what systems are scored by; auto is the parents' own")]
+    smallest_effect: Annotated[
+        float | No,
+        Of(
+            "none",
+            "differences up to this (percentage points, or an error's unit) count for nothing: systems within it are "
+            "called equivalent",
+        ),
+    ]
+    level: Annotated[float, Of("0.95", "confidence level of intervals and claims", high=1)]
+    self_check: Annotated[
+        int,
+        Of(
+            "0",
+            "A/A: how many comparisons of each system with itself, which say how often a claim is false; 0 for none",
+            high=100_000,
+        ),
+    ]
+    root_seed: Annotated[int, replace(SEED, help="the number that the halves of an A/A comparison are derived from")]
+
+
+COMPARE: Final[Parameters] = declared(_Compared, CompareOptions)
+"""Of `compare`."""
+
+VERB = Verb(
+    "compare",
+    COMPARE,
+    "mlflow_l3d.studies.comparison.run:compare",
+    "say which of several systems is better, counting the luck of every factor and of the test examples",
+    question="Which of these systems is better, if all luck is counted?",
+    examples=(
+        "compare --runs RUN_ID,RUN_ID",
+        "compare --runs RUN_ID,RUN_ID --smallest-effect 1",
+        "compare --runs RUN_ID,RUN_ID --self-check 1000",
+    ),
+    order=80,
+    returns=("mlflow_l3d.studies.comparison.results:ComparedRuns",),
+)

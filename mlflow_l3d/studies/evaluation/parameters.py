@@ -1,0 +1,67 @@
+"""The parameters of `evaluate` and `delete`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Final, Literal, TypedDict
+
+from mlflow_l3d.parameters.declaration import Of, Parameters, declared
+from mlflow_l3d.parameters.shared import (
+    PARENT,
+)
+from mlflow_l3d.parameters.verbs import Verb
+
+
+class EvaluateOptions(TypedDict, total=False):
+    """Of `evaluate`."""
+
+    parent_run_id: Annotated[
+        str,
+        replace(
+            PARENT, help=f"{PARENT.help}; a sweep; several investigations or studies of seeds, separated by commas"
+        ),
+    ]
+    where: Annotated[str, Of("none", "an MLflow filter that finds the cells, in place of the parent's children")]
+    metric: Annotated[str, Of("auto", "the metric whose spread is investigated; auto is the parent's own, or f1_macro")]
+    design: Annotated[str, Of("auto", "how cells are laid out; auto is the parent's own, or what their phases say")]
+    missing: Annotated[Literal["auto", "anova", "reml"], Of("auto", "as in main; auto is the parent's own, or anova")]
+    agreement: Annotated[
+        str, Of("auto", "how predictions are compared: auto, regression, or a scoring function (rougeL, ...)")
+    ]
+
+
+class _Deleted(TypedDict, total=False):
+    parent_run_id: Annotated[
+        str, replace(PARENT, default="none", help="the parent run that is deleted together with its children")
+    ]
+
+
+EVALUATE: Final[Parameters] = declared(EvaluateOptions)
+"""Of `evaluate`."""
+DELETE: Final[Parameters] = declared(_Deleted)
+"""Of `delete`."""
+
+EVALUATE_VERB = Verb(
+    "evaluate",
+    EVALUATE,
+    "mlflow_l3d.studies.evaluation.run:evaluate",
+    "score an existing parent run",
+    is_study=False,
+    question="What do runs say that are there already?",
+    examples=("evaluate", "evaluate --metric accuracy", "evaluate --parent-run-id RUN_ID,RUN_ID"),
+    order=100,
+    returns=("mlflow_l3d.studies.evaluation.run:Evaluation",),
+)
+
+DELETE_VERB = Verb(
+    "delete",
+    DELETE,
+    "mlflow_l3d.studies.evaluation.delete:delete",
+    "delete a parent run with its children",
+    is_study=False,
+    in_project=False,
+    asks=True,
+    examples=("delete --parent-run-id RUN_ID",),
+    order=130,
+    returns=("mlflow_l3d.studies.evaluation.delete:Deletion",),
+)

@@ -1,0 +1,59 @@
+"""The parameters of `import`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, TypedDict
+
+from mlflow_l3d.parameters.declaration import Of, Parameters, declared
+from mlflow_l3d.parameters.verbs import Verb
+
+
+class ImportOptions(TypedDict, total=False):
+    """Of `import`."""
+
+    from_: Annotated[
+        Literal["auto", "lm-eval", "inspect", "promptfoo", "csv", "huggingface-trainer"],
+        Of("auto", "the tool that wrote the files (in Python `from_`); auto goes by the files"),
+    ]
+    task: Annotated[
+        str, Of("auto", "the task that is imported; several, separated by commas, are variants with the same examples")
+    ]
+    metric: Annotated[
+        str,
+        Of(
+            "auto",
+            "what runs are scored by; auto is the first that the tool has; of inspect also a scorer, or scorer.key",
+        ),
+    ]
+    task_kind: Annotated[
+        Literal["auto", "classification", "regression", "multiple_choice", "generation", "tagging", "ranking"],
+        Of("auto", "csv: what labels and predictions are; auto goes by them and says what it takes them for"),
+    ]
+    classes: Annotated[str, Of("auto", "csv: names of all classes, separated by |; auto takes those that occur")]
+    only: Annotated[str, Of("none", "only runs with these settings: name=value pairs, separated by commas")]
+    columns: Annotated[
+        str, Of("none", "csv: which column is what, as example_id=id, prediction=answer, settings=seed+shots")
+    ]
+
+
+class _Imported(TypedDict):
+    path: Annotated[str, Of("", "a file, or a folder that is searched for files")]
+
+
+IMPORT: Final[Parameters] = declared(ImportOptions)
+IMPORTED: Final[Parameters] = declared(_Imported)
+"""What stands behind `import`."""
+
+VERB = Verb(
+    "import",
+    IMPORT,
+    "mlflow_l3d.studies.importing.run:import_runs",
+    "make runs of results that other tools wrote, and score them",
+    is_study=False,
+    in_project=False,
+    words=IMPORTED,
+    question="What do results of another tool say about luck?",
+    examples=("import results.csv", "import logs --from lm-eval", "import logs --task trec --metric f1"),
+    order=110,
+    returns=("mlflow_l3d.studies.importing.run:ImportedRuns",),
+)

@@ -1,0 +1,43 @@
+"""The parameters of `investigate`, the entry point `main`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mlflow_l3d.parameters.declaration import Parameters, declared
+from mlflow_l3d.parameters.shared import (
+    Approach,
+    Columns,
+    Layout,
+    Place,
+    Runs,
+    SelfTest,
+    Sizes,
+    Task,
+    Trained,
+)
+from mlflow_l3d.parameters.verbs import USUAL, Verb
+
+
+class InvestigateOptions(Runs, Layout, SelfTest, Trained, Sizes, Columns, Place, total=False):
+    """Of `investigate`, in addition to task and approach."""
+
+
+MAIN: Final[Parameters] = declared(Task, Approach, InvestigateOptions)
+"""Of `investigate`."""
+
+VERB = Verb(
+    "investigate",
+    MAIN,
+    "mlflow_l3d.studies.investigation.run:investigate",
+    "run an investigation and score it",
+    question="How much of my score is luck, and which kind of luck?",
+    examples=(
+        "investigate reviews.csv",
+        "investigate reviews.csv --factor all --design radial --num-labelled 200",
+        "investigate -- python train.py --seed {seed}",
+    ),
+    usual=USUAL,
+    order=10,
+    returns=("mlflow_l3d.studies.investigation.run:Investigation",),
+)

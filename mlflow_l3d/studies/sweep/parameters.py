@@ -1,0 +1,48 @@
+"""The parameters of `sweep`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypedDict
+
+from mlflow_l3d.parameters.declaration import Of, Parameters, declared
+from mlflow_l3d.parameters.shared import (
+    Approach,
+    Task,
+)
+from mlflow_l3d.parameters.verbs import Verb
+from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
+
+
+class SweepOptions(TypedDict, total=False):
+    """Of `sweep`, in addition to those of `investigate`, which may be lists."""
+
+    over: Annotated[
+        str | Mapping[str, Any],
+        Of("none", 'hyperparameters and their values as JSON: {"shots": [2, 4, 8], "prompt_format": ["A", "B"]}'),
+    ]
+    file: Annotated[str, Of("none", "a YAML or JSON file with the same, and with sets, exclusions and overrides")]
+    budget: Annotated[
+        object, Of("none", "the most that is computed: 2h, 90m, or 5000 cells; what is given again goes on")
+    ]
+    dry_run: Annotated[bool, Of("false", "say what there is to do, and start no run")]
+
+
+SWEEP: Final[Parameters] = declared(Task, Approach, InvestigateOptions, SweepOptions)
+"""Of `sweep`: those of `investigate`, which may be lists, and its own."""
+
+VERB = Verb(
+    "sweep",
+    SWEEP,
+    "mlflow_l3d.studies.sweep.run:sweep",
+    "run an investigation for each of several models, tasks, hyperparameters, ...",
+    question="Does the luck change with the model, the data or a hyperparameter?",
+    examples=(
+        "sweep --task rotten_tomatoes,trec --budget 2h",
+        "sweep reviews.csv --approach finetuning,meta_learning --factor all",
+        "sweep reviews.csv --num-labelled 50,100,200 --dry-run true",
+    ),
+    usual="task approach factor num_labelled over budget dry_run golden_runs",
+    order=20,
+    returns=("mlflow_l3d.studies.sweep.run:Sweep", "mlflow_l3d.studies.sweep.plan:SweepPlan"),
+)
