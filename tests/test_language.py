@@ -1,0 +1,156 @@
+"""The language of docs, messages, docstrings and names: phrases that are hard to understand, with budgets that fall.
+
+A budget is how often a phrase still occurs: in the docs, in the package's messages, in its docstrings. Nothing may
+exceed its budget. When you rewrite sentences, lower the budget; never raise one. The style guide in CONTRIBUTING.md
+explains what to write instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PHRASES: dict[str, tuple[str, str, int, int, int]] = {
+    # name: (pattern, what to write instead, budget of docs, of messages, of docstrings)
+    "is no": (
+        r"(?<![Tt]here )\b(is|are|was|were|be) no (?!longer\b|better\b|more\b|other\b|further\b|different\b)[a-z]+",
+        "is not a ..., or the positive statement",
+        13,
+        34,
+        57,
+    ),
+    "told": (r"\b(is|are|was|were|be|been|not) told\b(?! (apart|from|to))", "is reported, shown, known", 6, 2, 15),
+    "told apart": (r"\btold (apart|from)\b", "distinguished, differ significantly", 5, 8, 32),
+    "would tell": (
+        r"\b(would|does|do|cannot) (not )?tell\b(?! (us|you|the|which|whether))",
+        "show, establish, identify",
+        6,
+        4,
+        7,
+    ),
+    "holds 0": (r"\b(holds?|held|leaves?) 0\b", "contains 0, excludes 0", 5, 2, 1),
+    "without end": (r"\bwithout end\b", "infinite, unlimited, very large", 5, 2, 11),
+    "how far": (r"\bhow far\b(?! apart)", "how much, how many, the progress", 8, 4, 18),
+    "go on": (r"\b(go|goes|went) on\b", "continues, runs again", 13, 4, 15),
+    "Where there": (
+        r"(^|[.:] )Where (there|it|they|one|a|an|the|no|every|several|rows?|runs?|cells?|scores)\b",
+        "If ...",
+        17,
+        0,
+        38,
+    ),
+    "where there is": (
+        r", where (there|it|they|one|no|that) (is|are|has|have)\b|\bwhere there (is|are)\b",
+        "if ...",
+        14,
+        3,
+        174,
+    ),
+    "what is given": (
+        r"\b[Ww]hat (is|was|are|were) (given|asked|said|known|left|found|there|missing|drawn|typed|named|recorded|wanted)\b",  # noqa: E501
+        "the thing: the given value, the missing cells",
+        18,
+        5,
+        137,
+    ),
+    "one a cell": (
+        r"\b(one|each|child|row|outcome|seed|value|entry|run|training) an? (cell|run|factor|worker|seed|class|core|GPU|row|example|trial|point|step|side)\b",  # noqa: E501
+        "one per cell, each cell has one",
+        16,
+        3,
+        66,
+    ),
+    "beside": (r"\b[Bb]eside\b", "next to; in addition to; compared with", 51, 7, 71),
+    "anew": (r"\banew\b", "redraw, again, new", 13, 8, 27),
+    "for certain": (
+        r"\b(as ever|for certain|for sure|for ever|all the same|hardly)\b",
+        "as before; significantly; certainly; anyway; almost no",
+        27,
+        5,
+        20,
+    ),
+    "says so": (r"\bsa(y|ys|id) so\b", "reports this; name the message or check", 20, 0, 14),
+    "of yours": (r"\b(of (yours|ours|theirs)|(is|are) yours)\b", "your templates; our value", 20, 3, 23),
+    "stands in": (r"\bstands? (still|in|by|there|first|last|behind)\b", "is unchanged; is in; is listed in", 14, 5, 49),
+    "brings about": (
+        r"\bbrings? about\b|\bhas a part in\b|\b(has|have|takes?) no part\b",
+        "causes; has no effect, is not used",
+        13,
+        4,
+        18,
+    ),
+    "is that of": (r"\b(is|are) (that|those) of\b", "the noun again", 32, 6, 59),
+    "takes for": (
+        r"\btak(e|es|en) [a-z ]{0,25}\bfor (independent|normal|an?|the|chance|no)\b",
+        "assume that X is independent",
+        11,
+        3,
+        9,
+    ),
+    "mend": (
+        r"\b(crowds?|mend(s|ed|ing)?|dear(er)?|ledger)\b|\bbears? [a-z ]{0,40}out\b",
+        "concentrate; correct; expensive; run recorder; supports",
+        11,
+        1,
+        34,
+    ),
+    "published score": (r"\b(published|corrected) scores?\b", "importance; corrected importance", 6, 8, 21),
+    "where": (r"\b[Ww]here\b", "if, for a condition", 245, 64, 1120),
+}
+NAMES = {"found": 371, "own": 249, "known": 128, "given": 64}
+"""Names of locals that do not say what they hold -> how often the package binds one."""
+
+
+def doc_nodes(tree: ast.AST) -> set[ast.Constant]:
+    """Return the docstrings of modules, classes and functions, and those below attributes."""
+    found = set()
+    for node in ast.walk(tree):
+        for statement in getattr(node, "body", []) if not isinstance(node, ast.Lambda | ast.IfExp) else []:
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                found.add(value)
+    return found
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Return docs, messages and docstrings, each as one text with single blanks."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    prose = [re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL) for page in pages]
+    messages, docstrings = [], []
+    for path in sorted((ROOT / "mlflow_l3d").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docs = doc_nodes(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                (docstrings if node in docs else messages).append(node.value)
+    return {
+        name: re.sub(r"\s+", " ", "\n".join(parts))
+        for name, parts in {"docs": prose, "messages": messages, "docstrings": docstrings}.items()
+    }
+
+
+@pytest.mark.parametrize("name", PHRASES)
+def test_phrases_keep_to_their_budgets(name: str) -> None:
+    pattern, instead, *budgets = PHRASES[name]
+    for (place, text), budget in zip(texts().items(), budgets, strict=True):
+        hits = [text[max(0, hit.start() - 40) : hit.end() + 40] for hit in re.finditer(pattern, text)]
+        assert len(hits) <= budget, (
+            f"{place}: {name} occurs {len(hits)} times, {budget} allowed. Write {instead}: {hits}"
+        )
+
+
+def test_names_of_locals_keep_to_their_budgets() -> None:
+    bound: Counter[str] = Counter()
+    for path in (ROOT / "mlflow_l3d").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bound[node.id] += 1
+    over = {name: bound[name] for name, budget in NAMES.items() if bound[name] > budget}
+    assert not over, f"{over}: name what the variable holds (importances, records, columns)"
