@@ -11,6 +11,7 @@ from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
 from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, named, of_kind, registered
@@ -131,10 +132,9 @@ def given_texts(
         given["metric"] = approach.metrics[-1]
     elif given["metric"] == "auto" and approach.brings_data and approach.metrics:
         given["metric"] = approach.metrics[0]
-    of_project = dict.fromkeys(("uri", "entry_point", "project_parameters"), "project")
-    for name, of in {"command": "command", **of_project}.items():
-        if given.get(name, "") != known[name].default and name not in approach.parameters:
-            raise ParameterError(name, given[name], "has no effect", f"Use approach={of}.")
+    for name, declaration in OWN_PARAMETERS.items():
+        if given.get(name, declaration.default) != declaration.default and name not in approach.parameters:
+            raise ParameterError(name, given[name], "has no effect", f"Use approach={declaration.approach}.")
     given["approach"] = approach.name
     if task is not None:
         _check_task(task, given)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, TypedDict
 
-from mlflow_l3d.parameters.declaration import Auto, No, Of, Parameters, declared
+from mlflow_l3d.annotations import Of
+from mlflow_l3d.parameters.declaration import Auto, No, Parameters, declared
 from mlflow_l3d.parameters.shared import (
     MOST_RUNS,
     PARENT,

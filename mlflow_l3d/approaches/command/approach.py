@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession
+from mlflow_l3d.approaches.command.parameters import CommandParameters
 from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.approaches.command.template import Template, environment
 from mlflow_l3d.approaches.command.written import METRICS, Written, read
@@ -66,7 +67,7 @@ class Command(Approach):
     version = "1"
     what = "the command"
     otherwise = f"write it to {METRICS}"
-    parameters: tuple[str, ...] = ("command", "metric")
+    parameters: tuple[str, ...] = (*CommandParameters.__annotations__, "metric")
     brings_data = True
     self_tested = True
     task_kinds = ("classification", *OTHER_KINDS.values())

@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches.command import Command
-from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, listed
+from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, Command, listed
 from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, with_predictions
@@ -21,6 +20,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.project import store
 from mlflow_l3d.approaches.project.entry_points import EntryPoint, entry_point
 from mlflow_l3d.approaches.project.located import ENV_MANAGERS, LOCAL, Located, located
+from mlflow_l3d.approaches.project.parameters import ProjectParameters
 from mlflow_l3d.approaches.project.reseeding import SEEDED
 from mlflow_l3d.approaches.project.reseeding import variables as reseeding
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
@@ -64,7 +64,7 @@ class Project(Command):
     version = "1"
     what = "the project"
     otherwise = "log it"
-    parameters = ("uri", "entry_point", "project_parameters", "metric")
+    parameters = (*ProjectParameters.__annotations__, "metric")
     hyperparameters: Mapping[str, Hyperparameter] = {
         **Command.hyperparameters,
         "files": Hyperparameter("", "files and folders outside the project whose content decides results"),
