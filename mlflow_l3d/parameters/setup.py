@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name

@@ -11,9 +11,13 @@ from device_paths import WAYS, Runner, differences
 
 from mlflow_l3d.approaches import global_seeds, numerics
 from mlflow_l3d.approaches.encoder.tokens import Tokens
-from mlflow_l3d.approaches.finetuning import beside, dropout, embedding, heads, kinds
-from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
-from mlflow_l3d.approaches.finetuning.full import FullSession
+from mlflow_l3d.approaches.finetuning import kinds
+from mlflow_l3d.approaches.finetuning.adapters import dropout
+from mlflow_l3d.approaches.finetuning.adapters import stacked as beside
+from mlflow_l3d.approaches.finetuning.full import embedding
+from mlflow_l3d.approaches.finetuning.full.decoder import DecoderWithHead
+from mlflow_l3d.approaches.finetuning.full.session import FullSession
+from mlflow_l3d.approaches.finetuning.head import training as heads
 from mlflow_l3d.approaches.icl.engine import sampling, seq2seq, tensors
 from mlflow_l3d.approaches.meta_learning import chunk
 from mlflow_l3d.approaches.stacked import chunks, pcg

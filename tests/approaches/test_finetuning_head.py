@@ -3,7 +3,9 @@ import pytest
 import torch
 from finetuning_helpers import cell, content, handmade_task, prepare, run, short_reviews
 
-from mlflow_l3d.approaches.finetuning import Finetuning, head, heads
+from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.finetuning.head import session as head
+from mlflow_l3d.approaches.finetuning.head import training as heads
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import f1_macro

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from finetuning_helpers import cell, handmade_task, run
 
-from mlflow_l3d.approaches.finetuning import Finetuning, head, heads
-from mlflow_l3d.approaches.finetuning.head import HeadSession
+from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.finetuning.head import session as head
+from mlflow_l3d.approaches.finetuning.head import training as heads
+from mlflow_l3d.approaches.finetuning.head.session import HeadSession
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.metrics.regression import pearson
 

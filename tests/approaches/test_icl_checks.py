@@ -14,12 +14,12 @@ from icl_tiny_models import CHAT, byte_tokenizer, llama, save
 from run_helpers import sqlite_place
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.encoder import pretrained
 from mlflow_l3d.approaches.icl import InContextLearning, approach, models
 from mlflow_l3d.approaches.icl.checks import check_answers, check_context
 from mlflow_l3d.approaches.icl.choices import PromptChoices
 from mlflow_l3d.approaches.icl.encoding import prompts_ids
 from mlflow_l3d.approaches.icl.recipe import Recipe
+from mlflow_l3d.approaches.models import pretrained
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -223,7 +223,7 @@ def test_the_key_of_a_specification_holds_it(model: str, monkeypatch: pytest.Mon
 
 
 def test_the_encoder_of_a_selection_is_found_before_anything_runs(tmp_path: Path) -> None:
-    from mlflow_l3d.approaches.models import folder_revision
+    from mlflow_l3d.approaches.models.references import folder_revision
 
     one = InContextLearning()
     similar = {"selection": "similarity", "selection_encoder": str(tmp_path)}

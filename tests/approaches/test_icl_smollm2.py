@@ -21,7 +21,7 @@ from mlflow_l3d.approaches.icl.engine import cascade, causal
 from mlflow_l3d.approaches.icl.engine.packed import packing
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 from mlflow_l3d.approaches.icl.session import PromptSession
-from mlflow_l3d.approaches.models import find_gguf
+from mlflow_l3d.approaches.models.references import find_gguf
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task

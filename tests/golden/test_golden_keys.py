@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.studies.investigation.specification import specify

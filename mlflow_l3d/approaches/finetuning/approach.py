@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes, need_peft
 from mlflow_l3d.approaches.finetuning import recipe as recipes
 from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
+from mlflow_l3d.approaches.models import references as models
+from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes, need_peft
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
@@ -163,8 +163,8 @@ class Finetuning(Approach):
         return found
 
     def model_revision(self, model: str) -> str:
-        """Return the commit, or the hash of the model's files; see :func:`mlflow_l3d.approaches.models.resolve`."""
-        from mlflow_l3d.approaches.icl.gguf import revision
+        """Return the commit, or the hash of the files; see :func:`mlflow_l3d.approaches.models.references.resolve`."""
+        from mlflow_l3d.approaches.models.gguf import revision
 
         return revision(model)
 
@@ -187,8 +187,8 @@ class Finetuning(Approach):
         if not 1 <= len(task.texts) <= 2 and task.kind != "multiple_choice":
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
         if recipe.trainable != "head":
-            from mlflow_l3d.approaches.finetuning.full import FullSession
-            from mlflow_l3d.approaches.finetuning.loading import borrow
+            from mlflow_l3d.approaches.finetuning.full.loading import borrow
+            from mlflow_l3d.approaches.finetuning.full.session import FullSession
 
             return FullSession(task, borrow(model, task, recipe, device, cache), recipe, device)
         if task.kind == "multiple_choice":
@@ -198,8 +198,8 @@ class Finetuning(Approach):
             allowed = "holds GGUF weights, which trainable=head does not read"
             raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
         from mlflow_l3d.approaches.encoder.features import load_or_encode
-        from mlflow_l3d.approaches.finetuning.head import HeadSession
-        from mlflow_l3d.approaches.finetuning.loading import compute_dtype
+        from mlflow_l3d.approaches.finetuning.full.loading import compute_dtype
+        from mlflow_l3d.approaches.finetuning.head.session import HeadSession
 
         found = models.resolve(model)
         dtype = str(compute_dtype(recipe, device)).removeprefix("torch.")

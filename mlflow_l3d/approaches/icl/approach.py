@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.choices import MOST_LISTED
 from mlflow_l3d.approaches.icl.endpoint import reference as endpoints
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, JUDGE
-from mlflow_l3d.approaches.models import resolve
+from mlflow_l3d.approaches.models.presets import PRESETS, default_quantisation, target
+from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes
+from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
-from mlflow_l3d.approaches.presets import PRESETS, default_quantisation, target
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.errors import ParameterError

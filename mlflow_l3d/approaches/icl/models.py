@@ -14,7 +14,10 @@ from typing import Any, Final, Literal
 import torch
 from filelock import FileLock
 
-from mlflow_l3d.approaches.encoder.pretrained import (
+from mlflow_l3d.approaches.icl.engine.attention import use_products
+from mlflow_l3d.approaches.models import gguf
+from mlflow_l3d.approaches.models.presets import PRESETS, default_quantisation
+from mlflow_l3d.approaches.models.pretrained import (
     TRUST,
     config_and_tokenizer,
     four_bits,
@@ -22,11 +25,8 @@ from mlflow_l3d.approaches.encoder.pretrained import (
     need_bitsandbytes,
     readable,
 )
-from mlflow_l3d.approaches.icl import gguf
-from mlflow_l3d.approaches.icl.engine.attention import use_products
-from mlflow_l3d.approaches.models import ModelReference, resolve
+from mlflow_l3d.approaches.models.references import ModelReference, resolve
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16
-from mlflow_l3d.approaches.presets import PRESETS, default_quantisation
 from mlflow_l3d.errors import ParameterError
 
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")

@@ -28,7 +28,7 @@ from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, 
 from mlflow_l3d.approaches.icl.prompts.parsing import Written, answer_text, has_ended
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
 from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, truncated
-from mlflow_l3d.approaches.models import resolve
+from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.metrics.classification import REASONS

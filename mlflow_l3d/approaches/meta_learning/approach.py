@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.meta_learning import recipe as recipes
+from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.approaches.numerics import torch_numerics
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes
@@ -139,7 +139,7 @@ class MetaLearning(Approach):
         return {}
 
     def model_revision(self, model: str) -> str:
-        """Return the commit, or the hash of the model's files; see :func:`mlflow_l3d.approaches.models.resolve`."""
+        """Return the commit, or the hash of the files; see :func:`mlflow_l3d.approaches.models.references.resolve`."""
         return models.resolve(model).revision
 
     def numerics(self, device: str) -> Mapping[str, str]:

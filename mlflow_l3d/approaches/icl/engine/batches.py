@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.memory import release
+from mlflow_l3d.approaches.models.memory import release
 from mlflow_l3d.errors import L3DError
 
 Result = TypeVar("Result")

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.encoder.pretrained import TRUST
 from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
+from mlflow_l3d.approaches.models.pretrained import TRUST
 from mlflow_l3d.approaches.numerics import SHARERS
 from mlflow_l3d.errors import L3DError, ParameterError
 
 if TYPE_CHECKING:
-    from mlflow_l3d.approaches.models import ModelReference
+    from mlflow_l3d.approaches.models.references import ModelReference
 
 _INSTALL: Final = "Run: pip install vllm (on a machine with a GPU; docs.vllm.ai says which versions of torch it takes)"
 _INVARIANT: Final = "VLLM_BATCH_INVARIANT"

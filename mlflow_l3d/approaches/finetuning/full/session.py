@@ -11,20 +11,20 @@ import torch
 
 from mlflow_l3d.approaches.encoder.tokens import batches
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.finetuning import adapters
-from mlflow_l3d.approaches.finetuning.beside import Alone, Beside, Places
+from mlflow_l3d.approaches.finetuning.adapters import lora as adapters
+from mlflow_l3d.approaches.finetuning.adapters.stacked import Alone, Beside, Places
 from mlflow_l3d.approaches.finetuning.draws import adapter_seed, batch_order, dropout_seed, initialisation_seed
-from mlflow_l3d.approaches.finetuning.embedding import OwnVocabulary, own_vocabulary
-from mlflow_l3d.approaches.finetuning.inputs import inputs_of
+from mlflow_l3d.approaches.finetuning.full.embedding import OwnVocabulary, own_vocabulary
+from mlflow_l3d.approaches.finetuning.full.inputs import inputs_of
+from mlflow_l3d.approaches.finetuning.full.loading import Loaded, checkpoint
+from mlflow_l3d.approaches.finetuning.full.weights import copy_into, initialise
 from mlflow_l3d.approaches.finetuning.kinds import losses_of, stopping_metric, wanted
-from mlflow_l3d.approaches.finetuning.loading import Loaded, checkpoint
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import Course, CourseSession, DivergedError, Progress, learning_rates
-from mlflow_l3d.approaches.finetuning.weights import copy_into, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
-from mlflow_l3d.approaches.lending import lent
-from mlflow_l3d.approaches.memory import release
+from mlflow_l3d.approaches.models.lending import lent
+from mlflow_l3d.approaches.models.memory import release
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import TASK_FACTORS
@@ -53,7 +53,7 @@ class FullSession(CourseSession[Course]):
     Attributes
     ----------
     original
-        See :class:`~mlflow_l3d.approaches.finetuning.loading.Loaded`.
+        See :class:`~mlflow_l3d.approaches.finetuning.full.loading.Loaded`.
     new
         Names of the weights that each cell initialises, adapters excepted.
     batch

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from mlflow_l3d.approaches.finetuning.dropout import CountedDropout, Keys
+from mlflow_l3d.approaches.finetuning.adapters.dropout import CountedDropout, Keys
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream_seed

@@ -10,7 +10,16 @@ from typing import Any, Final
 
 import torch
 
-from mlflow_l3d.approaches.encoder.pretrained import (
+from mlflow_l3d.approaches.encoder.tokens import check_length
+from mlflow_l3d.approaches.finetuning.adapters import lora as adapters
+from mlflow_l3d.approaches.finetuning.adapters.dropout import Keys
+from mlflow_l3d.approaches.finetuning.full.decoder import DecoderWithHead
+from mlflow_l3d.approaches.finetuning.kinds import outputs
+from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.hyperparameters import AUTO
+from mlflow_l3d.approaches.models.gguf import located
+from mlflow_l3d.approaches.models.lending import lent
+from mlflow_l3d.approaches.models.pretrained import (
     config_and_tokenizer,
     four_bits,
     load_classifier,
@@ -22,16 +31,7 @@ from mlflow_l3d.approaches.encoder.pretrained import (
     readable,
     set_dropout,
 )
-from mlflow_l3d.approaches.encoder.tokens import check_length
-from mlflow_l3d.approaches.finetuning import adapters
-from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
-from mlflow_l3d.approaches.finetuning.dropout import Keys
-from mlflow_l3d.approaches.finetuning.kinds import outputs
-from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.hyperparameters import AUTO
-from mlflow_l3d.approaches.icl.gguf import located
-from mlflow_l3d.approaches.lending import lent
-from mlflow_l3d.approaches.models import ModelReference
+from mlflow_l3d.approaches.models.references import ModelReference
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
