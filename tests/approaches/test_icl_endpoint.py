@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.failures import StudyEndedError
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.endpoint import client as clients
-from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError, RefusedError, retry_after
+from mlflow_l3d.approaches.icl.endpoint.client import Client
 from mlflow_l3d.approaches.icl.endpoint.engine import Tally
+from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError, RefusedError, retry_after, server_message
 from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
 from mlflow_l3d.approaches.icl.endpoint.replies import end_of_prompt, first_token_scores, tell_apart, written
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Store
@@ -282,9 +284,14 @@ def test_retry_after_holds_all_others(server, tmp_path):
         patch.setattr(clients.asyncio, "sleep", sleep)
         asked(client, "a", "b")
     assert waited[0] == pytest.approx(0.3)
-    assert retry_after({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}) == 0
-    assert retry_after({"retry-after-ms": "250"}) == 0.25
-    assert retry_after({}) is None
+    for headers, seconds in (
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0),
+        ({"retry-after-ms": "250"}, 0.25),
+        ({}, None),
+    ):
+        error = RuntimeError()
+        error.response = SimpleNamespace(headers=headers)
+        assert retry_after(error) == seconds
 
 
 def test_no_more_requests_are_under_way_than_asked_for(server, tmp_path):
@@ -350,7 +357,7 @@ def test_a_list_of_models_that_fails_for_a_moment_is_no_other_model(server, tmp_
 def test_a_key_is_no_part_of_a_text_that_was_cut():
     error = Exception()
     error.body = {"message": "x" * 290 + " sk-secret"}
-    assert "sk-" not in clients._said(error, "sk-secret")
+    assert "sk-" not in server_message(error, "sk-secret")
 
 
 def test_two_processes_share_one_count(server, tmp_path):

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError
+from mlflow_l3d.approaches.icl.endpoint.client import Client
+from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.replies import (
     end_of_prompt,
     first_token_scores,
