@@ -62,7 +62,7 @@ def answered(
 class Session(ABC):
     """A warm worker: the model is loaded, any number of cells can follow.
 
-    A subclass has :meth:`run`, and :meth:`close` where there is more to release than what the object holds.
+    A subclass has :meth:`run`, and :meth:`close` if there is more to release than what the object holds.
 
     Contract: a cell gives the same predictions in any session, alone or among others, in any order. Nothing is drawn
     from a global generator except through :mod:`mlflow_l3d.approaches.global_seeds`. A cell that raises ends with an
@@ -74,16 +74,16 @@ class Session(ABC):
     cells_at_once
         How many cells it would like in one call, because it trains them side by side: a positive number that is fixed
         once it is prepared. Executors hand over up to that many, fewer near the end so that all workers have work.
-        Where it is above 1, scores, metrics and the numbers that a regression predicts may differ with the other cells
+        If it is above 1, scores, metrics and the numbers that a regression predicts may differ with the other cells
         of the call, within a tolerance that the approach states; predicted classes may not. Each outcome should carry
-        its cell's share of the time as ``duration_seconds``; where it has none, the time until then is divided by the
+        its cell's share of the time as ``duration_seconds``; if it has none, the time until then is divided by the
         cells of the call.
     reports_epochs
         Whether it trains in epochs and calls `on_epoch_end` after each.
     on_epoch_end
         None until someone sets it. A session that reports epochs then calls ``on_epoch_end(cell.key, epoch, scores)``
         after every epoch of a cell, the first being 0, with scores on the validation part such as
-        ``{"validation_f1_macro": 0.7}``; see :mod:`mlflow_l3d.approaches.callbacks`. Where the answer is True it ends
+        ``{"validation_f1_macro": 0.7}``; see :mod:`mlflow_l3d.approaches.callbacks`. If the answer is True it ends
         the training of that cell with what it has, as early stopping would, and the outcome is a whole one. A callback
         that never asks for the end changes no prediction.
     """
@@ -216,7 +216,7 @@ def resolve_hyperparameters(approach: Approach, given: Mapping[str, Any]) -> dic
 
 
 def defect(approach: object) -> str:
-    """Return what keeps an object from being an approach, as in ``is no approach: ...``; empty where nothing does."""
+    """Return what keeps an object from being an approach, as in ``is no approach: ...``; empty if nothing does."""
     if not isinstance(approach, Approach):
         return "it is not a subclass of mlflow_l3d.approaches.base.Approach"
     needed = {"name": approach.name, "version": approach.version, "factors": approach.factors}

@@ -76,7 +76,7 @@ class Training(FunctionApproach):
         return self.function(*arguments, **named)
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
-        """Return the hash of the source and of all that it refers to, where no version was given.
+        """Return the hash of the source and of all that it refers to, if no version was given.
 
         Raises
         ------

@@ -120,7 +120,7 @@ class InContextLearning(Approach):
         """Return the setting of the paper: 2 shots a class, prompt format A, 10 greedy tokens (section 4, appendix D).
 
         The authors' code asks Flan-T5 in plain text, cut off on the right, and its other models turn by turn, with the
-        4-bit weights that bitsandbytes has by default. None for a task that Pecher et al. (2024) do not have. Where
+        4-bit weights that bitsandbytes has by default. None for a task that Pecher et al. (2024) do not have. If
         paper and code differ, see docs/icl.md.
         """
         if task not in _TASKS:
@@ -235,11 +235,11 @@ class InContextLearning(Approach):
         return inactive
 
     def inactive_on(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
-        """Return the same for a task: where answers are texts, there may be one example in the prompt."""
-        found = dict(self.inactive_factors(hyperparameters))
+        """Return the same for a task: if answers are texts, there may be one example in the prompt."""
+        reasons = dict(self.inactive_factors(hyperparameters))
         if not task.form.has_classes and hyperparameters["shots"] == 1:
-            found["data_order"] = "one example stands in the prompt; set hyperparameter shots, e.g. to 2"
-        return found
+            reasons["data_order"] = "one example stands in the prompt; set hyperparameter shots, e.g. to 2"
+        return reasons
 
     def model_revision(self, model: str) -> str:
         """Return what identifies the weights; see :mod:`mlflow_l3d.approaches.icl.servers`."""

@@ -42,7 +42,7 @@ class Project(Command):
     Parameters
     ----------
     uri
-        Its folder, or the address of a git repository, with ``#folder`` where it is not at the root.
+        Its folder, or the address of a git repository, with ``#folder`` if it is not at the root.
     entry_point
         One of its entry points, or a script.
     project_parameters
@@ -50,7 +50,7 @@ class Project(Command):
         and ``{here}`` is a factor. In the place of a parameter may stand a function that seeds a global generator
         (:data:`mlflow_l3d.approaches.project.reseeding.SEEDED`), for a project that takes no seed.
     metric
-        The metric that is investigated; where it is none of ours, the project logs it.
+        The metric that is investigated; if it is none of ours, the project logs it.
     here
         Folder that files are relative to; by default the current one.
 
@@ -170,7 +170,7 @@ class Project(Command):
         return replace(written, logged=replace(logged, params=params, tags=tags, artifacts=kept))
 
     def _values(self, seeds: Mapping[str, int], output: Path, point: EntryPoint) -> dict[str, str]:
-        """Return the parameters of one run; files that are named where we are have whole paths."""
+        """Return the parameters of one run; files that are named if we are have whole paths."""
         places = {**{name: seeds[name] % HIGHEST_SEED for name in self.factors}, OUTPUT: output, HERE: self.here}
         values = {name: value.format_map(places) for name, value in self.given.items()}
         located = {name: str((self.here / value).resolve()) for name, value in values.items() if name in point.paths}

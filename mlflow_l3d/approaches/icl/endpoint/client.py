@@ -223,17 +223,17 @@ class Client:
 
     async def _pause(self, error: Exception, attempt: int) -> None:
         """Wait as long as the server asks for, then all other requests wait as well, or longer after each attempt."""
-        asked = retry_after(error)
-        wait = min(_FIRST_WAIT * 2 ** (attempt - 1), 30.0) if asked is None else asked
+        requested = retry_after(error)
+        wait = min(_FIRST_WAIT * 2 ** (attempt - 1), 30.0) if requested is None else requested
         if wait > _LONGEST_WAIT:
             raise EndpointError(f"{self.endpoint.base_url} asks to wait for {wait:.0f} s. Run the same command then.")
-        if asked is not None:
+        if requested is not None:
             self._resume = max(self._resume, time.monotonic() + wait)
         await asyncio.sleep(wait)
 
     async def _wait_until_ready(self) -> None:
-        while (left := self._resume - time.monotonic()) > 0:
-            await asyncio.sleep(left)
+        while (seconds := self._resume - time.monotonic()) > 0:
+            await asyncio.sleep(seconds)
         if self._away and self.verify is not None:
             async with self._checking:
                 if self._away:
