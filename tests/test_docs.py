@@ -15,7 +15,7 @@ from warm_start import WarmStart
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.results import IMPORTANCE_METRICS
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.command import Command
+from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.metrics import classification, regression
 from mlflow_l3d.metrics.base import OF_CLASSES

@@ -7,22 +7,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.failures import failed
-from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
-from mlflow_l3d.approaches.published import PublishedStudy
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.approaches.hooks import (
+    CellIdentity,
+    KindsOfTasks,
+    ModelReferences,
+    OptionalFactors,
+    OwnData,
+    OwnMetrics,
+    PublishedSettings,
+    ReportNotes,
+    SearchableSettings,
+)
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.plan.factors import OF_NO_APPROACH
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 OnEpochEnd: TypeAlias = Callable[[str, int, Mapping[str, float]], bool]
 """``on_epoch_end(key, epoch, scores)``, called after every epoch of a cell: its key, the epoch counted from 0, and
@@ -55,7 +62,7 @@ def answered(
 class Session(ABC):
     """A warm worker: the model is loaded, any number of cells can follow.
 
-    A subclass has :meth:`run`, and :meth:`close` where there is more to release than what the object holds.
+    A subclass has :meth:`run`, and :meth:`close` if there is more to release than what the object holds.
 
     Contract: a cell gives the same predictions in any session, alone or among others, in any order. Nothing is drawn
     from a global generator except through :mod:`mlflow_l3d.approaches.global_seeds`. A cell that raises ends with an
@@ -67,16 +74,16 @@ class Session(ABC):
     cells_at_once
         How many cells it would like in one call, because it trains them side by side: a positive number that is fixed
         once it is prepared. Executors hand over up to that many, fewer near the end so that all workers have work.
-        Where it is above 1, scores, metrics and the numbers that a regression predicts may differ with the other cells
+        If it is above 1, scores, metrics and the numbers that a regression predicts may differ with the other cells
         of the call, within a tolerance that the approach states; predicted classes may not. Each outcome should carry
-        its cell's share of the time as ``duration_seconds``; where it has none, the time until then is divided by the
+        its cell's share of the time as ``duration_seconds``; if it has none, the time until then is divided by the
         cells of the call.
     reports_epochs
         Whether it trains in epochs and calls `on_epoch_end` after each.
     on_epoch_end
         None until someone sets it. A session that reports epochs then calls ``on_epoch_end(cell.key, epoch, scores)``
         after every epoch of a cell, the first being 0, with scores on the validation part such as
-        ``{"validation_f1_macro": 0.7}``; see :mod:`mlflow_l3d.approaches.callbacks`. Where the answer is True it ends
+        ``{"validation_f1_macro": 0.7}``; see :mod:`mlflow_l3d.approaches.callbacks`. If the answer is True it ends
         the training of that cell with what it has, as early stopping would, and the outcome is a whole one. A callback
         that never asks for the end changes no prediction.
     """
@@ -112,12 +119,24 @@ class CellwiseSession(Session):
             yield replace(outcome, duration_seconds=time.perf_counter() - started)
 
 
-class Approach(ABC):
-    """Something that is trained or prompted and then predicts classes: entry-point group ``mlflow_l3d.approaches``.
+class Approach(
+    CellIdentity,
+    ModelReferences,
+    KindsOfTasks,
+    OwnData,
+    OptionalFactors,
+    OwnMetrics,
+    SearchableSettings,
+    PublishedSettings,
+    ReportNotes,
+    ABC,
+):
+    """Something that is trained or prompted and then predicts: entry-point group ``mlflow_l3d.approaches``.
 
-    A subclass sets `name`, `version` and `factors` and has :meth:`prepare`; everything else has a default. The entry
-    point names the class (or any callable without arguments that returns the approach); building it must be cheap:
-    torch and transformers are imported in `prepare` and `model_revision` at the earliest.
+    A subclass sets `name`, `version` and `factors` and has :meth:`prepare`; everything else has a default, here or in
+    the bases, see :mod:`mlflow_l3d.approaches.hooks`. The entry point names the class (or any callable without
+    arguments that returns the approach); building it must be cheap: torch and transformers are imported in `prepare`
+    and `model_revision` at the earliest.
 
     Attributes
     ----------
@@ -127,40 +146,24 @@ class Approach(ABC):
         Changed whenever the same cell would give other predictions; part of the cell's key.
     factors
         Every randomness factor of the approach, those of the task included.
-    on_request
-        Those of them that have an effect only where hyperparameters ask for it: no news where they have none.
     hyperparameters
         Name -> declaration.
-    metrics
-        Metrics of its own that may be investigated, beside those that every approach with predictions has.
-    default_model, default_task
-        What is used where the user names none; the empty text where the approach has no model.
-    task_kinds
-        Kinds of tasks that it takes, of :data:`mlflow_l3d.tasks.base.KINDS`.
-    published_study
-        How the authors of a paper investigated with it; None where they did not.
+    default_task
+        What is used if the user names none.
     parameters
-        Parameters of `main` that it is built with where it is found by name, as keyword arguments.
-    brings_data
-        Whether it has data of its own, see :meth:`own_task`.
+        Parameters of `investigate` that it is built with if it is found by name, as keyword arguments.
     self_tested
         Whether an investigation tries first what each seed does (``self_test``).
     only_evaluates
-        Whether nothing is trained, so that the time of a cell goes with the examples that it is evaluated on.
+        Whether nothing is trained, so that the time of a cell grows with the examples that it is evaluated on.
     """
 
     name: str = ""
     version: str = ""
     factors: tuple[str, ...] = ()
-    on_request: tuple[str, ...] = ()
     hyperparameters: Mapping[str, Hyperparameter] = {}
-    metrics: tuple[str, ...] = ()
-    default_model: str = ""
     default_task: str = ""
-    task_kinds: tuple[str, ...] = ("classification",)
-    published_study: PublishedStudy | None = None
     parameters: tuple[str, ...] = ()
-    brings_data: bool = False
     self_tested: bool = False
     only_evaluates: bool = False
 
@@ -184,10 +187,6 @@ class Approach(ABC):
             Folder for what is worth keeping between runs; shared by several processes at once.
         """
 
-    def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
-        """Return the task of an approach that brings its data, under complete hyperparameters."""
-        raise NotImplementedError
-
     def complete(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return resolved hyperparameters with those that depend on others filled in; by default as they are.
 
@@ -197,98 +196,6 @@ class Approach(ABC):
             If two of them do not go together.
         """
         return dict(hyperparameters)
-
-    def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
-        """Return the factors that have no effect under these hyperparameters, each with the reason and the fix."""
-        return {}
-
-    def inactive_on(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
-        """Return those that have no effect on a task; by default :meth:`inactive_factors`, whatever the task is."""
-        return self.inactive_factors(hyperparameters)
-
-    def levels(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, int]:  # noqa: ARG002
-        """Return the factors that choose from a list, each with the length of it; by default none does.
-
-        The seed of such a factor chooses the element at the seed modulo that length, so that each is as likely and the
-        number of an element is a seed of it.
-        """
-        return {}
-
-    def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:  # noqa: ARG002
-        """Return how many classes are told apart under complete hyperparameters; macro averages are over so many.
-
-        Those of the task, unless overridden by an approach that can be told to leave some out.
-        """
-        return len(task.class_names)
-
-    def task_kinds_under(self, hyperparameters: Mapping[str, Value]) -> tuple[str, ...]:  # noqa: ARG002
-        """Return which of `task_kinds` complete hyperparameters allow: all, unless overridden."""
-        return self.task_kinds
-
-    def missing_metrics(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
-        """Return which of `metrics` have no value under complete hyperparameters, each with the reason and the fix."""
-        return {}
-
-    def model_revision(self, model: str) -> str:
-        """Return what identifies the weights behind a model reference: a commit, or a hash of the files.
-
-        By default there is no model, and the revision is ``none``.
-
-        Raises
-        ------
-        ParameterError
-            If the reference leads to no model, or one is named that would have no effect.
-        """
-        if model not in {"", "auto"}:
-            raise ParameterError("model", model, f"approach {self.name} has no model, so it must be auto")
-        return "none"
-
-    def numerics(self, device: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return what decides the numbers beside the content: device class, dtype, versions of libraries."""
-        return {"numpy": np.__version__}
-
-    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return what joins the numerics under these hyperparameters only, such as the version of a library."""
-        return {}
-
-    def label(self, hyperparameters: Mapping[str, Value]) -> str:  # noqa: ARG002
-        """Return what names of runs call it: its name, or the kind of it that complete hyperparameters make."""
-        return self.name
-
-    def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Return what of complete hyperparameters belongs into a cell's key: all of them, unless overridden.
-
-        Hyperparameters that were added later are left out at their defaults, so that older cells are still found.
-        """
-        return dict(hyperparameters)
-
-    def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:  # noqa: ARG002
-        """Return what a search tries under complete hyperparameters: name -> range; every default lies within it.
-
-        What is not named stays as it is, and no factor's being active should change. By default everything is searched
-        that is declared with both bounds, or with two or more choices.
-        """
-        declared = {name: declaration.searched() for name, declaration in self.hyperparameters.items()}
-        return {name: searched for name, searched in declared.items() if searched is not None}
-
-    def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:  # noqa: ARG002
-        """Return what the metrics of finished cells, a column each, say that a report should; a line each."""
-        return ()
-
-    def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
-        """Return what the authors of a paper published for a task of that name, under the values that the user gives.
-
-        `model` is the reference of the model, empty where it is not known. None where there is nothing.
-        """
-        return None
-
-    def published_seeds(self, model: str, task: str, given: Mapping[str, Value]) -> Mapping[str, Value] | None:
-        """Return the same for a study of seeds; by default as :meth:`published`."""
-        return self.published(task, given, model)
-
-    def seeds_defaults(self, model: str, given: Mapping[str, str]) -> Mapping[str, Value]:  # noqa: ARG002
-        """Return what differs from the defaults in a study of seeds, given what the user sets beside the model."""
-        return {}
 
 
 def resolve_hyperparameters(approach: Approach, given: Mapping[str, Any]) -> dict[str, Value]:
@@ -309,7 +216,7 @@ def resolve_hyperparameters(approach: Approach, given: Mapping[str, Any]) -> dic
 
 
 def defect(approach: object) -> str:
-    """Return what keeps an object from being an approach, as in ``is no approach: ...``; empty where nothing does."""
+    """Return what keeps an object from being an approach, as in ``is no approach: ...``; empty if nothing does."""
     if not isinstance(approach, Approach):
         return "it is not a subclass of mlflow_l3d.approaches.base.Approach"
     needed = {"name": approach.name, "version": approach.version, "factors": approach.factors}

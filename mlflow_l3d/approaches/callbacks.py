@@ -25,7 +25,7 @@ def should_stop(
     Parameters
     ----------
     on_epoch_end
-        None where nobody asked.
+        None if nobody asked.
     key, epoch
         See :data:`~mlflow_l3d.approaches.base.OnEpochEnd`.
     logits, labels
@@ -37,8 +37,8 @@ def should_stop(
     if labels.dtype.kind != "f":
         return on_epoch_end(key, epoch, validation_scores(labels, np.asarray(logits.argmax(1)), logits.shape[1]))
     predicted = np.asarray(logits[:, 0], dtype=np.float64)
-    found = {f"validation_{metric.name}": score(metric, labels, predicted) for metric in of_kind("regression")}
-    return on_epoch_end(key, epoch, found)
+    scores = {f"validation_{metric.name}": score(metric, labels, predicted) for metric in of_kind("regression")}
+    return on_epoch_end(key, epoch, scores)
 
 
 def validation_scores(labels: IntArray, predictions: npt.NDArray[np.int64], classes: int) -> dict[str, float]:

@@ -27,7 +27,7 @@ def counted(starts: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
     starts
         int64, any shape: where streams begin, from here or from :func:`mixed`, since numbers next to each other are
         places of one stream.
-    where
+    if
         int64, shape (count,), from :func:`places`.
 
     Returns

@@ -31,7 +31,7 @@ class StudyEndedError(BaseException):
 
 
 def check_device(error: BaseException) -> None:
-    """Raise :class:`LostDeviceError` where an error, or one behind it, says that the context of the device is dead.
+    """Raise :class:`LostDeviceError` if an error, or one behind it, says that the context of the device is dead.
 
     Such are illegal memory accesses and failed assertions on the device. Memory that is spent is no such error.
     """

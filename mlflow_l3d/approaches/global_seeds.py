@@ -22,7 +22,7 @@ def seeded(seed: int, device: str = "cpu", *, forbidden: str = "") -> Iterator[N
     device
         The device that is used beside the CPU; other accelerators are left alone.
     forbidden
-        Raise an :class:`~mlflow_l3d.errors.L3DError` that says this, where something was drawn in the block.
+        Raise an :class:`~mlflow_l3d.errors.L3DError` that says this, if something was drawn in the block.
     """
     import torch
 

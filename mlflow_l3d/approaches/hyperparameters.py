@@ -27,7 +27,7 @@ class SearchRange:
     whole
         Whether it is a whole number.
     coarse
-        The values of level 1, rising; empty where they follow from the bounds
+        The values of level 1, rising; empty if they follow from the bounds
         (:meth:`mlflow_l3d.studies.search.space.SearchSpace.coarse`).
     """
 
@@ -55,13 +55,13 @@ class Hyperparameter:
     Attributes
     ----------
     default
-        The value where the user gives none; its type is the type of the hyperparameter.
+        The value if the user gives none; its type is the type of the hyperparameter.
     help
         One line, with the unit.
     low, high
-        Inclusive bounds of a number, None where there is none.
+        Inclusive bounds of a number, None if there is none.
     choices
-        Allowed values of a text, empty where any is.
+        Allowed values of a text, empty if any is.
     log
         Whether orders of magnitude matter (a search then samples on a log scale).
     auto
@@ -130,9 +130,9 @@ class Hyperparameter:
         return "|".join(given)
 
     def searched(self) -> Searched | None:
-        """Return all that it allows, or None where that is open or a single value.
+        """Return all that it allows, or None if that is open or a single value.
 
-        The scale is logarithmic where the declaration says so and the lower bound is positive.
+        The scale is logarithmic if the declaration says so and the lower bound is positive.
         """
         if self.type is bool:
             return SearchChoices((False, True))
@@ -184,8 +184,8 @@ def completed(
         if hyperparameters[name] != declarations[name].default:
             allowed = f"has no effect with {deciding}={choice}"
             raise ParameterError(f"hyperparameters.{name}", hyperparameters[name], allowed, "Leave it out.")
-    own = values[choice]
-    return {name: own.get(name, value) if value == AUTO else value for name, value in hyperparameters.items()}
+    defaults = values[choice]
+    return {name: defaults.get(name, value) if value == AUTO else value for name, value in hyperparameters.items()}
 
 
 def _convert(kind: type, value: object) -> Value:

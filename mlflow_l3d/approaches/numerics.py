@@ -102,7 +102,7 @@ def equal_cards() -> list[int]:
 
 
 def has_bfloat16(device: str) -> bool:
-    """Return whether weights in bfloat16 suit a device; a line says where a GPU would not compute in it by itself.
+    """Return whether weights in bfloat16 suit a device; a line says if a GPU would not compute in it by itself.
 
     torch would emulate it on older cards, many times slower than float16 or float32.
     """
@@ -112,10 +112,10 @@ def has_bfloat16(device: str) -> bool:
     if where.type != "cuda":
         return True
     with torch.cuda.device(where):
-        found: bool = torch.cuda.is_bf16_supported(including_emulation=False)
-    if not found:
+        is_native: bool = torch.cuda.is_bf16_supported(including_emulation=False)
+    if not is_native:
         _log.warning("%s has no bfloat16 of its own, so another precision is used", torch.cuda.get_device_name(where))
-    return found
+    return is_native
 
 
 def computes_in_bfloat16(device: str) -> bool:

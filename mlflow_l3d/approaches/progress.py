@@ -30,7 +30,7 @@ def tell(state: str) -> None:
         listener(state)
 
 
-def told(what: str, parts: Iterable[T], size: Callable[[T], int], total: int) -> Iterator[T]:
+def report_progress(what: str, parts: Iterable[T], size: Callable[[T], int], total: int) -> Iterator[T]:
     """Yield the parts of some work, and tell how many per cent of it are done.
 
     Parameters

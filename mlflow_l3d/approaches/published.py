@@ -20,7 +20,7 @@ class PublishedStudy:
     metric
         What was investigated.
     rate
-        Hyperparameter whose published value suits these models only; empty where there is none.
+        Hyperparameter whose published value suits these models only; empty if there is none.
     """
 
     models: tuple[str, ...]

@@ -47,8 +47,8 @@ def random_shots(
     """
     chosen = []
     for number in classes:
-        own = members(candidates, labels, number, shots, hyperparameter)
-        chosen.append(own[stream(seed, "shots", str(number)).permutation(len(own))[:shots]])
+        of_class = members(candidates, labels, number, shots, hyperparameter)
+        chosen.append(of_class[stream(seed, "shots", str(number)).permutation(len(of_class))[:shots]])
     return np.concatenate(chosen) if chosen else np.empty(0, dtype=np.int64)
 
 
@@ -85,9 +85,9 @@ def nearest_shots(
     wanted = _unit(features[test])
     columns = []
     for number in classes:
-        own = members(candidates, labels, number, shots)
-        likeness = wanted @ _unit(features[own]).T
-        columns.append(own[np.argsort(-likeness, axis=1, kind="stable")[:, :shots]])
+        of_class = members(candidates, labels, number, shots)
+        likeness = wanted @ _unit(features[of_class]).T
+        columns.append(of_class[np.argsort(-likeness, axis=1, kind="stable")[:, :shots]])
     return np.concatenate(columns, axis=1)
 
 
@@ -112,13 +112,13 @@ def members(
     ParameterError
         If there are fewer than `shots` and `queries` together.
     """
-    own: IntArray = candidates[labels[candidates] == number]
-    if len(own) < shots + queries:
+    of_class: IntArray = candidates[labels[candidates] == number]
+    if len(of_class) < shots + queries:
         taken = f"them and {queries} queries" if queries else "them"
-        allowed = f"class {number} has {len(own)} labelled examples to take {taken} from"
+        allowed = f"class {number} has {len(of_class)} labelled examples to take {taken} from"
         fix = "Use fewer shots, or raise num_labelled."
         raise ParameterError(f"hyperparameters.{hyperparameter}", shots, allowed, fix)
-    return own
+    return of_class
 
 
 def check_shots(
@@ -188,8 +188,8 @@ def chosen_classes(text: str, class_names: Sequence[str]) -> tuple[int, ...]:
         elif part.isdecimal() and len(part) < 10 and int(part) < len(class_names):
             numbers.append(int(part))
         else:
-            known = ", ".join(f"{at} {name}" for at, name in enumerate(class_names))
-            raise ParameterError("hyperparameters.classes", text, f"{part!r} is none of the classes {known}")
+            names = ", ".join(f"{at} {name}" for at, name in enumerate(class_names))
+            raise ParameterError("hyperparameters.classes", text, f"{part!r} is none of the classes {names}")
     if len(set(numbers)) < len(numbers) or len(numbers) < 2:
         raise ParameterError("hyperparameters.classes", text, "must name two different classes at least, each once")
     return tuple(sorted(numbers))

@@ -82,7 +82,7 @@ def score(seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]) -> flo
 
 
 def fails(key: str, every: int) -> bool:
-    """Return whether the cell with this key fails where one in `every` does."""
+    """Return whether the cell with this key fails if one in `every` does."""
     return every > 0 and zlib.crc32(key.encode("utf-8")) % every == 0
 
 
@@ -106,7 +106,7 @@ class Synthetic(Approach):
         }
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
-        """Return two sensitivities, where they have an effect: the best ones of a few cells are luck alone."""
+        """Return two sensitivities, if they have an effect: the best ones of a few cells are luck alone."""
         return {
             name: SearchRange(0.0, 9.0)
             for name in ("a_data_order", "a_sample_choice")
@@ -148,7 +148,7 @@ class SyntheticSession(CellwiseSession):
 
 
 def _class_scores(value: float, positions: IntArray, task: Task) -> npt.NDArray[np.float32]:
-    """Return (n, classes) scores of which the true class has the highest where the example's own uniform is low.
+    """Return (n, classes) scores of which the true class has the highest if the example's own uniform is low.
 
     An example keeps its uniform in every cell, so the share of right predictions is close to `value`, and a higher
     score never makes a right prediction wrong.

@@ -10,9 +10,9 @@ from mlflow_l3d.parameters.verbs import verbs
 
 FIXED: Final[Mapping[str, Mapping[str, str]]] = {
     "Your own training": {
-        "FunctionApproach": "mlflow_l3d.approaches.callable",
-        "training": "mlflow_l3d.approaches.training",
-        "Estimator": "mlflow_l3d.approaches.estimator",
+        "FunctionApproach": "mlflow_l3d.approaches.functions.approach",
+        "training": "mlflow_l3d.approaches.functions.training",
+        "Estimator": "mlflow_l3d.approaches.functions.estimator",
         "Approach": "mlflow_l3d.approaches.base",
         "Hyperparameter": "mlflow_l3d.approaches.hyperparameters",
         "make_task": "mlflow_l3d.tasks.identity",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.presets import target
+from mlflow_l3d.approaches.models.presets import target
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, named, of_kind, registered
@@ -134,10 +135,9 @@ def read_parameters(
         changed["metric"] = approach.metrics[-1]
     elif asked["metric"] == "auto" and approach.brings_data and approach.metrics:
         changed["metric"] = approach.metrics[0]
-    of_project = dict.fromkeys(("uri", "entry_point", "project_parameters"), "project")
-    for name, of in {"command": "command", **of_project}.items():
-        if asked.get(name, "") != known[name].default and name not in approach.parameters:
-            raise ParameterError(name, asked.texts[name], "has no effect", f"Use approach={of}.")
+    for name, declaration in OWN_PARAMETERS.items():
+        if asked.get(name, declaration.default) != declaration.default and name not in approach.parameters:
+            raise ParameterError(name, asked.texts[name], "has no effect", f"Use approach={declaration.approach}.")
     if task is not None:
         _check_task(task, asked)
         changed["task"] = task.name if isinstance(task, Task) else type(task).__name__

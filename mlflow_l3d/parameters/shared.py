@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, TypedDict
 
-from mlflow_l3d.parameters.declaration import Auto, Of
+from mlflow_l3d.annotations import Of
+from mlflow_l3d.approaches.own_parameters import OwnParameters
+from mlflow_l3d.parameters.declaration import Auto
 
 MOST_RUNS: Final = 1_000_000
 """Beyond, columns would use the configurations of rows, and rows those of golden runs."""
@@ -29,20 +31,9 @@ class Approach(TypedDict, total=False):
     approach: Annotated[str, Of("finetuning", "what is trained", registered=True)]
 
 
-class Trained(TypedDict, total=False):
+class Trained(OwnParameters, total=False):
     """What else says what is trained."""
 
-    command: Annotated[str, Of("", "approach=command: a program and its arguments, with {factor} where a seed belongs")]
-    uri: Annotated[str, Of("", "approach=project: folder of an MLflow project, or address of a git repository")]
-    entry_point: Annotated[str, Of("main", "approach=project: an entry point of it, or a script")]
-    project_parameters: Annotated[
-        Settings,
-        Of(
-            "",
-            "approach=project: name=value pairs or JSON, with {factor} where a seed belongs: "
-            "seed={data_order},epochs=3",
-        ),
-    ]
     model: Annotated[
         str, Of("auto", "hub id, short name (bert-base), folder, or package:NAME; auto is the approach's own default")
     ]

@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from mlflow_l3d import registry
+from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.privacy import public_text, public_value
 
@@ -174,9 +175,10 @@ def as_text(name: str, value: object) -> str:
 
 def public_parameter(name: str, value: str) -> str:
     """Return the value of a parameter as it may be shown and logged: no private folder, no credential."""
-    if name in {"command", "project_parameters"}:
+    text = OWN_PARAMETERS[name].text if name in OWN_PARAMETERS else ""
+    if text == "words":
         return public_words(value)
-    return public_value(name, public_name(value.removeprefix("file://") if name == "uri" else value))
+    return public_value(name, public_name(value.removeprefix("file://") if text == "address" else value))
 
 
 def public_words(value: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.hyperparameters import Value
-from mlflow_l3d.approaches.progress import told
+from mlflow_l3d.approaches.progress import report_progress
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -96,7 +96,7 @@ class Trouble(Synthetic):
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> Session:
         """Return a session, or do what was asked for."""
-        list(told("preparing", range(4), int, 6))
+        list(report_progress("preparing", range(4), int, 6))
         cache.mkdir(parents=True, exist_ok=True)
         text = json.dumps({**os.environ, "device": device})
         (cache / f"worker-{os.getpid()}.json").write_text(text, encoding="utf-8")

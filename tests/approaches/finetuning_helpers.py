@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -65,3 +66,35 @@ def content(outcome: Outcome) -> Outcome:
     """Return what must be bit-identical, arrays as bytes."""
     arrays = {name: getattr(outcome, name).tobytes() for name in ("example_ids", "labels", "predictions", "scores")}
     return replace(outcome, duration_seconds=0.0, **arrays)
+
+
+def observed(session, chosen: Cell, draws: Mapping[str, tuple[object, str]], monkeypatch) -> tuple[dict, bytes]:
+    """Run one cell; return what its factors fed, as bytes, and its scores or predictions.
+
+    `draws` are functions that draw, by a name for what they draw; the parts of the split come on top.
+    """
+    fed = {name: [] for name in draws}
+    with monkeypatch.context() as patch:
+        for name, (owner, function) in draws.items():
+            original = getattr(owner, function)
+
+            def spy(*given, original=original, seen=fed[name], **named):
+                drawn = original(*given, **named)
+                seen += [array.tobytes() for array in (drawn if isinstance(drawn, tuple) else (drawn,))]
+                return drawn
+
+            patch.setattr(owner, function, spy)
+        (outcome,) = run(session, chosen)
+    assert all(fed.values())
+    split = session.task.split(chosen.seeds)
+    parts = {name: [getattr(split, name).tobytes()] for name in ("train", "validation", "test")}
+    return fed | parts, (outcome.predictions if outcome.scores is None else outcome.scores).tobytes()
+
+
+def changes(session, factor: str, draws, monkeypatch, make=cell) -> set[str]:
+    """Return what another configuration of a factor changes; the scores must change, too."""
+    (before, scores), (after, others) = (
+        observed(session, chosen, draws, monkeypatch) for chosen in (make(0), make(0, **{factor: 5}))
+    )
+    assert scores != others
+    return {name for name in before if before[name] != after[name]}

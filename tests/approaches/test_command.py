@@ -15,7 +15,8 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.command import Command, process
+from mlflow_l3d.approaches.command import process
+from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.approaches.command.template import Template, environment
 from mlflow_l3d.approaches.command.written import read

@@ -11,9 +11,12 @@ from device_paths import WAYS, Runner, differences
 
 from mlflow_l3d.approaches import global_seeds, numerics
 from mlflow_l3d.approaches.encoder.tokens import Tokens
-from mlflow_l3d.approaches.finetuning import beside, dropout, embedding, heads, kinds
-from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
-from mlflow_l3d.approaches.finetuning.full import FullSession
+from mlflow_l3d.approaches.finetuning import kinds
+from mlflow_l3d.approaches.finetuning.adapters import dropout, stacked
+from mlflow_l3d.approaches.finetuning.full import embedding
+from mlflow_l3d.approaches.finetuning.full.decoder import DecoderWithHead
+from mlflow_l3d.approaches.finetuning.full.session import FullSession
+from mlflow_l3d.approaches.finetuning.head import training as heads
 from mlflow_l3d.approaches.icl.engine import sampling, seq2seq, tensors
 from mlflow_l3d.approaches.meta_learning import chunk
 from mlflow_l3d.approaches.stacked import chunks, pcg
@@ -33,7 +36,7 @@ MUTATIONS = {
     "own vocabulary": (embedding.OwnVocabulary.__init__, "full", ".to(whole.weight.device)", ""),
     "seed of dropout": (global_seeds.seeded, "full", "module.manual_seed(seed)", "pass"),
     "keys of dropout": (dropout.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
-    "rows that go on": (beside.Beside.select, "lora, beside", ".to(before[0].device)", ""),
+    "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(before[0].device)", ""),
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
     "labels of tasks": (chunk._epoch, "maml", ", device=stack.w1.device", ""),
     "dropout of tasks": (pcg._jumps, "maml", "torch.tensor(halves, device=device)", "torch.tensor(halves)"),

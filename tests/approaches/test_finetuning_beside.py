@@ -11,7 +11,7 @@ from icl_tiny_models import byte_tokenizer, save
 from transformers import GPT2Config, GPT2Model
 
 from mlflow_l3d.approaches.counted import counted, kept, mixed, places
-from mlflow_l3d.approaches.finetuning.dropout import CountedDropout, Keys
+from mlflow_l3d.approaches.finetuning.adapters.dropout import CountedDropout, Keys
 from mlflow_l3d.errors import L3DError, ParameterError
 
 SETTINGS = {"num_labelled": 20, "test_size": 8}

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from finetuning_helpers import cell, content, handmade_task, prepare, run, short_reviews
+from finetuning_helpers import cell, changes, content, handmade_task, prepare, run, short_reviews
 
-from mlflow_l3d.approaches.finetuning import Finetuning, head, heads
+from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.finetuning.head import session as head
+from mlflow_l3d.approaches.finetuning.head import training as heads
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import f1_macro
@@ -12,7 +14,11 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 
 TASK = handmade_task()
-DRAWS = {"batch_order": heads, "initial_head": head, "dropout_masks": heads}
+DRAWS = {
+    "batch_order": (heads, "batch_order"),
+    "initial_head": (head, "initial_head"),
+    "dropout_masks": (heads, "dropout_masks"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -101,25 +107,6 @@ def test_global_generators_and_threads_stay_as_they_are(session):
     assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
 
 
-def observed(session, chosen, monkeypatch):
-    """Run one cell; return what each factor fed, as bytes, and the scores."""
-    fed = {"batch_order": [], "initial_head": [], "dropout_masks": []}
-    with monkeypatch.context() as patch:
-        for name, seen in fed.items():
-            original = getattr(DRAWS[name], name)
-
-            def spy(*given, original=original, seen=seen):
-                drawn = original(*given)
-                seen.append(b"".join(array.tobytes() for array in (drawn if isinstance(drawn, tuple) else (drawn,))))
-                return drawn
-
-            patch.setattr(DRAWS[name], name, spy)
-        (outcome,) = run(session, chosen)
-    split = TASK.split(chosen.seeds)
-    parts = {name: getattr(split, name).tobytes() for name in ("train", "validation", "test")}
-    return {name: b"".join(seen) for name, seen in fed.items()} | parts, outcome.scores.tobytes()
-
-
 FEEDS = {
     "label_selection": {"train", "validation", "test"},
     "data_split": {"train", "validation", "test"},
@@ -131,20 +118,15 @@ FEEDS = {
 
 @pytest.mark.parametrize("factor", FEEDS)
 def test_a_factor_changes_what_it_feeds_and_nothing_else(cache, monkeypatch, factor):
-    small = handmade_task(num_labelled=60, test_size=16)
-    session = prepare(small, cache, epochs=3, early_stopping_patience=0)
-    monkeypatch.setattr("test_finetuning_head.TASK", small)
-    before, scores = observed(session, cell(0), monkeypatch)
-    after, other_scores = observed(session, cell(0, **{factor: 5}), monkeypatch)
-    assert {name for name in before if before[name] != after[name]} == FEEDS[factor]
-    assert scores != other_scores
+    session = prepare(handmade_task(num_labelled=60, test_size=16), cache, epochs=3, early_stopping_patience=0)
+    assert changes(session, factor, DRAWS, monkeypatch) == FEEDS[factor]
     assert set(FEEDS) == set(Finetuning.factors)
 
 
 def test_seeds_reach_the_draws(session, monkeypatch):
     """Each draw is made from the seed of the factor that its documentation names."""
     seeds = []
-    for name, where in DRAWS.items():
+    for name, (where, _) in DRAWS.items():
         original = getattr(where, name)
         monkeypatch.setattr(
             where, name, lambda *given, name=name, f=original: seeds.append((name, given[0])) or f(*given)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from finetuning_helpers import cell, handmade_task, run
+from finetuning_helpers import cell, changes, handmade_task, run
+from test_finetuning_head import DRAWS, FEEDS
 
-from mlflow_l3d.approaches.finetuning import Finetuning, head, heads
-from mlflow_l3d.approaches.finetuning.head import HeadSession
+from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.finetuning.head.session import HeadSession
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.metrics.regression import pearson
 
@@ -68,37 +69,7 @@ def test_equal_training_labels_are_predicted_again() -> None:
     assert outcome.metrics["validation_pearson"] == 0
 
 
-FEEDS = {
-    "label_selection": {"split"},
-    "data_split": {"split"},
-    "data_order": {"batch_order"},
-    "model_initialisation": {"initial_head"},
-    "model_randomness": {"dropout_masks"},
-}
-DRAWS = {"batch_order": heads, "initial_head": head, "dropout_masks": heads}
-
-
 @pytest.mark.parametrize("factor", FEEDS)
 def test_a_factor_changes_what_it_feeds_and_nothing_else(factor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = session(epochs=2, early_stopping_patience=0)
-    before, predicted = observed(opened, cell(0), monkeypatch)
-    after, others = observed(opened, cell(0, **{factor: 5}), monkeypatch)
-    assert {name for name in before if before[name] != after[name]} == FEEDS[factor]
-    assert predicted != others
-
-
-def observed(opened, chosen, monkeypatch):
-    """Run one cell; return what each factor fed, as bytes, and the predictions."""
-    fed = {"split": [part.tobytes() for part in (opened.task.split(chosen.seeds).train,)]}
-    with monkeypatch.context() as patch:
-        for name, module in DRAWS.items():
-            seen, original = fed.setdefault(name, []), getattr(module, name)
-
-            def spy(*given, original=original, seen=seen):
-                drawn = original(*given)
-                seen += [array.tobytes() for array in (drawn if isinstance(drawn, tuple) else (drawn,))]
-                return drawn
-
-            patch.setattr(module, name, spy)
-        (outcome,) = run(opened, chosen)
-    return fed, outcome.predictions.tobytes()
+    assert changes(opened, factor, DRAWS, monkeypatch) == FEEDS[factor]

@@ -12,8 +12,9 @@ from finetuning_models import choice_task, regression_task, session_of, tiny_ber
 from icl_tiny_models import byte_tokenizer, save
 from transformers import GPT2Config, GPT2Model
 
-from mlflow_l3d.approaches.finetuning import Finetuning, loading
-from mlflow_l3d.approaches.finetuning.loading import is_decoder
+from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.finetuning.full import loading
+from mlflow_l3d.approaches.finetuning.full.loading import is_decoder
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.testing import check_approach
 
@@ -152,7 +153,7 @@ def test_targets_can_be_named(folders, tmp_path) -> None:
 
 
 def test_without_peft_the_line_names_the_command(folders, tmp_path, monkeypatch) -> None:
-    from mlflow_l3d.approaches.encoder import pretrained
+    from mlflow_l3d.approaches.models import pretrained
 
     monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
     with pytest.raises(ParameterError, match=r"adapters need the package peft\. Run: pip install peft"):

@@ -7,7 +7,7 @@ import torch
 
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks
-from mlflow_l3d.approaches.finetuning.heads import Head, HeadNetwork, logits_of, train_heads
+from mlflow_l3d.approaches.finetuning.head.training import Head, HeadNetwork, logits_of, train_heads
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
 from mlflow_l3d.approaches.stacked.stack import Stack, initial_head

@@ -7,112 +7,63 @@ from typing import Any
 
 import numpy as np
 import pytest
-from finetuning_helpers import handmade_task
-from icl_tiny_models import CHAT, byte_tokenizer, llama, save
+from icl_helpers import (
+    APPROACH,
+    cell,
+    complete,
+    log_likelihoods,
+    outcome,
+    prepared,
+    shares,
+    small_task,
+    tiny_model,
+    written_by,
+)
+from icl_tiny_models import CHAT
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl import InContextLearning
-from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities
+from mlflow_l3d.approaches.icl.answering import calibrated, chosen
+from mlflow_l3d.approaches.icl.encoding import answer_ids, decode, prompts_ids
 from mlflow_l3d.approaches.shots import nearest_shots, random_shots, shot_order
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.testing.approaches import check_approach
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    tiny = llama(max_position_embeddings=4096, initializer_range=0.4)
-    return str(save(tmp_path_factory.mktemp("tiny"), tiny, byte_tokenizer(chat=CHAT)))
+    return tiny_model(tmp_path_factory.mktemp("tiny"), CHAT)
 
 
-def task(**settings: Any) -> Task:
-    return handmade_task(80, **{"num_labelled": 20, "test_size": 12, **settings})
-
-
-def cell(**configurations: int) -> Cell:
-    places = {factor: configurations.get(factor, 0) for factor in InContextLearning.factors}
-    seeds = {factor: configuration_seed(7, factor, number) for factor, number in places.items()}
-    return Cell("golden", None, None, None, 0, places, seeds, f"{sorted(places.items())}")
-
-
-def outcome(model: str, cache: Path, one: Cell | None = None, data: Task | None = None, **given: Any) -> Outcome:
-    approach = InContextLearning()
-    hyperparameters = approach.complete(resolve_hyperparameters(approach, {"shots": 1, "chat": "none", **given}))
-    session = approach.prepare(data or task(), hyperparameters, model=model, device="cpu", cache=cache)
-    (found,) = session.run([one or cell()])
-    session.close()
-    return found
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"temperature": 2.0},
-        {"shots": 0},
-    ],
-    ids=["score", "zero-shot"],
-)
+@pytest.mark.parametrize("given", [{"temperature": 2.0}, {"shots": 0}], ids=["score", "zero-shot"])
 def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path, given: dict[str, Any]) -> None:
     settings = {"shots": 1, "chat": "none", "verbaliser": "a;b", **given}
-    check_approach(InContextLearning(), task(), hyperparameters=settings, model=model, cache=tmp_path, configurations=2)
+    check_approach(APPROACH, small_task(), hyperparameters=settings, model=model, cache=tmp_path, configurations=2)
 
 
 def test_scores_are_those_of_the_model(model: str, tmp_path: Path) -> None:
-    import torch
-
-    from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
-    from mlflow_l3d.approaches.icl.models import load_model
-
-    data = task()
-    found = outcome(model, tmp_path, data=data, calibration="none")
+    data = small_task()
+    session = prepared(model, tmp_path, data, calibration="none")
+    (found,) = session.run([cell()])
     assert found.error is None
-    assert found.scores is not None
     np.testing.assert_allclose(found.scores.sum(axis=1), 1, rtol=1e-6)
     np.testing.assert_array_equal(found.predictions, found.scores.argmax(axis=1))
     one, split = cell(), data.split(cell().seeds)
     drawn = random_shots(one.seeds["sample_choice"], split.train, data.labels, (0, 1), 1)
     drawn = drawn[shot_order(one.seeds["data_order"], 2)]
-    approach = InContextLearning()
-    settings = approach.complete(resolve_hyperparameters(approach, {"shots": 1, "chat": "none"}))
-    session = approach.prepare(data, settings, model=model, device="cpu", cache=tmp_path)
     shots = [((data.texts[0][at],), int(data.labels[at])) for at in drawn.tolist()]
-    loaded = load_model(model, "cpu", cache=tmp_path)
+    form, loaded = session.formats[0], session.loaded
+    answers = [answer_ids(loaded, answer, False, before="Answer:") for answer in form.answers]
     for place, at in enumerate(split.test.tolist()[:3]):
-        text = session.formats[0].render(shots, (data.texts[0][at],))  # type: ignore[attr-defined]
-        ids = prompts_ids(loaded, [text], False)[0]
-        totals = []
-        for answer in session.formats[0].answers:  # type: ignore[attr-defined]
-            more = answer_ids(loaded, answer, False, before="Answer:")
-            with torch.inference_mode():
-                logits = loaded.model(torch.tensor([ids + more])).logits[0].log_softmax(-1)
-            totals.append(sum(float(logits[len(ids) - 1 + at, token]) for at, token in enumerate(more)))
-        expected = probabilities(np.array([totals]))
-        np.testing.assert_allclose(found.scores[place], expected[0], atol=1e-4)
+        (ids,) = prompts_ids(loaded, [form.render(shots, (data.texts[0][at],))], False)
+        np.testing.assert_allclose(found.scores[place], shares(log_likelihoods(loaded.model, ids, answers)), atol=1e-4)
 
 
 def test_generated_answers_are_those_of_the_model(model: str, tmp_path: Path) -> None:
-    import torch
-
-    from mlflow_l3d.approaches.icl.encoding import decode, prompts_ids
-
-    data, one = task(), cell()
-    given = {"shots": 1, "chat": "none", "decision": "generate", "max_new_tokens": 6, "verbaliser": "good;bad"}
-    approach = InContextLearning()
-    session: Any = approach.prepare(
-        data, resolve_hyperparameters(approach, given), model=model, device="cpu", cache=tmp_path
-    )
-    split = data.split(one.seeds)
-    prompts, _ = session._prompts(one, split.train, split.test)
-    expected = []
-    for ids in prompts_ids(session.loaded, prompts, False):
-        with torch.inference_mode():
-            written = session.loaded.model.generate(
-                torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), max_new_tokens=6, do_sample=False
-            )
-        expected.append(session.formats[0].parse(decode(session.loaded, written[0, len(ids) :].tolist())))
-    (found,) = session.run([one])
+    session = prepared(model, tmp_path, decision="generate", max_new_tokens=6, verbaliser="good;bad")
+    _, prompts, _ = session._asked(cell())
+    written = written_by(session, prompts_ids(session.loaded, prompts, False), 6)
+    expected = [session.formats[0].parse(decode(session.loaded, tokens)) for tokens in written]
+    (found,) = session.run([cell()])
     assert found.error is None
     assert found.scores is None
     np.testing.assert_array_equal(found.predictions, expected)
@@ -120,7 +71,7 @@ def test_generated_answers_are_those_of_the_model(model: str, tmp_path: Path) ->
 
 
 def test_one_factor_moves_what_it_feeds_and_nothing_else() -> None:
-    data = task(num_labelled=40)
+    data = small_task(num_labelled=40)
     split = data.split(cell().seeds)
     base = random_shots(3, split.train, data.labels, (0, 1), 4)
     assert set(data.labels[base[:4]]) == {0}
@@ -155,15 +106,14 @@ def test_similarity_needs_no_sample_choice(model: str, tmp_path: Path) -> None:
     other = outcome(model, tmp_path, cell(sample_choice=5), selection="similarity")
     assert found.error is None
     np.testing.assert_array_equal(found.scores, other.scores)
-    settings = resolve_hyperparameters(InContextLearning(), {"selection": "similarity"})
-    assert "sample_choice" in InContextLearning().inactive_factors(settings)
+    assert "sample_choice" in APPROACH.inactive_factors(complete(selection="similarity"))
 
 
 def test_classes_are_a_systematic_choice(model: str, tmp_path: Path) -> None:
-    data = task()
+    data = small_task()
     labels = np.arange(80, dtype=np.int64) % 4
     four = Task("four", data.texts, labels, ("w", "x", "y", "z"), data.example_ids, data.settings, "four")
-    found = outcome(model, tmp_path, data=four, classes="1+z")
+    found = outcome(model, tmp_path, task=four, classes="1+z")
     assert found.error is None
     assert found.labels is not None
     assert found.predictions is not None
@@ -196,11 +146,8 @@ def test_batch_calibration_takes_away_what_all_texts_share() -> None:
     [({}, "batch"), ({"selection": "similarity"}, "batch"), ({"decision": "generate"}, "none")],
 )
 def test_which_calibration_auto_is(given: dict[str, Any], resolved: str) -> None:
-    approach = InContextLearning()
-    defaults = {name: each.default for name, each in approach.hyperparameters.items()}
-    assert approach.complete({**defaults, **given})["calibration"] == resolved
-    known = {**defaults, **given, "calibration": "none"}
-    assert approach.complete(known)["calibration"] == "none"
+    assert complete(**given)["calibration"] == resolved
+    assert complete(**given, calibration="none")["calibration"] == "none"
 
 
 def test_temperature_draws_with_the_shares() -> None:
@@ -235,7 +182,7 @@ def test_mistakes(model: str, tmp_path: Path, given: dict[str, Any], line: str) 
 
 def test_too_long_prompts_are_named(model: str, tmp_path: Path) -> None:
     """Three examples are much longer than the others: only the cells that draw one fail, before the model runs."""
-    data = task()
+    data = small_task()
     texts = (tuple("x" * 9000 if at < 3 else text for at, text in enumerate(data.texts[0])),)
     uneven = Task("uneven", texts, data.labels, data.class_names, data.example_ids, data.settings, "uneven")
     errors = [outcome(model, tmp_path, cell(label_selection=at), uneven).error for at in range(8)]
@@ -246,7 +193,7 @@ def test_too_long_prompts_are_named(model: str, tmp_path: Path) -> None:
 
 
 def test_a_chat_needs_a_template(tmp_path: Path) -> None:
-    plain = str(save(tmp_path / "plain", llama(max_position_embeddings=4096), byte_tokenizer()))
+    plain = tiny_model(tmp_path / "plain")
     with pytest.raises(
         ParameterError, match=r"^hyperparameters\.chat=single: the tokenizer of .* has no chat template"
     ):

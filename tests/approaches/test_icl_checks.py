@@ -10,16 +10,17 @@ import pytest
 from finetuning_helpers import handmade_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from icl_helpers import APPROACH, prepared, tiny_model
 from icl_tiny_models import CHAT, byte_tokenizer, llama, save
 from run_helpers import sqlite_place
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.encoder import pretrained
 from mlflow_l3d.approaches.icl import InContextLearning, approach, models
 from mlflow_l3d.approaches.icl.checks import check_answers, check_context
 from mlflow_l3d.approaches.icl.choices import PromptChoices
 from mlflow_l3d.approaches.icl.encoding import prompts_ids
 from mlflow_l3d.approaches.icl.recipe import Recipe
+from mlflow_l3d.approaches.models import pretrained
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -36,20 +37,12 @@ def uneven_task(**sizes: Any) -> Task:
 
 
 def recipe(**given: Any) -> Recipe:
-    return Recipe.of(resolve_hyperparameters(InContextLearning(), {"chat": "none", **given}))
-
-
-def prepared(model: str, cache: Path, data: Task | None = None, **given: Any) -> Any:
-    one = InContextLearning()
-    found = one.complete(resolve_hyperparameters(one, {"shots": 1, "chat": "none", **given}))
-    data = data or handmade_task(80, num_labelled=20, test_size=12)
-    return one.prepare(data, found, model=model, device="cpu", cache=cache)
+    return Recipe.of(resolve_hyperparameters(APPROACH, {"chat": "none", **given}))
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    tiny = llama(max_position_embeddings=ROOMY)
-    return str(save(tmp_path_factory.mktemp("tiny"), tiny, byte_tokenizer(chat=CHAT)))
+    return tiny_model(tmp_path_factory.mktemp("tiny"), CHAT, initializer_range=0.02)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +134,7 @@ def test_words_that_are_the_same_to_the_tokenizer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", ["no;NO", "not good;Not-Good", "a; a", "a;", "one"])
 def test_class_words_are_checked_before_there_is_a_task(words: str) -> None:
-    one = InContextLearning()
+    one = APPROACH
     with pytest.raises(ParameterError, match=r"^hyperparameters\.verbaliser="):
         one.complete(resolve_hyperparameters(one, {"verbaliser": words}))
 
@@ -189,7 +182,7 @@ def test_weights_are_not_read_for_what_cannot_work(model: str, tmp_path: Path, m
 
 
 def test_quantised_weights_have_their_library_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = InContextLearning()
+    one = APPROACH
     plain = resolve_hyperparameters(one, {})
     four = resolve_hyperparameters(one, {"quantise": "4bit"})
     bits = {"bitsandbytes": "0.50"}
@@ -223,9 +216,9 @@ def test_the_key_of_a_specification_holds_it(model: str, monkeypatch: pytest.Mon
 
 
 def test_the_encoder_of_a_selection_is_found_before_anything_runs(tmp_path: Path) -> None:
-    from mlflow_l3d.approaches.models import folder_revision
+    from mlflow_l3d.approaches.models.references import folder_revision
 
-    one = InContextLearning()
+    one = APPROACH
     similar = {"selection": "similarity", "selection_encoder": str(tmp_path)}
     with pytest.raises(ParameterError, match=r"^hyperparameters\.selection_encoder=.* config\.json is missing"):
         one.dependencies(resolve_hyperparameters(one, similar), "m")

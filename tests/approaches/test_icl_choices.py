@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from endpoint_server import Server
 from finetuning_helpers import handmade_task
-from icl_tiny_models import byte_tokenizer, llama, save
+from icl_helpers import APPROACH, complete, prepared, tiny_model
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.choices import MOST_LISTED, PromptChoices, option_order
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, Recipe
 from mlflow_l3d.errors import ParameterError
@@ -32,7 +31,7 @@ TASK = handmade_task(40, num_labelled=20, test_size=6)
 
 
 def recipe(**given: Any) -> Recipe:
-    return Recipe.of(resolve_hyperparameters(InContextLearning(), {"shots": 1, "chat": "none", **given}))
+    return Recipe.of(resolve_hyperparameters(APPROACH, {"shots": 1, "chat": "none", **given}))
 
 
 def choices(**given: Any) -> PromptChoices:
@@ -40,7 +39,7 @@ def choices(**given: Any) -> PromptChoices:
 
 
 def seeds(**chosen: int) -> dict[str, int]:
-    return {**one_cell(InContextLearning.factors).seeds, **dict.fromkeys(CHOSEN, 0), **chosen}
+    return {**one_cell(APPROACH.factors).seeds, **dict.fromkeys(CHOSEN, 0), **chosen}
 
 
 def cell(**chosen: int) -> Cell:
@@ -93,25 +92,16 @@ def test_another_order_moves_the_options_of_the_instruction_and_the_meaning_of_t
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    tiny = llama(max_position_embeddings=4096, initializer_range=0.4)
-    return str(save(tmp_path_factory.mktemp("tiny"), tiny, byte_tokenizer()))
+    return tiny_model(tmp_path_factory.mktemp("tiny"))
 
 
 def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path) -> None:
-    check_approach(
-        InContextLearning(),
-        TASK,
-        hyperparameters={"shots": 1, "chat": "none", **EVERYTHING},
-        model=model,
-        cache=tmp_path,
-        configurations=3,
-    )
+    settings = {"shots": 1, "chat": "none", **EVERYTHING}
+    check_approach(APPROACH, TASK, hyperparameters=settings, model=model, cache=tmp_path, configurations=3)
 
 
 def test_a_changed_seed_changes_only_what_it_decides(model: str, tmp_path: Path) -> None:
-    approach = InContextLearning()
-    given = approach.complete(resolve_hyperparameters(approach, {"shots": 2, "chat": "none", **EVERYTHING}))
-    session: Any = approach.prepare(TASK, given, model=model, device="cpu", cache=tmp_path)
+    session = prepared(model, tmp_path, TASK, shots=2, **EVERYTHING)
     usual = session.choices.of(seeds())
     test, prompts, _ = session._asked(cell())
     for name in CHOSEN:
@@ -149,16 +139,13 @@ def _pairs(lines: list[str]) -> list[str]:
 def test_an_endpoint_is_asked_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: str) -> None:
     pytest.importorskip("openai")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    server, approach = Server(gives="prompt"), InContextLearning()
-    chosen = {"shots": 1, "chat": "none", "calibration": "none", **EVERYTHING}
+    server, chosen = Server(gives="prompt"), {"calibration": "none", **EVERYTHING}
     asked = cell(prompt_format=1, verbaliser=2, choice_order=1)
     try:
-        own = approach.complete(resolve_hyperparameters(approach, chosen))
-        here: Any = approach.prepare(TASK, own, model=model, device="cpu", cache=tmp_path)
+        here = prepared(model, tmp_path, TASK, **chosen)
         _, prompts, _ = here._asked(asked)
         here.close()
-        there = approach.complete(resolve_hyperparameters(approach, {**chosen, "base_url": server.url}))
-        session = approach.prepare(TASK, there, model="openai:tiny", device="cpu", cache=tmp_path)
+        session = prepared("openai:tiny", tmp_path, TASK, **chosen, base_url=server.url)
         server.requests.clear()
         (found,) = session.run([asked])
         session.close()
@@ -170,11 +157,8 @@ def test_an_endpoint_is_asked_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_factors_are_there_where_there_is_something_to_choose() -> None:
-    approach = InContextLearning()
-
     def inactive(**given: Any) -> set[str]:
-        found = approach.inactive_factors(approach.complete(resolve_hyperparameters(approach, given)))
-        return set(found) & set(CHOSEN)
+        return set(APPROACH.inactive_factors(complete(**given))) & set(CHOSEN)
 
     assert inactive() == set(CHOSEN)
     assert inactive(prompt_format=" A | B ") == {"choice_order", "verbaliser"}
@@ -203,8 +187,7 @@ def test_factors_are_there_where_there_is_something_to_choose() -> None:
     ],
 )
 def test_mistakes(given: dict[str, Any], line: str) -> None:
-    approach = InContextLearning()
     with pytest.raises(ParameterError) as caught:
-        approach.complete(resolve_hyperparameters(approach, given))
+        complete(**given)
     assert str(caught.value).startswith(line)
     assert "\n" not in str(caught.value)

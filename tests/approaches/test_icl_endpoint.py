@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ import pandas as pd
 import pytest
 from endpoint_server import Server, first_token, log_probability
 from finetuning_helpers import handmade_task
+from icl_helpers import APPROACH, cell, complete
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.failures import StudyEndedError
-from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.endpoint import client as clients
-from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError, RefusedError, retry_after
+from mlflow_l3d.approaches.icl.endpoint.client import Client
 from mlflow_l3d.approaches.icl.endpoint.engine import Tally
+from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError, RefusedError, retry_after, server_message
 from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
 from mlflow_l3d.approaches.icl.endpoint.replies import end_of_prompt, first_token_scores, tell_apart, written
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Store
@@ -31,8 +33,7 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.sessions import session_of
 from mlflow_l3d.metrics.classification import REASONS
-from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.plan.cells import Outcome
 
 pytest.importorskip("openai")
 MODEL = "openai:tiny"
@@ -47,23 +48,15 @@ def server(monkeypatch):
     found.stop()
 
 
-def cell(number: int = 0) -> Cell:
-    places = dict.fromkeys(InContextLearning.factors, number)
-    seeds = {factor: configuration_seed(7, factor, number) for factor in places}
-    return Cell("golden", None, None, None, number, places, seeds, f"cell {number}")
-
-
 def task():
     return handmade_task(40, num_labelled=20, test_size=6)
 
 
 def job(server: Server, cache: Path, **given: Any) -> Job:
-    approach = InContextLearning()
     given = {"base_url": server.url, "shots": 1, "calibration": "none", "verbaliser": "negative;positive", **given}
     if given.get("decision") == "generate":
         given.pop("calibration")
-    hyperparameters = approach.complete(resolve_hyperparameters(approach, given))
-    return Job(approach, task(), hyperparameters, MODEL, "cpu", cache)
+    return Job(APPROACH, task(), complete(**given), MODEL, "cpu", cache)
 
 
 def run(server: Server, cache: Path, cells: Sequence[int] = (0,), **given: Any) -> list[Outcome]:
@@ -159,7 +152,7 @@ def test_why_nothing_could_be_read(server, tmp_path, caplog, given, message, rea
     shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_")}
     assert shares == {"unparsed_share": 1, f"unparsed_{reason}_share": 1}
     assert ("inside a thought" in caplog.text) == (reason == "thought")
-    (remark,) = [each for each in InContextLearning().remarks(pd.DataFrame([found.metrics])) if "read" in each]
+    (remark,) = [each for each in APPROACH.remarks(pd.DataFrame([found.metrics])) if "read" in each]
     assert REASONS[reason] in remark
 
 
@@ -216,14 +209,13 @@ def test_faults_are_tried_again(server, tmp_path):
 @pytest.mark.parametrize("given", [{"chat": "auto"}, {"chat": "none"}])
 def test_what_fails_for_a_moment_says_nothing_of_what_a_server_gives(server, tmp_path, monkeypatch, fault, given):
     monkeypatch.setenv("L3D_CACHE", str(tmp_path / "known"))
-    settings = {"base_url": server.url, **given}
-    complete = InContextLearning().complete(resolve_hyperparameters(InContextLearning(), settings))
-    known = InContextLearning().dependencies(complete, MODEL)
+    settings = complete(base_url=server.url, **given)
+    known = APPROACH.dependencies(settings, MODEL)
     assert known["endpoint_log_probabilities"] == ("first" if given["chat"] == "auto" else "prompt")
     for place in range(3):
         monkeypatch.setenv("L3D_CACHE", str(tmp_path / f"{place}"))
         server.faults.extend([*[None] * place, fault])
-        assert InContextLearning().dependencies(complete, MODEL) == known
+        assert APPROACH.dependencies(settings, MODEL) == known
         server.faults.clear()
 
 
@@ -231,12 +223,12 @@ def test_sessions_ask_in_the_way_that_is_in_the_key(server, tmp_path, monkeypatc
     monkeypatch.setenv("L3D_CACHE", str(tmp_path))
     server.gives = "nothing"
     asked = job(server, tmp_path)
-    InContextLearning().dependencies(asked.hyperparameters, MODEL)
+    APPROACH.dependencies(asked.hyperparameters, MODEL)
     server.gives, count = "first", len(server.requests)
     with session_of(asked) as prepared:
         assert prepared._way == "nothing"
     assert len(server.requests) == count + 1
-    assert InContextLearning().dependencies(asked.hyperparameters, MODEL)["endpoint_log_probabilities"] == "first"
+    assert APPROACH.dependencies(asked.hyperparameters, MODEL)["endpoint_log_probabilities"] == "first"
 
 
 @pytest.mark.parametrize("gives", ["first", "prompt"])
@@ -282,9 +274,14 @@ def test_retry_after_holds_all_others(server, tmp_path):
         patch.setattr(clients.asyncio, "sleep", sleep)
         asked(client, "a", "b")
     assert waited[0] == pytest.approx(0.3)
-    assert retry_after({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}) == 0
-    assert retry_after({"retry-after-ms": "250"}) == 0.25
-    assert retry_after({}) is None
+    for headers, seconds in (
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0),
+        ({"retry-after-ms": "250"}, 0.25),
+        ({}, None),
+    ):
+        error = RuntimeError()
+        error.response = SimpleNamespace(headers=headers)
+        assert retry_after(error) == seconds
 
 
 def test_no_more_requests_are_under_way_than_asked_for(server, tmp_path):
@@ -336,21 +333,20 @@ def test_a_key_that_no_header_can_hold(server, tmp_path, monkeypatch, key):
 
 
 def test_a_list_of_models_that_fails_for_a_moment_is_no_other_model(server, tmp_path, monkeypatch):
-    approach = InContextLearning()
-    given = approach.complete(resolve_hyperparameters(approach, {"base_url": server.url}))
+    given = complete(base_url=server.url)
     monkeypatch.setenv("L3D_CACHE", str(tmp_path))
-    known = approach.dependencies(given, MODEL)
+    known = APPROACH.dependencies(given, MODEL)
     server.models_faults.extend([503, 429])
-    assert approach.dependencies(given, MODEL) == known
+    assert APPROACH.dependencies(given, MODEL) == known
     server.models_faults.extend([503] * 6)
     with pytest.raises(L3DError, match=r"refuses \(503\): loading"):
-        approach.dependencies(given, MODEL)
+        APPROACH.dependencies(given, MODEL)
 
 
 def test_a_key_is_no_part_of_a_text_that_was_cut():
     error = Exception()
     error.body = {"message": "x" * 290 + " sk-secret"}
-    assert "sk-" not in clients._said(error, "sk-secret")
+    assert "sk-" not in server_message(error, "sk-secret")
 
 
 def test_two_processes_share_one_count(server, tmp_path):
@@ -438,18 +434,15 @@ def test_an_endpoint_that_goes_away_ends_the_study_and_the_next_command_goes_on(
     assert found.metrics["requests_sent"] == 0
 
 
-def test_another_model_ends_the_study(server, tmp_path):
+@pytest.mark.parametrize("change", ["name", "description"])
+def test_another_model_ends_the_study(server, tmp_path, change):
     with session_of(job(server, tmp_path)) as prepared:
-        server.model = "other"
-        with pytest.raises(StudyEndedError, match="now answers as other"):
-            list(prepared.run([cell()]))
-
-
-def test_another_model_of_that_name_ends_the_study(server, tmp_path):
-    with session_of(job(server, tmp_path)) as prepared:
-        server.size = 2
-        server.faults.append("cut")
-        with pytest.raises(StudyEndedError, match="another model of that name"):
+        if change == "name":
+            server.model, said = "other", "now answers as other"
+        else:
+            server.size, said = 2, "another model of that name"
+            server.faults.append("cut")
+        with pytest.raises(StudyEndedError, match=said):
             list(prepared.run([cell(1)]))
 
 
@@ -459,21 +452,20 @@ def test_another_fingerprint_is_said(server, tmp_path, caplog):
         (found,) = session.run([cell()])
     assert found.metrics["other_fingerprint_share"] == 1
     assert "answers with the fingerprint fp2; the study began with fp1" in caplog.text
-    (line,) = [line for line in InContextLearning().remarks(pd.DataFrame([found.metrics])) if "fingerprint" in line]
+    (line,) = [line for line in APPROACH.remarks(pd.DataFrame([found.metrics])) if "fingerprint" in line]
     assert line.startswith("100.0%")
 
 
 def test_what_the_server_says_is_in_the_key_and_what_may_be_spent_is_not(server, tmp_path, monkeypatch):
     monkeypatch.setenv("L3D_CACHE", str(tmp_path))
-    approach = InContextLearning()
-    given = resolve_hyperparameters(approach, {"base_url": server.url, "max_requests": 99})
-    first = approach.dependencies(given, MODEL)
+    given = resolve_hyperparameters(APPROACH, {"base_url": server.url, "max_requests": 99})
+    first = APPROACH.dependencies(given, MODEL)
     assert first["endpoint"].startswith("tiny fp1 ")
-    assert approach.identity(given) == approach.identity(resolve_hyperparameters(approach, {}))
+    assert APPROACH.identity(given) == APPROACH.identity(resolve_hyperparameters(APPROACH, {}))
     server.size = 2
-    assert approach.dependencies(given, MODEL) != first
+    assert APPROACH.dependencies(given, MODEL) != first
     server.gives = "nothing"
-    assert approach.dependencies(given, MODEL)["endpoint_log_probabilities"] == "nothing"
+    assert APPROACH.dependencies(given, MODEL)["endpoint_log_probabilities"] == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -488,9 +480,8 @@ def test_what_the_server_says_is_in_the_key_and_what_may_be_spent_is_not(server,
     ],
 )
 def test_mistakes_are_one_line(given, model, line):
-    approach = InContextLearning()
     with pytest.raises(ParameterError, match=line) as error:
-        approach.dependencies(resolve_hyperparameters(approach, given), model)
+        APPROACH.dependencies(resolve_hyperparameters(APPROACH, given), model)
     assert "hunter2" not in str(error.value)
 
 

@@ -11,97 +11,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from icl_engine_models import PAD, SMALL, VOCABULARY, WINDOW, causal, plain_generate, prompts_of
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-from mlflow_l3d.approaches.failures import LostDeviceError, is_out_of_memory  # noqa: E402
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, tensors  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.batches import Batches  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row, layer_window, packing  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix  # noqa: E402
+from mlflow_l3d.approaches.failures import LostDeviceError, is_out_of_memory
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, tensors
+from mlflow_l3d.approaches.icl.engine.batches import Batches
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row, layer_window, packing
+from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
 
 # Float32: what batches, padding and masks may change in a log-probability.
 TOLERANCE = 1e-4
-VOCABULARY = 60
-PAD = 0
-WINDOW = 8
-SMALL = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    # Larger weights than a fresh model has: differences between texts, not rounding, decide.
-    "initializer_range": 0.3,
-}
-
-
-def _gpt2(**more: Any) -> Any:
-    return transformers.GPT2Config(
-        vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.3, **more
-    )
-
-
 HALVES = {"layers": 2, "attention_heads": 4, "ffn_dim": 64}
-CAUSAL = {
-    "llama": lambda: transformers.LlamaConfig(**SMALL),
-    "llama_eager": lambda: transformers.LlamaConfig(**SMALL, attn_implementation="eager"),
-    "gpt2": _gpt2,
-    "qwen2": lambda: transformers.Qwen2Config(**SMALL),
-    "qwen2_mixed_windows": lambda: transformers.Qwen2Config(
-        **SMALL, use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1
-    ),
-    "mistral_wide_window": lambda: transformers.MistralConfig(**SMALL, sliding_window=128),
-    "mistral_narrow_window": lambda: transformers.MistralConfig(**SMALL, sliding_window=WINDOW),
-    "llama_longrope": lambda: transformers.LlamaConfig(
-        **SMALL,
-        rope_parameters={
-            "rope_type": "longrope",
-            "rope_theta": 100.0,
-            "short_factor": [1.0] * 4,
-            "long_factor": [3.0] * 4,
-            "original_max_position_embeddings": 9,
-        },
-    ),
-    "opt": lambda: transformers.OPTConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        ffn_dim=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        word_embed_proj_dim=32,
-        max_position_embeddings=256,
-        init_std=0.3,
-    ),
-    "gemma2_wide_window": lambda: transformers.Gemma2Config(**SMALL, head_dim=8, sliding_window=128),
-    "gemma2_narrow_window": lambda: transformers.Gemma2Config(**SMALL, head_dim=8, sliding_window=WINDOW),
-    "mixtral": lambda: transformers.MixtralConfig(**SMALL, num_local_experts=2),
-    "gpt_neo": lambda: transformers.GPTNeoConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        num_layers=2,
-        num_heads=4,
-        attention_types=[[["global", "local"], 1]],
-        window_size=WINDOW,
-        max_position_embeddings=256,
-        initializer_range=0.3,
-    ),
-    "bloom": lambda: transformers.BloomConfig(
-        vocab_size=VOCABULARY, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.3
-    ),
-    "mpt": lambda: transformers.MptConfig(
-        vocab_size=VOCABULARY, d_model=32, n_layers=2, n_heads=4, max_seq_len=256, initializer_range=0.3
-    ),
-    "llama_stray_window": lambda: transformers.LlamaConfig(**SMALL, sliding_window=WINDOW),
-    "mamba": lambda: transformers.MambaConfig(
-        vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=4, initializer_range=0.3
-    ),
-}
 # Those that run packed at the lengths of these tests, and those that must not.
 PACKED = [
     "llama",
@@ -138,17 +62,6 @@ def shared_from_the_first_token() -> Iterator[None]:
 
 
 @cache
-def causal(name: str) -> Any:
-    torch.manual_seed(3)
-    config = CAUSAL[name]()
-    config.bos_token_id = config.eos_token_id = None
-    model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    model.generation_config.eos_token_id = None
-    model.generation_config.bos_token_id = None
-    return model
-
-
-@cache
 def t5(gated: bool = False) -> Any:
     torch.manual_seed(4)
     config = transformers.T5Config(
@@ -164,12 +77,6 @@ def t5(gated: bool = False) -> Any:
         initializer_factor=1.0,
     )
     return transformers.T5ForConditionalGeneration(config).eval()
-
-
-def prompts_of(lengths: list[int], shared: int, seed: int = 0) -> list[list[int]]:
-    generator = np.random.default_rng(seed)
-    prefix = generator.integers(1, VOCABULARY, shared).tolist()
-    return [prefix + generator.integers(1, VOCABULARY, length).tolist() for length in lengths]
 
 
 @torch.inference_mode()
@@ -194,16 +101,6 @@ def plain_scores_t5(model: Any, prompts: list[list[int]], answers: list[list[int
             logits = output.logits[0].double().log_softmax(-1)
             scores[row, column] = sum(float(logits[place, token]) for place, token in enumerate(answer))
     return scores
-
-
-def plain_generate(model: Any, prompt: list[int], new: int, stop: set[int]) -> list[int]:
-    ids = torch.tensor([prompt])
-    options = {"eos_token_id": sorted(stop)} if stop else {}
-    output = model.generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=new, pad_token_id=PAD, **options
-    )[0].tolist()
-    tokens = output[1:] if model.config.is_encoder_decoder else output[len(prompt) :]
-    return tokens[: next((place for place, token in enumerate(tokens) if token in stop), len(tokens))]
 
 
 def agree(found: np.ndarray, expected: np.ndarray) -> None:
@@ -575,7 +472,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """Count collections of garbage and make none: they take as long as much is loaded."""
     calls: list[None] = []
     counted = SimpleNamespace(collect=lambda: calls.append(None))
-    monkeypatch.setattr("mlflow_l3d.approaches.memory.gc", counted)
+    monkeypatch.setattr("mlflow_l3d.approaches.models.memory.gc", counted)
     return calls
 
 

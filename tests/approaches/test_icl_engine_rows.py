@@ -6,68 +6,34 @@ from functools import cache
 from itertools import takewhile
 from typing import Any
 
+import icl_engine_models
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from icl_engine_models import PAD, VOCABULARY, plain_generate
+from icl_engine_models import causal as model
 from icl_tiny_models import llama, t5
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine, causal, decoding, rows
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel
+from mlflow_l3d.approaches.icl.engine.rows import NOBODY, SHARED, Block, Rows, lay_out
+from mlflow_l3d.approaches.icl.engine.tensors import on_device
+from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
 
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine, causal, decoding, rows  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.rows import NOBODY, SHARED, Block, Rows, lay_out  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.tensors import on_device  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie  # noqa: E402
-
-VOCABULARY = 60
-PAD = 0
-SMALL = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.3,
-}
-CONFIGURATIONS = {
-    "llama": lambda: transformers.LlamaConfig(**SMALL),
-    "llama_eager": lambda: transformers.LlamaConfig(**SMALL, attn_implementation="eager"),
-    "mistral_narrow_window": lambda: transformers.MistralConfig(**SMALL, sliding_window=8),
-    "gpt2": lambda: transformers.GPT2Config(
-        vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.3
-    ),
-}
+FAMILIES = ["gpt2", "llama", "llama_eager", "mistral_narrow_window"]
 ANSWERS = [[5], [6, 7], [6, 7, 8], [9, 10, 11, 12], [9, 10, 13]]
 LENGTHS = [1, 7, 3, 7, 12, 2, 9, 4, 4, 15, 1, 6]
 
 
-@cache
-def model(name: str) -> Any:
-    torch.manual_seed(3)
-    config = CONFIGURATIONS[name]()
-    config.bos_token_id = config.eos_token_id = None
-    found = transformers.AutoModelForCausalLM.from_config(config).eval()
-    found.generation_config.eos_token_id = found.generation_config.bos_token_id = None
-    return found
-
-
 def prompts_of(lengths: list[int], shared: int) -> list[list[int]]:
-    generator = np.random.default_rng(shared)
-    prefix = generator.integers(1, VOCABULARY, shared).tolist()
-    return [prefix + generator.integers(1, VOCABULARY, length).tolist() for length in lengths]
+    return icl_engine_models.prompts_of(lengths, shared, seed=shared)
 
 
 @cache
 def continued(name: str, prompt: tuple[int, ...], new: int) -> list[int]:
-    ids = torch.tensor([prompt])
-    output = model(name).generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=new, pad_token_id=PAD
-    )
-    return output[0, len(prompt) :].tolist()
+    return plain_generate(model(name), list(prompt), new, set())
 
 
 def alone(name: str, prompt: list[int], new: int, stop: set[int]) -> list[int]:
@@ -186,9 +152,7 @@ def test_a_token_sees_the_prefix_and_its_own_way(window: int | None) -> None:
 # Results
 
 
-@pytest.mark.parametrize(
-    ("name", "shared"), [("llama", 0), ("gpt2", 0), *((name, 9) for name in sorted(CONFIGURATIONS))]
-)
+@pytest.mark.parametrize(("name", "shared"), [("llama", 0), ("gpt2", 0), *((name, 9) for name in FAMILIES)])
 @pytest.mark.parametrize("copies", [False, True])
 def test_many_rows_write_what_the_model_writes_alone(
     name: str, shared: int, copies: bool, monkeypatch: pytest.MonkeyPatch

@@ -8,10 +8,10 @@ import pytest
 import torch
 from icl_tiny_models import ALPHABET, SPECIAL, byte_tokenizer, llama, refusal, save
 
-from mlflow_l3d.approaches.icl import gguf as conversion
 from mlflow_l3d.approaches.icl.encoding import answer_ids, decode, prompts_ids, stop_ids
 from mlflow_l3d.approaches.icl.models import load_model, revision
-from mlflow_l3d.approaches.models import find_gguf, resolve
+from mlflow_l3d.approaches.models import gguf as conversion
+from mlflow_l3d.approaches.models.references import find_gguf, resolve
 from mlflow_l3d.paths import cache_folder
 
 gguf = pytest.importorskip("gguf")
@@ -110,7 +110,7 @@ def test_what_a_dead_process_left_is_swept(gguf_folder, tmp_path, monkeypatch):
 RACE = """
 import sys, time
 from pathlib import Path
-from mlflow_l3d.approaches.icl import gguf
+from mlflow_l3d.approaches.models import gguf
 file, place, own, other = Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]
 def slow(source, folder):
     with (place / "log").open("a") as log:

@@ -6,21 +6,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import icl_helpers
 import numpy as np
 import pytest
 import torch
-from finetuning_helpers import handmade_task
-from icl_tiny_models import byte_tokenizer, encoder_decoder, llama, refusal, save
+from icl_helpers import APPROACH, tiny_model
+from icl_tiny_models import encoder_decoder, llama, refusal
 
 from mlflow_l3d.approaches.base import Session, resolve_hyperparameters
-from mlflow_l3d.approaches.icl import InContextLearning, models
+from mlflow_l3d.approaches.icl import models
 from mlflow_l3d.approaches.icl.engine import CausalEngine
 from mlflow_l3d.approaches.icl.models import load_model
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.testing import changed, one_cell
 
-BASE = one_cell(InContextLearning.factors)
+BASE = one_cell(APPROACH.factors)
 CELLS = [BASE, *(changed(BASE, factor, 1) for factor in ("sample_choice", "label_selection"))]
 
 
@@ -32,22 +33,18 @@ def native(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    tiny = llama(max_position_embeddings=4096, initializer_range=0.4)
-    return str(save(tmp_path_factory.mktemp("tiny"), tiny, byte_tokenizer()))
+    return tiny_model(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture
 def prepared(folder: str, tmp_path: Path) -> Iterator[Any]:
     """Prepare sessions, each with a model of its own, as every worker has one."""
-    task = handmade_task(80, num_labelled=20, test_size=12)
-    approach, opened = InContextLearning(), []
+    opened: list[Session] = []
 
     def session(**given: Any) -> Session:
-        settings = {"shots": 1, "chat": "none", "dtype": "bfloat16", **given}
-        complete = approach.complete(resolve_hyperparameters(approach, settings))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("mlflow_l3d.approaches.icl.loading.lent", lambda _, load: load())
-            opened.append(approach.prepare(task, complete, model=folder, device="cpu", cache=tmp_path))
+            opened.append(icl_helpers.prepared(folder, tmp_path, dtype="bfloat16", **given))
         return opened[-1]
 
     yield session
@@ -160,7 +157,6 @@ def test_an_encoder_decoder_in_bfloat16(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_dtype_is_refused_for_weights_of_four_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlflow_l3d.approaches.icl.approach.need_bitsandbytes", lambda: None)
-    approach = InContextLearning()
     for model, given in [("zephyr-7b-alpha", {}), ("x", {"quantise": "4bit"})]:
-        settings = resolve_hyperparameters(approach, {"dtype": "bfloat16", **given})
-        assert "4-bit" in refusal(approach.dependencies, settings, model)
+        settings = resolve_hyperparameters(APPROACH, {"dtype": "bfloat16", **given})
+        assert "4-bit" in refusal(APPROACH.dependencies, settings, model)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import icl_helpers
 import numpy as np
 import pytest
 from endpoint_server import Server, log_probability
-from icl_tiny_models import CHAT, byte_tokenizer, llama, save
+from icl_helpers import APPROACH, log_likelihoods, shares, tiny_model
+from icl_tiny_models import CHAT
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.answering import probabilities
+from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
 from mlflow_l3d.approaches.icl.judge.questions import Question
+from mlflow_l3d.approaches.icl.models import load_model
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.texts import references
 from mlflow_l3d.parameters.setup import Setup, check_kind
@@ -25,7 +27,7 @@ from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.testing import check_approach, one_cell
 from mlflow_l3d.testing.cells import changed
 
-ONE = one_cell(InContextLearning.factors)
+ONE = one_cell(APPROACH.factors)
 OTHER = changed(ONE, "judge", 1)
 TWO_QUESTIONS = "{answer} or {reference}? ({options}) || Right, {text} {answer}?"
 
@@ -41,9 +43,8 @@ def task() -> Task:
 
 
 def complete(**given: Any) -> dict[str, Any]:
-    approach = InContextLearning()
     usual = {"decision": "generate", "chat": "none", "max_new_tokens": 3, "judge_words": "negative;positive"}
-    return approach.complete(resolve_hyperparameters(approach, {**usual, **given}))
+    return icl_helpers.complete(**{**usual, **given})
 
 
 @pytest.fixture(scope="module")
@@ -53,18 +54,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> str:
-    tiny = llama(max_position_embeddings=4096, initializer_range=0.4)
-    return str(save(folder / "tiny", tiny, byte_tokenizer()))
+    return tiny_model(folder / "tiny")
 
 
 @pytest.fixture(scope="module")
 def chatting(folder: Path) -> str:
-    tiny = llama(max_position_embeddings=4096, initializer_range=0.6)
-    return str(save(folder / "chatting", tiny, byte_tokenizer(chat=CHAT)))
+    return tiny_model(folder / "chatting", CHAT, initializer_range=0.6)
 
 
 def outcomes(model: str, cache: Path, *cells: Cell, **given: Any) -> list[Any]:
-    session = InContextLearning().prepare(task(), complete(**given), model=model, device="cpu", cache=cache)
+    session = APPROACH.prepare(task(), complete(**given), model=model, device="cpu", cache=cache)
     found = list(session.run(cells))
     session.close()
     for each in found:
@@ -86,11 +85,6 @@ def test_what_is_asked() -> None:
 def test_a_score_is_the_mean_verdict_under_the_model(
     judge: str, model: str, chatting: str, folder: Path, tmp_path: Path
 ) -> None:
-    import torch
-
-    from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
-    from mlflow_l3d.approaches.icl.models import load_model
-
     words, template = ("bad", "so", "good"), "{text} {answer} {reference}?"
     given = {"judge": str(folder / judge), "judge_template": template, "judge_words": ";".join(words)}
     (found,) = outcomes(model, tmp_path, ONE, **given)
@@ -98,14 +92,10 @@ def test_a_score_is_the_mean_verdict_under_the_model(
     texts = dict(zip(task().example_ids.tolist(), task().texts[0], strict=True))
     for number, label, answer in zip(found.example_ids.tolist(), found.labels, found.predictions, strict=True):
         prompt = f"{texts[number]} {answer} {' / '.join(references(label))}?".replace("  ", " " if not answer else "  ")
-        ids, logs = prompts_ids(loaded, [prompt], loaded.chat)[0], []
-        for word in words:
-            more = answer_ids(loaded, f" {word}", loaded.chat)
-            with torch.inference_mode():
-                logits = loaded.model(torch.tensor([ids + more])).logits[0].log_softmax(-1)
-            logs.append(sum(float(logits[len(ids) - 1 + at, token]) for at, token in enumerate(more)))
-        shares = np.exp(logs) / np.exp(logs).sum()
-        scores.append(0 * shares[0] + 0.5 * shares[1] + 1 * shares[2])
+        (ids,) = prompts_ids(loaded, [prompt], loaded.chat)
+        answers = [answer_ids(loaded, f" {word}", loaded.chat) for word in words]
+        verdicts = shares(log_likelihoods(loaded.model, ids, answers))
+        scores.append(0 * verdicts[0] + 0.5 * verdicts[1] + 1 * verdicts[2])
     assert found.metrics["judge_score"] == pytest.approx(np.mean(scores), abs=1e-5)
     assert found.metrics["without_verdict_share"] == 0
 
@@ -145,18 +135,18 @@ def test_answers_are_written_once_for_all_judges(
 
 
 def test_drawn_verdicts(model: str, tmp_path: Path) -> None:
-    drawn = [changed(ONE, "judge", number) for number in range(200)]
+    drawn = [changed(ONE, "judge", number) for number in range(60)]
     found = outcomes(model, tmp_path, *drawn, judge=model, judge_temperature=1.0)
     scores = np.array([each.metrics["judge_score"] for each in found])
     assert {*(scores * 4).tolist()} <= {0, 1, 2, 3, 4}  # four answers, each 0 or 1
     (mean,) = outcomes(model, tmp_path, ONE, judge=model)
-    assert abs(scores.mean() - mean.metrics["judge_score"]) < 4 * 0.25 / np.sqrt(200)
+    assert abs(scores.mean() - mean.metrics["judge_score"]) < 4 * 0.25 / np.sqrt(60)
 
 
 def test_keeps_the_contract_of_an_approach(model: str, chatting: str, tmp_path: Path) -> None:
     settings = {"decision": "generate", "chat": "none", "max_new_tokens": 3, "shots": 1}
     settings |= {"judge": f"{model}|{chatting}", "judge_template": TWO_QUESTIONS}
-    check_approach(InContextLearning(), task(), hyperparameters=settings, model=model, cache=tmp_path, configurations=4)
+    check_approach(APPROACH, task(), hyperparameters=settings, model=model, cache=tmp_path, configurations=4)
 
 
 @pytest.fixture
@@ -193,7 +183,7 @@ def test_a_judge_behind_an_endpoint(gives: str, server: Server, model: str, tmp_
 def test_no_verdict_at_all_is_an_error(server: Server, model: str, tmp_path: Path) -> None:
     server.gives = "nothing"
     given = {"judge": "openai:tiny", "judge_base_url": server.url, "judge_words": "no;yes"}
-    session = InContextLearning().prepare(task(), complete(**given), model=model, device="cpu", cache=tmp_path)
+    session = APPROACH.prepare(task(), complete(**given), model=model, device="cpu", cache=tmp_path)
     (found,) = session.run([ONE])
     session.close()
     assert found.error is not None
@@ -204,7 +194,7 @@ def test_what_identifies_a_judge_joins_the_key(
     model: str, chatting: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("L3D_CACHE", str(tmp_path))
-    approach = InContextLearning()
+    approach = APPROACH
     given = complete(judge=f"{chatting}|openai:tiny", judge_base_url=server.url)
     found = approach.dependencies(given, model)
     assert found["judge 0"] == approach.model_revision(chatting)
@@ -215,7 +205,7 @@ def test_what_identifies_a_judge_joins_the_key(
 
 
 def test_where_the_factor_has_an_effect(model: str) -> None:
-    approach = InContextLearning()
+    approach = APPROACH
 
     def level(**given: Any) -> int | None:
         own = complete(**given)
@@ -246,7 +236,7 @@ def test_where_the_factor_has_an_effect(model: str) -> None:
 def test_mistakes(given: dict[str, Any], line: str, model: str, tmp_path: Path) -> None:
     own = {name: model if value == "MODEL" else value for name, value in given.items()}
     usual = {"judge_words": "no;yes"} if own.get("judge_words") is None else {}
-    approach = InContextLearning()
+    approach = APPROACH
 
     def use() -> None:
         settings = complete(**usual, **own)
@@ -259,7 +249,7 @@ def test_mistakes(given: dict[str, Any], line: str, model: str, tmp_path: Path) 
 
 
 def test_a_score_of_nobody_is_refused(model: str) -> None:
-    approach = InContextLearning()
+    approach = APPROACH
     with pytest.raises(ParameterError, match="metric=judge_score: has no value here: nobody judges; set"):
         check_kind(task(), approach, complete(judge_words="no;yes"), "judge_score")
     check_kind(task(), approach, complete(judge=model), "judge_score")
@@ -268,4 +258,4 @@ def test_a_score_of_nobody_is_refused(model: str) -> None:
 def test_classes_have_no_judge(model: str, tmp_path: Path) -> None:
     classes = make_task("two", [[f"t {at}" for at in range(20)]], [0, 1] * 10, ("a", "b"))
     with pytest.raises(ParameterError, match=r"judge=.*: has no effect: two has classes, and no answers"):
-        InContextLearning().prepare(classes, complete(judge=model), model=model, device="cpu", cache=tmp_path)
+        APPROACH.prepare(classes, complete(judge=model), model=model, device="cpu", cache=tmp_path)

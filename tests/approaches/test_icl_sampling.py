@@ -10,23 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from finetuning_helpers import handmade_task
+import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from icl_helpers import APPROACH, cell, complete, outcome, small_task
+from icl_tiny_models import byte_tokenizer, llama, save
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-from icl_tiny_models import byte_tokenizer, llama, save  # noqa: E402
-
-from mlflow_l3d.approaches.base import resolve_hyperparameters  # noqa: E402
-from mlflow_l3d.approaches.icl import InContextLearning  # noqa: E402
-from mlflow_l3d.approaches.icl.answering import token_draws  # noqa: E402
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine, sampling  # noqa: E402
-from mlflow_l3d.approaches.icl.engine.sampling import next_tokens  # noqa: E402
-from mlflow_l3d.plan.cells import Cell, Outcome  # noqa: E402
-from mlflow_l3d.plan.factors import configuration_seed  # noqa: E402
-from mlflow_l3d.testing.approaches import check_approach  # noqa: E402
+from mlflow_l3d.approaches.icl.answering import token_draws
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine, sampling
+from mlflow_l3d.approaches.icl.engine.sampling import next_tokens
+from mlflow_l3d.plan.cells import Outcome
+from mlflow_l3d.testing.approaches import check_approach
 
 PAD = 0
 VOCABULARY = 40
@@ -302,14 +297,7 @@ GENERATE = {"decision": "generate", "shots": 1, "chat": "false", "verbaliser": "
 
 
 def answered(leaning: str, cache: Path, *, randomness: int = 0, **given: Any) -> Outcome:
-    approach = InContextLearning()
-    settings = approach.complete(resolve_hyperparameters(approach, GENERATE | given))
-    places = dict.fromkeys(approach.factors, 0) | {"model_randomness": randomness}
-    seeds = {factor: configuration_seed(7, factor, number) for factor, number in places.items()}
-    data = handmade_task(80, num_labelled=20, test_size=12)
-    session = approach.prepare(data, settings, model=leaning, device="cpu", cache=cache)
-    (found,) = session.run([Cell("golden", None, None, None, 0, places, seeds, str(randomness))])
-    session.close()
+    found = outcome(leaning, cache, cell(model_randomness=randomness), **{**GENERATE, **given})
     assert found.error is None
     return found
 
@@ -335,18 +323,15 @@ def test_greedy_answers_ignore_model_randomness(leaning: str, tmp_path: Path) ->
 
 
 def test_temperature_makes_model_randomness_a_factor() -> None:
-    approach = InContextLearning()
     for temperature, inactive in [(0, {"model_randomness"}), (0.5, set())]:
-        settings = resolve_hyperparameters(approach, {"decision": "generate", "temperature": temperature})
-        found = approach.inactive_factors(approach.complete(settings))
-        assert set(found) - {*approach.on_request} == inactive
+        found = APPROACH.inactive_factors(complete(decision="generate", temperature=temperature))
+        assert set(found) - {*APPROACH.on_request} == inactive
 
 
 def test_keeps_the_contract_of_an_approach(leaning: str, tmp_path: Path) -> None:
-    data = handmade_task(80, num_labelled=20, test_size=12)
     # Without examples: so small a model writes the same whatever their order.
     settings = GENERATE | {"temperature": 1.0, "shots": 0}
-    check_approach(InContextLearning(), data, hyperparameters=settings, model=leaning, cache=tmp_path, configurations=3)
+    check_approach(APPROACH, small_task(), hyperparameters=settings, model=leaning, cache=tmp_path, configurations=3)
 
 
 def test_draws_depend_on_the_seed_alone() -> None:

@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from icl_helpers import complete, log_likelihoods, shares, written_by
 from run_helpers import Place, sqlite_place
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids, stop_ids
 from mlflow_l3d.approaches.icl.engine import cascade, causal
 from mlflow_l3d.approaches.icl.engine.packed import packing
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 from mlflow_l3d.approaches.icl.session import PromptSession
-from mlflow_l3d.approaches.models import find_gguf
+from mlflow_l3d.approaches.models.references import find_gguf
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
@@ -54,9 +53,7 @@ def session_of() -> Iterator[Callable[..., PromptSession]]:
         return opened[0].loaded if opened else load_model(*given, **named)
 
     def session(**given: Any) -> PromptSession:
-        settings = approach.complete(
-            resolve_hyperparameters(approach, {"chat": "none", "shots": 1, "calibration": "none", **given})
-        )
+        settings = complete(**{"chat": "none", "shots": 1, "calibration": "none", **given})
         prepared = approach.prepare(task, settings, model=approach.default_model, device="cpu", cache=cache_folder())
         assert isinstance(prepared, PromptSession)
         opened.append(prepared)
@@ -82,29 +79,20 @@ def full_prompts(session: PromptSession, cell: Cell) -> list[list[int]]:
     return prompts_ids(session.loaded, prompts, session.chat)
 
 
-def likelihoods(loaded: LoadedModel, prompt: list[int], answers: list[list[int]]) -> list[float]:
-    """Log-likelihoods of the answers, a forward pass of prompt and answer each, nothing cached."""
-    found = []
-    for answer in answers:
-        with torch.inference_mode():
-            logits = loaded.model(torch.tensor([[*prompt, *answer]]), use_cache=False).logits[0].double()
-        steps = logits.log_softmax(-1)[len(prompt) - 1 : -1]
-        found.append(float(steps[torch.arange(len(answer)), torch.tensor(answer)].sum()))
-    return found
-
-
 def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., PromptSession]) -> None:
     session = session_of()
     (found,) = outcomes(session, BASE)
     assert found.scores is not None
     answers = answers_ids(session.loaded, session.formats[0], session.chat)
     for row, prompt in zip(found.scores, full_prompts(session, BASE), strict=True):
-        expected = np.array(likelihoods(session.loaded, prompt, answers))
-        np.testing.assert_allclose(row, np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
+        np.testing.assert_allclose(row, shares(log_likelihoods(session.loaded.model, prompt, answers)), atol=1e-5)
 
 
-def test_prompts_behind_a_long_prefix_share_its_keys(session_of: Callable[..., PromptSession]) -> None:
-    session = session_of(shots=10)
+def test_prompts_behind_a_long_prefix_share_its_keys(
+    session_of: Callable[..., PromptSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(causal, "_SHARED_FROM", 32)
+    session = session_of()
     (found,) = outcomes(session, BASE)
     assert found.scores is not None
     kept = session.engine._kept
@@ -112,8 +100,8 @@ def test_prompts_behind_a_long_prefix_share_its_keys(session_of: Callable[..., P
     assert kept[1].tokens >= causal._SHARED_FROM
     assert session.loaded.model.config._attn_implementation == cascade.NAME
     answers = answers_ids(session.loaded, session.formats[0], session.chat)
-    expected = np.array(likelihoods(session.loaded, full_prompts(session, BASE)[0], answers))
-    np.testing.assert_allclose(found.scores[0], np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
+    expected = shares(log_likelihoods(session.loaded.model, full_prompts(session, BASE)[0], answers))
+    np.testing.assert_allclose(found.scores[0], expected, atol=1e-5)
 
 
 def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[..., PromptSession]) -> None:
@@ -132,8 +120,7 @@ def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[...
             ids = loaded.tokenizer.apply_chat_template(whole, return_dict=False)
             assert [*prompt, *answer] == ids[: len(prompt) + len(answer)]
             assert loaded.tokenizer.decode(ids[len(prompt) + len(answer)]) == "<|im_end|>"
-        expected = np.array(likelihoods(loaded, prompt, answers))
-        np.testing.assert_allclose(row, np.exp(expected) / np.exp(expected).sum(), atol=1e-5)
+        np.testing.assert_allclose(row, shares(log_likelihoods(loaded.model, prompt, answers)), atol=1e-5)
 
 
 def test_every_factor_moves_the_scores_and_the_same_cell_gives_the_same(
@@ -155,13 +142,10 @@ def test_generated_answers_are_those_of_generate(session_of: Callable[..., Promp
     session = session_of(decision="generate", prompt_format="D", max_new_tokens=5)
     (found,) = outcomes(session, BASE)
     assert found.predictions is not None
-    loaded, ends = session.loaded, stop_ids(session.loaded)
-    for prediction, prompt in zip(found.predictions, full_prompts(session, BASE), strict=True):
-        ids = torch.tensor([prompt])
-        made = loaded.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=5, do_sample=False)
-        new = made[0, len(prompt) :].tolist()
+    ends = stop_ids(session.loaded)
+    for prediction, new in zip(found.predictions, written_by(session, full_prompts(session, BASE), 5), strict=True):
         end = next((place for place, token in enumerate(new) if token in ends), len(new))
-        assert prediction == session.formats[0].parse(decode(loaded, new[:end]))
+        assert prediction == session.formats[0].parse(decode(session.loaded, new[:end]))
 
 
 def test_an_investigation(tmp_path: Path, migrated_store: Path) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import icl_helpers
 import numpy as np
 import pytest
 from endpoint_server import Server
-from icl_tiny_models import CHAT, byte_tokenizer, llama, save
+from icl_helpers import APPROACH, tiny_model, written_by
+from icl_tiny_models import CHAT
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.choices import PromptChoices
+from mlflow_l3d.approaches.icl.encoding import decode, prompts_ids
 from mlflow_l3d.approaches.icl.prompts.parsing import Written, answer_text, behind_thought, has_ended
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, Recipe
 from mlflow_l3d.errors import ParameterError
@@ -35,18 +36,16 @@ def questions(columns: int = 1) -> Task:
 
 
 def complete(**given: Any) -> dict[str, Any]:
-    approach = InContextLearning()
-    return approach.complete(resolve_hyperparameters(approach, {**GENERATE, **given}))
+    return icl_helpers.complete(**{**GENERATE, **given})
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    tiny = llama(max_position_embeddings=4096, initializer_range=0.4)
-    return str(save(tmp_path_factory.mktemp("tiny"), tiny, byte_tokenizer(chat=CHAT)))
+    return tiny_model(tmp_path_factory.mktemp("tiny"), CHAT)
 
 
 def prepared(model: str, cache: Path, task: Task | None = None, **given: Any) -> Any:
-    return InContextLearning().prepare(task or questions(), complete(**given), model=model, device="cpu", cache=cache)
+    return APPROACH.prepare(task or questions(), complete(**given), model=model, device="cpu", cache=cache)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,7 @@ def test_a_thought_has_no_end_at_a_line_break_and_a_cut_one_no_answer() -> None:
     assert Written("yes", cut=True).answer(thinks=False) == ("yes", False)
 
 
-ONE = one_cell(InContextLearning.factors)
+ONE = one_cell(APPROACH.factors)
 
 
 @pytest.mark.parametrize(
@@ -128,22 +127,13 @@ def test_what_ends_an_answer() -> None:
 
 
 def test_answers_are_what_the_model_writes(model: str, tmp_path: Path) -> None:
-    import torch
-
-    from mlflow_l3d.approaches.icl.encoding import decode, prompts_ids
-
     session = prepared(model, tmp_path, stop="t")  # which no line break is
     test, prompts, _ = session._asked(ONE)
     shots = [line for line in prompts[0].splitlines() if line.startswith("Answer: ")]
     assert len(shots) == 2
     assert all(line.startswith("Answer: letter") for line in shots), "the first reference"
-    expected = []
-    for ids in prompts_ids(session.loaded, prompts, False):
-        with torch.inference_mode():
-            given, mask = torch.tensor([ids]), torch.ones(1, len(ids))
-            written = session.loaded.model.generate(given, attention_mask=mask, max_new_tokens=6, do_sample=False)
-        text = decode(session.loaded, written[0, len(ids) :].tolist()).strip()
-        expected.append(text.split("t")[0].rstrip())
+    written = written_by(session, prompts_ids(session.loaded, prompts, False), 6)
+    expected = [decode(session.loaded, tokens).strip().split("t")[0].rstrip() for tokens in written]
     (found,) = session.run([ONE])
     session.close()
     assert found.error is None, found.traceback
@@ -157,9 +147,7 @@ def test_answers_are_what_the_model_writes(model: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [{"temperature": 1.0, "prompt_format": "A|B"}, {"selection": "random", "shots": 1}])
 def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path, given: dict[str, Any]) -> None:
     settings = {**GENERATE, **given}
-    check_approach(
-        InContextLearning(), questions(), hyperparameters=settings, model=model, cache=tmp_path, configurations=3
-    )
+    check_approach(APPROACH, questions(), hyperparameters=settings, model=model, cache=tmp_path, configurations=3)
 
 
 def test_an_endpoint_writes_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -197,9 +185,9 @@ def test_what_does_not_go_with_texts(model: str, tmp_path: Path, given: dict[str
 
 
 def test_texts_must_be_generated() -> None:
-    approach = InContextLearning()
+    approach = APPROACH
     with pytest.raises(ParameterError, match=r"task=letters: is a generation task, .*Use hyperparameter decision=gen"):
-        check_kind(questions(), approach, approach.complete(resolve_hyperparameters(approach, {})))
+        check_kind(questions(), approach, icl_helpers.complete())
     check_kind(questions(), approach, complete())
 
 
@@ -216,6 +204,6 @@ def test_a_template_without_class_words_is_for_texts(model: str, tmp_path: Path)
 
 
 def test_keys_of_classes_stay() -> None:
-    found = InContextLearning().identity(complete())
+    found = APPROACH.identity(complete())
     assert not {"stop", "judge", "judge_words", "judge_base_url"} & set(found)
-    assert InContextLearning().identity(complete(stop="#"))["stop"] == "#"
+    assert APPROACH.identity(complete(stop="#"))["stop"] == "#"

@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import icl_helpers
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from finetuning_helpers import handmade_task
+from icl_helpers import APPROACH, complete, log_likelihoods
 from icl_tiny_models import ALPHABET, byte_tokenizer, encoder_decoder, llama, save, t5
 from transformers import (
     BloomConfig,
@@ -26,8 +27,6 @@ from transformers import (
     UMT5Config,
 )
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, prompts_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine
 from mlflow_l3d.approaches.icl.models import LoadedModel, is_bounded
@@ -35,7 +34,7 @@ from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.testing import one_cell
 
-CELL = one_cell(InContextLearning.factors)
+CELL = one_cell(APPROACH.factors)
 TINY: dict[str, Any] = {"hidden_size": 32, "vocab_size": 100}
 
 
@@ -45,12 +44,7 @@ def seq2seq(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
 
 
 def outcome(model: str, cache: Path, **given: Any) -> Outcome:
-    approach = InContextLearning()
-    settings = approach.complete(resolve_hyperparameters(approach, {"shots": 1, "chat": "none", **given}))
-    data = handmade_task(80, num_labelled=20, test_size=12)
-    session = approach.prepare(data, settings, model=model, device="cpu", cache=cache)
-    (found,) = session.run([CELL])
-    session.close()
+    found = icl_helpers.outcome(model, cache, CELL, **given)
     assert found.error is None
     return found
 
@@ -78,13 +72,8 @@ def test_alibi_reaches_beyond_what_a_model_was_trained_on_and_mpt_has_a_table() 
     bloom = BloomForCausalLM(BloomConfig(**TINY, n_layer=2, n_head=4, seq_length=20)).eval()
     prompts, answers = [[5, *range(9, 60), number] for number in (7, 8)], [[3], [4, 6]]
     found = CausalEngine(bloom, 0).score(prompts, answers)
-    for at, prompt in enumerate(prompts):
-        for place, answer in enumerate(answers):
-            with torch.inference_mode():
-                logits = bloom(torch.tensor([prompt + answer])).logits[0].log_softmax(-1)
-            steps = range(len(prompt) - 1, len(prompt) + len(answer) - 1)
-            expected = sum(float(logits[step, token]) for step, token in zip(steps, answer, strict=True))
-            assert found[at, place] == pytest.approx(expected, abs=1e-4)
+    expected = [log_likelihoods(bloom, prompt, answers) for prompt in prompts]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
     mpt = MptForCausalLM(MptConfig(d_model=32, n_heads=4, n_layers=1, max_seq_len=20, vocab_size=100)).eval()
     with pytest.raises(RuntimeError, match="must match"), torch.inference_mode():
         mpt(torch.tensor([list(range(30))]))
@@ -167,10 +156,10 @@ def test_a_prompt_without_its_text_has_one_answer_for_all(
     }
     assert spread["r"] == 0
     assert min(spread["w"], spread["l"]) > 1e-4
-    remarks = InContextLearning().remarks(pd.DataFrame([right.metrics, left.metrics]))
+    remarks = APPROACH.remarks(pd.DataFrame([right.metrics, left.metrics]))
     assert remarks == ("Truncation cut 100.0% of the prompts, and of 50.0% the very text that is asked about.",)
-    assert InContextLearning().remarks(pd.DataFrame([whole.metrics])) == ()
-    (slow,) = InContextLearning().remarks(pd.DataFrame([whole.metrics, {**whole.metrics, "packed": 0.0}]))
+    assert APPROACH.remarks(pd.DataFrame([whole.metrics])) == ()
+    (slow,) = APPROACH.remarks(pd.DataFrame([whole.metrics, {**whole.metrics, "packed": 0.0}]))
     assert slow.startswith("Packed rows were not possible in 50% of the cells")
 
 
@@ -184,6 +173,5 @@ def test_a_bounded_model_reads_what_is_left(tmp_path: Path) -> None:
 
 
 def test_the_default_is_no_part_of_a_key() -> None:
-    approach = InContextLearning()
-    assert "truncation" not in approach.identity(resolve_hyperparameters(approach, {}))
-    assert approach.identity(resolve_hyperparameters(approach, {"truncation": "left"}))["truncation"] == "left"
+    assert "truncation" not in APPROACH.identity(complete())
+    assert APPROACH.identity(complete(truncation="left"))["truncation"] == "left"

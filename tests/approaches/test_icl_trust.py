@@ -10,14 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from finetuning_helpers import handmade_task
+from icl_helpers import outcome
 from icl_tiny_models import byte_tokenizer, llama, refusal, save
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.models import load_model, revision
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import configuration_seed
 
 CODE = """
 from pathlib import Path
@@ -63,15 +59,9 @@ def own(tmp_path: Path) -> Path:
 
 
 def predictions(model: Path, cache: Path, **given: Any) -> Any:
-    approach = InContextLearning()
-    found = approach.complete(resolve_hyperparameters(approach, {"shots": 1, **given}))
-    data = handmade_task(80, num_labelled=20, test_size=12)
-    session = approach.prepare(data, found, model=str(model), device="cpu", cache=cache)
-    seeds = {factor: configuration_seed(7, factor, 0) for factor in approach.factors}
-    (outcome,) = session.run([Cell("golden", None, None, None, 0, dict.fromkeys(seeds, 0), seeds, "key")])
-    session.close()
-    assert outcome.error is None
-    return outcome.predictions
+    found = outcome(str(model), cache, chat="auto", **given)
+    assert found.error is None
+    return found.predictions
 
 
 def test_code_of_a_model_is_not_run_unless_asked_for(own: Path, tmp_path: Path) -> None:

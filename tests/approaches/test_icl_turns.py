@@ -7,18 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from finetuning_helpers import handmade_task
-from icl_tiny_models import byte_tokenizer, llama, save
+from icl_helpers import APPROACH, cell, complete, log_likelihoods, prepared, shares, small_task, tiny_model
+from icl_tiny_models import byte_tokenizer
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import answers_ids, conversation_of, prompt_text, prompts_ids
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 from mlflow_l3d.approaches.icl.prompts.custom import custom_format
 from mlflow_l3d.approaches.icl.prompts.formats import format_for
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.testing import one_cell
 
 LLAMA = (
     "{% if messages[0]['role'] == 'system' %}{% set rest = messages[1:] %}{% set system = messages[0]['content'] %}"
@@ -153,21 +149,15 @@ def test_prompt_and_answer_are_the_tokens_of_the_whole_conversation(model: Any, 
 @pytest.mark.parametrize("model", TEMPLATES)
 def test_likelihoods_are_those_of_the_whole_conversation(model: Any, tmp_path: Path) -> None:
     """The tokens that all conversations of a cell begin with are run once; nothing else changes."""
-    tiny = llama(max_position_embeddings=4096, initializer_range=0.4)
-    folder = str(save(tmp_path, tiny, byte_tokenizer(TEMPLATES[model])))
-    data, cell, approach = handmade_task(80, num_labelled=20, test_size=6), one_cell(InContextLearning.factors), None
-    approach = InContextLearning()
-    given = resolve_hyperparameters(approach, {"shots": 1, "chat": "turns", "calibration": "none"})
-    session: Any = approach.prepare(data, approach.complete(given), model=folder, device="cpu", cache=tmp_path)
-    (found,) = session.run([cell])
+    folder, one = tiny_model(tmp_path, TEMPLATES[model]), cell()
+    session = prepared(folder, tmp_path, small_task(test_size=6), chat="turns", calibration="none")
+    (found,) = session.run([one])
     assert found.error is None
-    assert found.scores is not None
-    split = data.split(cell.seeds)
-    prompts, _ = session._prompts(cell, split.train, split.test)
+    _, prompts, _ = session._asked(one)
     assert all(prompt[:-2] == prompts[0][:-2] for prompt in prompts)
     tokenizer = load_model(folder, "cpu", cache=tmp_path).tokenizer
     for row, turns in list(zip(found.scores, prompts, strict=True))[:2]:
-        totals = []
+        logs = []
         for word in session.formats[0].verbaliser:
             begun = turns[-1]["role"] == "assistant"
             whole = [
@@ -178,39 +168,22 @@ def test_likelihoods_are_those_of_the_whole_conversation(model: Any, tmp_path: P
             text = tokenizer.apply_chat_template(whole, tokenize=False)
             end = len(tokenizer(text[: text.rindex(word) + len(word)], add_special_tokens=False)["input_ids"])
             start = len(prompts_ids(session.loaded, [turns], True)[0])
-            with torch.inference_mode():
-                logits = session.loaded.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
-            totals.append(sum(float(logits[at - 1, ids[at]]) for at in range(start, end)))
-        shares = np.exp(totals - np.max(totals))
-        np.testing.assert_allclose(row, shares / shares.sum(), atol=1e-4)
+            logs += log_likelihoods(session.loaded.model, ids[:start], [ids[start:end]])
+        np.testing.assert_allclose(row, shares(logs), atol=1e-4)
 
 
 def test_what_chat_was_called_before_has_the_same_key() -> None:
-    approach = InContextLearning()
-
-    def key(chat: str) -> object:
-        return approach.identity(approach.complete(resolve_hyperparameters(approach, {"chat": chat})))["chat"]
-
-    assert [key(chat) for chat in ("true", "single", "false", "none", "auto")] == [
-        "true",
-        "true",
-        "false",
-        "false",
-        "auto",
-    ]
-    assert key("turns") == "turns"
-    assert resolve_hyperparameters(approach, {"chat": "true"})["chat"] == "single"
+    spelled = {"true": "true", "single": "true", "false": "false", "none": "false", "auto": "auto", "turns": "turns"}
+    assert {chat: APPROACH.identity(complete(chat=chat))["chat"] for chat in spelled} == spelled
+    assert complete(chat="true")["chat"] == "single"
     with pytest.raises(ParameterError, match=r"^hyperparameters\.chat='turn': .*Did you mean 'turns'"):
-        key("turn")
+        complete(chat="turn")
 
 
 def test_a_template_that_takes_one_turn_only_is_refused_before_the_first_cell(tmp_path: Path) -> None:
     fussy = "{% if messages|length > 1 %}{{ raise_exception('one turn') }}{% endif %}{{ messages[0]['content'] }}"
-    folder = str(save(tmp_path, llama(max_position_embeddings=4096), byte_tokenizer(fussy)))
-    approach = InContextLearning()
+    folder = tiny_model(tmp_path, fussy)
     for more in ({}, {"truncation": "left"}):
-        given = resolve_hyperparameters(approach, {"shots": 1, "chat": "turns", **more})
-        with pytest.raises(
-            ParameterError, match=r"chat=turns: the chat template of .* cannot be used \(one turn\)\. Use"
-        ):
-            approach.prepare(handmade_task(80), given, model=folder, device="cpu", cache=tmp_path)
+        refused = r"chat=turns: the chat template of .* cannot be used \(one turn\)\. Use"
+        with pytest.raises(ParameterError, match=refused):
+            prepared(folder, tmp_path, chat="turns", **more)

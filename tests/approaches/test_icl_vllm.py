@@ -13,12 +13,12 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from icl_helpers import APPROACH, complete
 from icl_tiny_models import byte_tokenizer, llama, save, t5
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling
 from mlflow_l3d.approaches.icl.engine import vllm as ours
+from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.icl.session import PromptSession
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.sources.synthetic import generate
@@ -124,16 +124,13 @@ def folder(tmp_path):
 
 
 def session(folder, tmp_path, device="cuda:0", **given):
-    approach = InContextLearning()
-    hyperparameters = approach.complete(resolve_hyperparameters(approach, {"engine": "vllm", "shots": 1, **given}))
-    from mlflow_l3d.approaches.icl.recipe import Recipe
-
-    return PromptSession(generate(60), Recipe.of(hyperparameters), folder, device, tmp_path / "cache")
+    recipe = Recipe.of(complete(**{"engine": "vllm", "shots": 1, **given}))
+    return PromptSession(generate(60), recipe, folder, device, tmp_path / "cache")
 
 
 def test_a_cell_is_answered_as_by_our_engine(vllm, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_L3D_SHARERS", "3")
-    cell = one_cell(InContextLearning.factors, 1)
+    cell = one_cell(APPROACH.factors, 1)
     (theirs,) = session(folder, tmp_path).run([cell])
     (own,) = session(folder, tmp_path, device="cpu", engine="auto").run([cell])
     assert theirs.error is None
@@ -148,13 +145,12 @@ def test_a_cell_is_answered_as_by_our_engine(vllm, folder, tmp_path, monkeypatch
 
 
 def test_the_key_says_which_vllm(vllm, monkeypatch, folder):
-    approach = InContextLearning()
-    given = approach.complete(resolve_hyperparameters(approach, {"engine": "vllm"}))
-    assert approach.dependencies(given, folder) == {"vllm": "0.99.1", "vllm_batch_invariant": "1"}
-    assert approach.identity(given)["engine"] == "vllm"
-    assert "engine" not in approach.identity(approach.complete(resolve_hyperparameters(approach, {})))
+    given = complete(engine="vllm")
+    assert APPROACH.dependencies(given, folder) == {"vllm": "0.99.1", "vllm_batch_invariant": "1"}
+    assert APPROACH.identity(given)["engine"] == "vllm"
+    assert "engine" not in APPROACH.identity(complete())
     monkeypatch.setenv("VLLM_BATCH_INVARIANT", "0")
-    assert approach.dependencies(given, folder)["vllm_batch_invariant"] == "0"
+    assert APPROACH.dependencies(given, folder)["vllm_batch_invariant"] == "0"
 
 
 def test_another_card_than_the_first(vllm, folder, tmp_path, monkeypatch):
@@ -167,12 +163,13 @@ def test_another_card_than_the_first(vllm, folder, tmp_path, monkeypatch):
 
 
 def test_what_does_not_go_together(vllm, folder, tmp_path, monkeypatch):
-    with pytest.raises(ParameterError, match="device=cpu is none"):
-        session(folder, tmp_path, device="cpu")
-    with pytest.raises(ParameterError, match="quantise=4bit: is for bitsandbytes"):
-        session(folder, tmp_path, quantise="4bit")
-    with pytest.raises(ParameterError, match="batch_size=3: has no effect"):
-        session(folder, tmp_path, batch_size=3)
+    for given, said in (
+        ({"device": "cpu"}, "device=cpu is none"),
+        ({"quantise": "4bit"}, "quantise=4bit: is for bitsandbytes"),
+        ({"batch_size": 3}, "batch_size=3: has no effect"),
+    ):
+        with pytest.raises(ParameterError, match=said):
+            session(folder, tmp_path, **given)
     seq2seq = str(save(tmp_path / "t5", t5(), byte_tokenizer()))
     with pytest.raises(ParameterError, match="causal models only"):
         session(seq2seq, tmp_path)
@@ -182,7 +179,5 @@ def test_what_does_not_go_together(vllm, folder, tmp_path, monkeypatch):
 
 
 def test_without_vllm():
-    approach = InContextLearning()
-    given = approach.complete(resolve_hyperparameters(approach, {"engine": "vllm"}))
     with pytest.raises(L3DError, match=r"needs vllm\. Run: pip install vllm"):
-        approach.dependencies(given, "smollm2-135m-instruct")
+        APPROACH.dependencies(complete(engine="vllm"), "smollm2-135m-instruct")

@@ -8,22 +8,21 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import icl_helpers
 import numpy as np
 import pytest
 from finetuning_helpers import cell as finetuning_cell
 from finetuning_helpers import handmade_task
 from finetuning_models import tiny_bert
-from icl_tiny_models import byte_tokenizer, llama, save
+from icl_helpers import tiny_model
 
 from mlflow_l3d.approaches.base import Approach, Session, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.icl import InContextLearning
-from mlflow_l3d.approaches.lending import lent
+from mlflow_l3d.approaches.models.lending import lent
 from mlflow_l3d.execution import sessions as sessions_module
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.sessions import OpenSessions, free_share
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import configuration_seed
 
 TASK = handmade_task(60, num_labelled=16, test_size=8)
 FULL: dict[str, Any] = {"trainable": "full", "epochs": 1, "max_length": 16}
@@ -53,28 +52,22 @@ def opened(approach: Approach, model: str, cache: Path, **given: Any) -> Session
     return approach.prepare(TASK, hyperparameters, model=model, device="cpu", cache=cache)
 
 
-def icl_cell() -> Cell:
-    places = dict.fromkeys(InContextLearning.factors, 0)
-    seeds = {factor: configuration_seed(7, factor, number) for factor, number in places.items()}
-    return Cell("golden", None, None, None, 0, places, seeds, "cell")
-
-
 def test_a_language_model_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow_l3d.approaches.icl import loading as module
 
-    folder = save(tmp_path / "model", llama(max_position_embeddings=4096, initializer_range=0.4), byte_tokenizer())
+    folder = tiny_model(tmp_path / "model")
     loads, load = [], module.load_model
     monkeypatch.setattr(module, "load_model", lambda *given, **named: loads.append(given) or load(*given, **named))
     settings = [{"shots": 1}, {"shots": 2, "prompt_format": "B"}, {"shots": 0, "truncation": "right"}, {"shots": 1}]
-    together = [opened(InContextLearning(), str(folder), tmp_path, **each) for each in settings]
+    together = [opened(InContextLearning(), folder, tmp_path, **each) for each in settings]
     assert len(loads) == 1
-    found = [next(iter(session.run([icl_cell()]))) for session in reversed(together)]
+    found = [next(iter(session.run([icl_helpers.cell()]))) for session in reversed(together)]
     for session in together:
         session.close()
     alone = []
     for each in reversed(settings):
-        session = opened(InContextLearning(), str(folder), tmp_path, **each)
-        alone.append(next(iter(session.run([icl_cell()]))))
+        session = opened(InContextLearning(), folder, tmp_path, **each)
+        alone.append(next(iter(session.run([icl_helpers.cell()]))))
         session.close()
     assert len(loads) == 1 + len(settings)
     for one, other in zip(found, alone, strict=True):

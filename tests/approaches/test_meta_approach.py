@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from finetuning_helpers import content, handmade_task, run, short_reviews
+from finetuning_helpers import changes, content, handmade_task, run, short_reviews
 
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk, session
@@ -473,33 +473,10 @@ FEEDS = {
 }
 
 
-def observed(opened, chosen, monkeypatch):
-    """Run one cell; return what each factor fed, as bytes, and the scores."""
-    fed = {name: [] for name in DRAWN}
-    with monkeypatch.context() as patch:
-        for name, (owner, function) in DRAWN.items():
-            original = getattr(owner, function)
-
-            def spy(*given, original=original, seen=fed[name], **named):
-                drawn = original(*given, **named)
-                seen.append(b"".join(array.tobytes() for array in (drawn if isinstance(drawn, tuple) else (drawn,))))
-                return drawn
-
-            patch.setattr(owner, function, spy)
-        (outcome,) = run(opened, chosen)
-    split = opened.task.split(chosen.seeds)
-    parts = {name: getattr(split, name).tobytes() for name in ("train", "validation", "test")}
-    assert all(fed.values())
-    return {name: b"".join(seen) for name, seen in fed.items()} | parts, outcome.scores.tobytes()
-
-
 @pytest.mark.parametrize("factor", FEEDS)
 def test_a_factor_changes_what_it_feeds_and_nothing_else(cache, monkeypatch, factor):
     opened = prepare(TASK, cache, **small("maml", dropout=0.3))
-    before, scores = observed(opened, cell(0), monkeypatch)
-    after, other_scores = observed(opened, cell(0, **{factor: 5}), monkeypatch)
-    assert {name for name in before if before[name] != after[name]} == FEEDS[factor]
-    assert scores != other_scores
+    assert changes(opened, factor, DRAWN, monkeypatch, cell) == FEEDS[factor]
     assert set(FEEDS) == set(APPROACH.factors)
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.project import Project
 from mlflow_l3d.approaches.project import store as stores
-from mlflow_l3d.approaches.project.approach import _OTHER_EXPERIMENT
+from mlflow_l3d.approaches.project.approach import _OTHER_EXPERIMENT, Project
 from mlflow_l3d.approaches.project.entry_points import entry_point
 from mlflow_l3d.approaches.project.located import located
 from mlflow_l3d.approaches.project.reseeding import variables

@@ -18,8 +18,8 @@ from sklearn.svm import LinearSVC
 
 from mlflow_l3d import training
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.content import content_texts
-from mlflow_l3d.approaches.estimator import Estimator, random_states
+from mlflow_l3d.approaches.functions.content import content_texts
+from mlflow_l3d.approaches.functions.estimator import Estimator, random_states
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.pool import pickled
@@ -351,7 +351,7 @@ def test_trainings_of_the_page_are_moved_by_every_factor(name, made, tmp_path, m
 
 
 def test_a_class_without_an_example_has_the_lowest_score():
-    from mlflow_l3d.approaches.estimator import _scores
+    from mlflow_l3d.approaches.functions.estimator import _scores
 
     model = make_pipeline(CountVectorizer(), LinearSVC()).fit(["so good", "too bad"], [0, 2])
     assert (_scores(model, ["good", "bad"], 4).argmax(axis=1) == [0, 2]).all()

@@ -11,7 +11,7 @@ import pytest
 from run_helpers import sqlite_place
 
 from mlflow_l3d.analysis.importance.estimators.levels import levels_estimate
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.levels import LevelsDesign
 from mlflow_l3d.errors import ParameterError

@@ -6,7 +6,7 @@ import pytest
 from mlflow_l3d.analysis.importance.checks.searched import replicate_checks
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.approaches.base import defect
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import REPLICATE

@@ -124,7 +124,7 @@ def test_ctrl_c_while_workers_start(tmp_path, start, delay):
 CALLABLE = """
 import sys
 from pathlib import Path
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.tasks.sources.synthetic import generate

@@ -14,7 +14,7 @@ import pytest
 from run_helpers import calls_of_sessions, wait_until
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.numerics import SHARERS
 from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.approaches.synthetic import FACTORS

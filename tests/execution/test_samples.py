@@ -9,7 +9,7 @@ import pytest
 from run_helpers import sqlite_place
 
 from mlflow_l3d.approaches.base import answered
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.calls import Queue

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from specification_helpers import SMALL, FakeApproach, fake, small
 
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import specify

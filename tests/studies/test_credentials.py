@@ -6,7 +6,7 @@ from mlflow import MlflowClient
 from test_privacy import SECRETS
 
 from mlflow_l3d import cli
-from mlflow_l3d.approaches.command import Command
+from mlflow_l3d.approaches.command.approach import Command
 
 SCRIPT = """
 import json, os, pathlib, sys

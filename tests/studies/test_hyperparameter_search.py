@@ -15,7 +15,7 @@ from run_helpers import Place, one_line, sqlite_place
 from search_cases import Climb, Trace, height, luck
 
 from mlflow_l3d import cli
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.factors import SEARCH_BASE, configuration_seed

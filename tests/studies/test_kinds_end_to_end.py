@@ -16,7 +16,7 @@ from run_helpers import Place, sqlite_place
 from mlflow_l3d import seeds
 from mlflow_l3d.analysis.consistency.agreement.names import scoring
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.studies.ablation.run import ablate
 from mlflow_l3d.studies.comparison.run import compare

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from mlflow_l3d.approaches.progress import tell, told
+from mlflow_l3d.approaches.progress import report_progress, tell
 from mlflow_l3d.studies import progress
 from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progress, under_way
 
@@ -59,12 +59,12 @@ def test_what_a_session_tells_stands_in_the_place_of_loading(monkeypatch: pytest
     monkeypatch.setattr("mlflow_l3d.approaches.progress._EVERY", 0.0)
     with progress_bar("what", "cell", total=2, shown=True, state="loading") as bar:
         bar.mininterval = 0.0
-        parts = told("encoding 1,000 texts", [500, 300, 200], int, 1000)
+        parts = report_progress("encoding 1,000 texts", [500, 300, 200], int, 1000)
         states = [terminal.getvalue().rpartition("\r")[2] for _ in parts]
         assert [state.partition("texts: ")[2].split("]")[0] for state in states] == ["0 %", "50 %", "80 %"]
         assert "loading" in terminal.getvalue().rpartition("\r")[2]
         bar.update()
-        assert list(told("more", [1], int, 1)) == [1]
+        assert list(report_progress("more", [1], int, 1)) == [1]
         assert bar.postfix == ""
     tell("nobody hears it")
 

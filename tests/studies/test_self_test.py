@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mlflow import MlflowClient
 
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.sides import specify_golden

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.approaches.callable import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.approaches.synthetic import FACTORS, Synthetic, SyntheticSession
 from mlflow_l3d.plan.factors import stream

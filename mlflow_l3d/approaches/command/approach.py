@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession
+from mlflow_l3d.approaches.command.parameters import CommandParameters
 from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.approaches.command.template import Template, environment
 from mlflow_l3d.approaches.command.written import METRICS, Written, read
@@ -38,7 +39,7 @@ OTHER_KINDS: Final[Mapping[str, TaskKind]] = {
     "tags": "tagging",
     "rankings": "ranking",
 }
-"""What `classes` says where there are none."""
+"""What `classes` says if there are none."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Command(Approach):
         As typed, or a list of words: ``python train.py --seed {model_initialisation} --out {output}``. Each placeholder
         but ``{output}`` and ``{here}`` is a factor.
     metric
-        The metric that is investigated; where it is none of ours, the command writes it to ``metrics.json``.
+        The metric that is investigated; if it is none of ours, the command writes it to ``metrics.json``.
     here
         Folder that the files of the command are relative to; by default the current one.
 
@@ -66,7 +67,7 @@ class Command(Approach):
     version = "1"
     what = "the command"
     otherwise = f"write it to {METRICS}"
-    parameters: tuple[str, ...] = ("command", "metric")
+    parameters: tuple[str, ...] = (*CommandParameters.__annotations__, "metric")
     brings_data = True
     self_tested = True
     task_kinds = ("classification", *OTHER_KINDS.values())
@@ -105,33 +106,33 @@ class Command(Approach):
         return Path(next(iter(self.template.files()), self.template.words[0])).name
 
     def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
-        """Return the task, whose data the command has: its classes are those of a run of it, where none are given.
+        """Return the task, whose data the command has: its classes are those of a run of it, if none are given.
 
         Raises
         ------
         L3DError
             If that run fails.
         """
-        given = str(hyperparameters["classes"])
-        kind = OTHER_KINDS.get(given, "classification")
+        classes_text = str(hyperparameters["classes"])
+        kind = OTHER_KINDS.get(classes_text, "classification")
         classes: tuple[str, ...] = ()
-        if given == AUTO:
+        if classes_text == AUTO:
             classes, numbers = self._tried(hyperparameters, cache)
             kind = "regression" if numbers else kind
-        elif given != NO_CLASSES and given not in OTHER_KINDS:
-            classes = tuple(part.strip() for part in given.split("|"))
+        elif classes_text != NO_CLASSES and classes_text not in OTHER_KINDS:
+            classes = tuple(part.strip() for part in classes_text.split("|"))
         return own_data(self.label(hyperparameters), classes, kind)
 
     def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> tuple[tuple[str, ...], bool]:
         """Return the classes of a run with all seeds 0, and whether it predicts numbers; cached."""
         key = content_key(dict(self.dependencies(hyperparameters, "")))
         path = cache / "commands" / f"{key}.json"
-        known: tuple[tuple[str, ...], list[str], bool] | None = None
+        cached: tuple[tuple[str, ...], list[str], bool] | None = None
         with suppress(OSError, ValueError, LookupError, TypeError):  # a damaged file is made again
-            found = json.loads(path.read_text(encoding="utf-8"))
-            known = tuple(map(str, found["classes"])), [*map(str, found["metrics"])], bool(found["numbers"])
-        if known is not None:
-            return self._checked(known[0], known[1], numbers=known[2])
+            document = json.loads(path.read_text(encoding="utf-8"))
+            cached = tuple(map(str, document["classes"])), [*map(str, document["metrics"])], bool(document["numbers"])
+        if cached is not None:
+            return self._checked(cached[0], cached[1], numbers=cached[2])
         _log.warning("%s is run once to see which classes it has; classes=a|b|... saves that", self.what.capitalize())
         written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
         classes, numbers = written.classes, written.kind == "regression"
@@ -147,16 +148,16 @@ class Command(Approach):
                 _log.warning("%s", remark)
         names = () if classes is None else tuple(sorted(classes.names, key=order))
         path.parent.mkdir(parents=True, exist_ok=True)
-        found = {"classes": names, "metrics": sorted(written.metrics), "numbers": numbers}
+        document = {"classes": names, "metrics": sorted(written.metrics), "numbers": numbers}
         partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps(found), encoding="utf-8")
+        partial.write_text(json.dumps(document), encoding="utf-8")
         partial.replace(path)
-        return self._checked(names, found["metrics"], numbers=numbers)
+        return self._checked(names, document["metrics"], numbers=numbers)
 
     def _checked(
         self, classes: tuple[str, ...], metrics: Sequence[str], *, numbers: bool
     ) -> tuple[tuple[str, ...], bool]:
-        """Return classes and kind, or raise where the metric can come neither from predictions nor from the command."""
+        """Return classes and kind, or raise if the metric can come neither from predictions nor from the command."""
         scored = (classes and self.metric in registered()) or (numbers and self.asked in (AUTO, *registered()))
         if self.metric in metrics or scored:
             return classes, numbers
@@ -171,12 +172,12 @@ class Command(Approach):
         L3DError
             If it fails, or what it wrote cannot be used.
         """
-        given = environment(listed(hyperparameters["environment"]))
+        variables = environment(listed(hyperparameters["environment"]))
         folder = Path(tempfile.mkdtemp(prefix="l3d-command-"))
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
         try:
-            said = run(self.template.arguments(small, folder), folder, given)
-            return read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""), said)
+            last_line = run(self.template.arguments(small, folder), folder, variables)
+            return read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""), last_line)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -205,8 +206,8 @@ class CommandSession(CellwiseSession):
         names, what, unclassed = self.task.class_names, self.approach.what, not self.task.form.has_classes
         if written.labels is None or written.predictions is None or written.ids is None:
             if names or unclassed:
-                known = f"{self.task.form.words} to predict" if unclassed else f"classes {'|'.join(names)}"
-                raise L3DError(f"{what} wrote no predictions, and has {known}")
+                expected = f"{self.task.form.words} to predict" if unclassed else f"classes {'|'.join(names)}"
+                raise L3DError(f"{what} wrote no predictions, and has {expected}")
             if self.approach.metric not in written.metrics:
                 raise L3DError(f"{what} wrote no {self.approach.metric}, but {', '.join(sorted(written.metrics))}")
             return Outcome(cell.key, metrics=written.metrics)
@@ -227,8 +228,8 @@ class CommandSession(CellwiseSession):
             fix = "name them by hyperparameters.classes=numbers, or write class names"
             raise L3DError(f"{what} wrote decimal numbers, and its task has classes: {fix}")
         if unknown:
-            known = f"classes are {'|'.join(names)}"
-            raise L3DError(f"{what} wrote class {unknown[0]}, and {known}: name all with hyperparameters.classes")
+            expected = f"classes are {'|'.join(names)}"
+            raise L3DError(f"{what} wrote class {unknown[0]}, and {expected}: name all with hyperparameters.classes")
         if (predictions == UNPARSED).all():
             raise L3DError(f"{what}: {classes.mismatch(answers)}. Spell them alike")
         if not self.told:
@@ -245,7 +246,7 @@ class CommandSession(CellwiseSession):
         return Outcome(cell.key, written.ids, labels, predictions, scores, metrics=written.metrics)
 
     def _check_ids(self, written: Written) -> None:
-        """Raise where an id names another example than in a run before, as its label shows."""
+        """Raise if an id names another example than in a run before, as its label shows."""
         assert written.ids is not None
         assert written.labels is not None
         for number, label in zip(written.ids.tolist(), written.labels.tolist(), strict=True):

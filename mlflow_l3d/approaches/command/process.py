@@ -22,8 +22,8 @@ _idle: dict[int, list[subprocess.Popen[bytes]]] = {}
 def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
     """Run a command in a folder until it ends; all that it started ends with it.
 
-    So it does where this process ends, be it killed. Elsewhere than on Linux, what runs on after the command ends only
-    with this process, and not at all where it left the session.
+    So it does when this process ends, be it killed. Elsewhere than on Linux, what runs on after the command ends only
+    with this process, and not at all if it left the session.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def _answer(supervisor: subprocess.Popen[bytes], request: Mapping[str, Any]) -> 
 
 
 def _supervisor() -> subprocess.Popen[bytes]:
-    """Return a supervisor that runs nothing; one is started where there is none."""
+    """Return a supervisor that runs nothing; one is started if there is none."""
     idle = _idle.setdefault(os.getpid(), [])
     while idle:
         if (supervisor := idle.pop()).poll() is None:

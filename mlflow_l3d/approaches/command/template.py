@@ -75,17 +75,17 @@ class Template:
         ParameterError
             If one of `more` is not there.
         """
-        found = {word: path for word in self.words if (path := self._path(word)) is not None and path.is_file()}
+        paths = {word: path for word in self.words if (path := self._path(word)) is not None and path.is_file()}
         for name in more:
             path = self.here / Path(name).expanduser()
             if not path.exists():
                 raise ParameterError("hyperparameters.files", name, "is no file or folder here")
             inside = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-            found |= {str(Path(name) / each.relative_to(path)) if each != path else name: each for each in inside}
-        return {Path(name).name if Path(name).is_absolute() else name: file_hash(path) for name, path in found.items()}
+            paths |= {str(Path(name) / each.relative_to(path)) if each != path else name: each for each in inside}
+        return {Path(name).name if Path(name).is_absolute() else name: file_hash(path) for name, path in paths.items()}
 
     def _path(self, word: str) -> Path | None:
-        """Return the path of a word, or of what stands behind its =, where it exists."""
+        """Return the path of a word, or of what stands behind its =, if it exists."""
         candidate = word.partition("=")[2] if word.startswith("-") and "=" in word else word
         path = self.here / Path(candidate).expanduser()
         return path if candidate and path.exists() else None
@@ -112,8 +112,8 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
     factors = tuple(name for name in names if name not in {OUTPUT, HERE})
     if not factors:
         fix = "Write {data_order}, or a name of your own, where a seed belongs"
-        own = "" if parameter == "command" else ": seed={seed}, or numpy.random.seed={seed} where it takes none"
-        raise ParameterError(parameter, typed or "''", "names no factor", f"{fix}{own}.")
+        example = "" if parameter == "command" else ": seed={seed}, or numpy.random.seed={seed} where it takes none"
+        raise ParameterError(parameter, typed or "''", "names no factor", f"{fix}{example}.")
     if "all" in factors:
         raise ParameterError(parameter, typed, "has a factor named all, which stands for every factor")
     return factors

@@ -59,7 +59,7 @@ class Written:
         return kind_of({*self.labels.tolist()}, Counter(self.predictions.tolist()), len(self.labels))
 
     def as_numbers(self) -> Written:
-        """Return it with labels and predictions as numbers; raise a ValueError where one is none."""
+        """Return it with labels and predictions as numbers; raise a ValueError if one is none."""
         values = (self.labels, self.predictions)
         labels, predictions = (
             None if each is None else np.array([float(text or "") for text in each]) for each in values
@@ -82,7 +82,7 @@ def read(folder: Path, kind: str = "", said: str = "") -> Written:
     folder
         Its folder.
     kind
-        The kind of its task, where that is known beforehand.
+        The kind of its task, if that is known beforehand.
     said
         The last line that it wrote to stderr, which may say why there is nothing.
 
@@ -99,7 +99,7 @@ def read(folder: Path, kind: str = "", said: str = "") -> Written:
 
 
 def with_predictions(folder: Path, metrics: dict[str, float], kind: str = "") -> Written:
-    """Return metrics, and the predictions of a folder where it has any, as :func:`read`."""
+    """Return metrics, and the predictions of a folder if it has any, as :func:`read`."""
     files = _files(folder)
     if len(files) > 1:
         raise L3DError(f"there are {' and '.join(files)}: one of them is enough")
@@ -112,15 +112,15 @@ def _files(folder: Path) -> list[str]:
 
 def _metrics(path: Path) -> dict[str, float]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        metrics = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise L3DError(f"{path.name} is not valid JSON ({error})") from None
-    if not isinstance(found, dict) or not found:
+    if not isinstance(metrics, dict) or not metrics:
         raise L3DError(f"{path.name} must map names to numbers")
-    for name, value in found.items():
+    for name, value in metrics.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise L3DError(f"{path.name}: {name} is {value!r}, not a finite number")
-    return {name: float(value) for name, value in found.items()}
+    return {name: float(value) for name, value in metrics.items()}
 
 
 def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:

@@ -1,1 +1,1 @@
-"""Pretrained encoders: their weights, their tokens, and the features that they give when frozen."""
+"""Frozen encoders: the tokens of texts, and the features that they give."""

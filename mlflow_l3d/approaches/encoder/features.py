@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.encoder.pretrained import load_encoder, load_tokenizer
 from mlflow_l3d.approaches.encoder.tokens import Tokens, check_length, tokenise
-from mlflow_l3d.approaches.models import ModelReference
+from mlflow_l3d.approaches.models.pretrained import load_encoder, load_tokenizer
+from mlflow_l3d.approaches.models.references import ModelReference
 from mlflow_l3d.approaches.numerics import cores, device_numerics, minor_version
-from mlflow_l3d.approaches.progress import told
+from mlflow_l3d.approaches.progress import report_progress
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.tasks.settings import IntArray
@@ -43,7 +43,7 @@ def load_or_encode(
     cache: Path,
     dtype: str = "float32",
 ) -> FloatArray:
-    """Return the features of all texts, from the cache where they are there.
+    """Return the features of all texts, from the cache if they are there.
 
     One process encodes, with all cores, while others that want the same wait. A file appears under its name only
     when it is whole; one of another shape, or whose content has another checksum, is made again.
@@ -75,8 +75,8 @@ def load_or_encode(
     """
     from filelock import FileLock
 
-    wanted = texts, found, pooling, max_length
-    path = cache / "features" / f"{features_key(*wanted, device, dtype)}.npy"
+    recipe = texts, found, pooling, max_length
+    path = cache / "features" / f"{features_key(*recipe, device, dtype)}.npy"
     rows = len(texts[0])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def load_or_encode(
                 if _stored(path, rows) is None:
                     if path.exists():
                         _log.warning("Features in %s are damaged, or have no checksum, and are made again", path.name)
-                    _write(path, lambda file, free: encode(file, *wanted, device=device, free=free, dtype=dtype))
+                    _write(path, lambda file, free: encode(file, *recipe, device=device, free=free, dtype=dtype))
             features = _stored(path, rows)
     except OSError as error:
         allowed = f"the cache folder cannot take the features ({error.strerror or type(error).__name__})"
@@ -193,7 +193,7 @@ def encode(
     try:
         with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             encoded = zip(batches, pool.map(one, batches), strict=True)
-            for batch, values in told(f"encoding {rows:,} texts", encoded, lambda part: len(part[0]), rows):
+            for batch, values in report_progress(f"encoding {rows:,} texts", encoded, lambda part: len(part[0]), rows):
                 for position, row in zip(batch.tolist(), values, strict=True):
                     file.seek(start + position * width * 4)
                     file.write(row.astype("<f4").tobytes())
@@ -213,20 +213,20 @@ def pooled(encoder: Any, tokens: Tokens, positions: IntArray, pooling: str, devi
 
 
 def _stored(path: Path, rows: int) -> FloatArray | None:
-    """Return the stored features, or None where there are none or the file is not what its name promises."""
+    """Return the stored features, or None if there are none or the file is not what its name promises."""
     try:
-        found: FloatArray = np.load(path, mmap_mode="r", allow_pickle=False)
+        features: FloatArray = np.load(path, mmap_mode="r", allow_pickle=False)
         status = path.stat()
     except (FileNotFoundError, ValueError, EOFError):
         return None
-    if found.ndim != 2 or len(found) != rows or found.dtype != np.float32:
+    if features.ndim != 2 or len(features) != rows or features.dtype != np.float32:
         return None
     version = path, status.st_ino, status.st_mtime_ns
     if version not in _verified:
-        checksum = hashlib.sha256(found.data).digest()
+        checksum = hashlib.sha256(features.data).digest()
         with path.open("rb") as file:
             file.seek(-len(checksum), os.SEEK_END)
             if file.read() != checksum:
                 return None
         _verified.add(version)
-    return found
+    return features

@@ -47,14 +47,14 @@ class Tokens:
         lengths = np.array([len(span) for span in spans])
         inside = np.arange(int(lengths.max())) < lengths[:, None]
         shape = inside.shape if self.rows == 1 else (len(positions), self.rows, inside.shape[1])
-        names, taken = ["attention_mask", *self.columns], np.concatenate(spans)
-        found = np.empty((len(names), *inside.shape), dtype=np.int64)
-        found[0] = inside
-        for own, name in zip(found[1:], self.columns, strict=True):
-            own[:] = self.padding[name]
-            own[inside] = self.columns[name][taken]
+        names, places = ["attention_mask", *self.columns], np.concatenate(spans)
+        stacked = np.empty((len(names), *inside.shape), dtype=np.int64)
+        stacked[0] = inside
+        for column, name in zip(stacked[1:], self.columns, strict=True):
+            column[:] = self.padding[name]
+            column[inside] = self.columns[name][places]
         # One copy to the device, whatever the number of inputs.
-        return dict(zip(names, torch.from_numpy(found).view(-1, *shape).to(device).unbind(), strict=True))
+        return dict(zip(names, torch.from_numpy(stacked).view(-1, *shape).to(device).unbind(), strict=True))
 
     def by_length(self, positions: IntArray, size: int) -> list[IntArray]:
         """Cut examples into batches of like length, the longest first; return indices *into* `positions`."""

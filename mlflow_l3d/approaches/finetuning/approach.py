@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes, need_peft
 from mlflow_l3d.approaches.finetuning import recipe as recipes
 from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
+from mlflow_l3d.approaches.models import references as models
+from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes, need_peft
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
@@ -80,18 +80,20 @@ class Finetuning(Approach):
             If one differs from its default that has no effect with this `trainable`, or if cells side by side would
             not be what they are alone.
         """
-        found = completed(hyperparameters, self.hyperparameters, "trainable", recipes.RECIPES, recipes.WITHOUT_EFFECT)
-        if found["trainable"] == "full" and found["head_dropout"] == AUTO:
-            found["head_dropout"] = found["dropout"]
-        if found["trainable"] == "lora" and found["lora_cells"] != 1:
-            name, cells = "hyperparameters.lora_cells", found["lora_cells"]
-            if found["dropout"] != 0:
+        settings = completed(
+            hyperparameters, self.hyperparameters, "trainable", recipes.RECIPES, recipes.WITHOUT_EFFECT
+        )
+        if settings["trainable"] == "full" and settings["head_dropout"] == AUTO:
+            settings["head_dropout"] = settings["dropout"]
+        if settings["trainable"] == "lora" and settings["lora_cells"] != 1:
+            name, cells = "hyperparameters.lora_cells", settings["lora_cells"]
+            if settings["dropout"] != 0:
                 allowed = "needs dropout=0, since the model draws its own for a whole batch"
                 raise ParameterError(name, cells, allowed, "Use lora_dropout instead.")
-            if found["dtype"] == "bfloat16":
+            if settings["dtype"] == "bfloat16":
                 allowed = "needs float32, since bfloat16 rounds otherwise in larger batches"
                 raise ParameterError(name, cells, allowed, "Leave dtype out.")
-        return found
+        return settings
 
     def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return what Pecher et al. (2024: their code, and appendix D) used for BERT and RoBERTa on a task.
@@ -120,14 +122,14 @@ class Finetuning(Approach):
         return {"trainable": "full", **({"learning_rate": 2e-4} if small else {})}
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
-        """Return what is searched under complete hyperparameters; dropout stays out of it where it is 0."""
+        """Return what is searched under complete hyperparameters; dropout stays out of it if it is 0."""
         space = dict(_SPACES[str(hyperparameters["trainable"])])
         if hyperparameters["dropout"] == 0:
             space.pop("dropout", None)
         return space
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
-        """Return `model_randomness` where dropout is 0: nothing else is random inside the model."""
+        """Return `model_randomness` if dropout is 0: nothing else is random inside the model."""
         whole = self.complete(hyperparameters)
         name = "lora_dropout" if whole["trainable"] == "lora" else "dropout"
         if whole["dropout"] == whole[name] == 0 and whole["head_dropout"] in (AUTO, 0):
@@ -137,34 +139,34 @@ class Finetuning(Approach):
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the hyperparameters that belong into a cell's key; see :data:`recipe.LATER`.
 
-        The dropout of the head is one where it is not that of the model.
+        The dropout of the head is one if it is not that of the model.
         """
         usual = {name: self.hyperparameters[name].default for name in recipes.LATER}
         head = hyperparameters.get("head_dropout", AUTO)
         usual["head_dropout"] = AUTO if head == AUTO else hyperparameters["dropout"]
-        return {name: own for name, own in hyperparameters.items() if name not in usual or own != usual[name]}
+        return {name: value for name, value in hyperparameters.items() if name not in usual or value != usual[name]}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return what else decides the numbers: the dtype where it is not float32, the versions of peft and others."""
-        found: dict[str, str] = {}
+        """Return what else decides the numbers: the dtype if it is not float32, the versions of peft and others."""
+        versions: dict[str, str] = {}
         lora = hyperparameters["trainable"] == "lora"
         if hyperparameters["dtype"] == "bfloat16":
-            found["dtype"] = "bfloat16"
+            versions["dtype"] = "bfloat16"
         elif lora and hyperparameters["dtype"] == AUTO and hyperparameters["lora_cells"] == 1:
-            found["dtype"] = "bfloat16 on a GPU that has it"
+            versions["dtype"] = "bfloat16 on a GPU that has it"
         if lora:
             need_peft()
-            found["peft"] = minor_version("peft")
+            versions["peft"] = minor_version("peft")
             if hyperparameters["lora_dropout"] != 0:
-                found["lora_dropout"] = "counted"
+                versions["lora_dropout"] = "counted"
         if hyperparameters["quantise"] != "none":
             need_bitsandbytes()
-            found["bitsandbytes"] = minor_version("bitsandbytes")
-        return found
+            versions["bitsandbytes"] = minor_version("bitsandbytes")
+        return versions
 
     def model_revision(self, model: str) -> str:
-        """Return the commit, or the hash of the model's files; see :func:`mlflow_l3d.approaches.models.resolve`."""
-        from mlflow_l3d.approaches.icl.gguf import revision
+        """Return the commit, or the hash of the files; see :func:`mlflow_l3d.approaches.models.references.resolve`."""
+        from mlflow_l3d.approaches.models.gguf import revision
 
         return revision(model)
 
@@ -187,8 +189,8 @@ class Finetuning(Approach):
         if not 1 <= len(task.texts) <= 2 and task.kind != "multiple_choice":
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
         if recipe.trainable != "head":
-            from mlflow_l3d.approaches.finetuning.full import FullSession
-            from mlflow_l3d.approaches.finetuning.loading import borrow
+            from mlflow_l3d.approaches.finetuning.full.loading import borrow
+            from mlflow_l3d.approaches.finetuning.full.session import FullSession
 
             return FullSession(task, borrow(model, task, recipe, device, cache), recipe, device)
         if task.kind == "multiple_choice":
@@ -198,12 +200,12 @@ class Finetuning(Approach):
             allowed = "holds GGUF weights, which trainable=head does not read"
             raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
         from mlflow_l3d.approaches.encoder.features import load_or_encode
-        from mlflow_l3d.approaches.finetuning.head import HeadSession
-        from mlflow_l3d.approaches.finetuning.loading import compute_dtype
+        from mlflow_l3d.approaches.finetuning.full.loading import compute_dtype
+        from mlflow_l3d.approaches.finetuning.head.session import HeadSession
 
-        found = models.resolve(model)
+        reference = models.resolve(model)
         dtype = str(compute_dtype(recipe, device)).removeprefix("torch.")
         features = load_or_encode(
-            task.texts, found, recipe.pooling, recipe.max_length, device=device, cache=cache, dtype=dtype
+            task.texts, reference, recipe.pooling, recipe.max_length, device=device, cache=cache, dtype=dtype
         )
         return HeadSession(task, features, recipe, device)

@@ -46,7 +46,7 @@ def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     logits
         Shape (b, C): of classes, or of the choices of each example; (b, 1) for a regression.
     labels
-        Shape (b,), of :func:`wanted`: cross-entropy where they are whole numbers, else the squared error.
+        Shape (b,), of :func:`wanted`: cross-entropy if they are whole numbers, else the squared error.
     """
     if labels.is_floating_point():
         return torch.nn.functional.mse_loss(logits[:, 0].to(labels.dtype), labels)

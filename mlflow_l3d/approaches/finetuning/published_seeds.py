@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from mlflow_l3d.approaches.hyperparameters import Value
-from mlflow_l3d.approaches.presets import target
+from mlflow_l3d.approaches.models.presets import target
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ def published_seeds(model: str, task: str) -> dict[str, Value] | None:
         None for a task without settings.
     """
     lora = target(model.partition("@")[0]) == target("llama-3.2-3b")
-    found = SETTINGS.get(task, (None, None))[lora]
-    if found is None:
+    setting = SETTINGS.get(task, (None, None))[lora]
+    if setting is None:
         return None
-    own: dict[str, Value] = {"trainable": "lora" if lora else "full", **asdict(found)}
-    return {**own, **_DEFAULTS, **(_LORA if lora else {"dropout": 0.1})}
+    values: dict[str, Value] = {"trainable": "lora" if lora else "full", **asdict(setting)}
+    return {**values, **_DEFAULTS, **(_LORA if lora else {"dropout": 0.1})}

@@ -50,7 +50,7 @@ def learning_rates(recipe: Recipe, steps: int) -> list[float]:
 
 
 def validate(logits: torch.Tensor, labels: npt.NDArray[Any]) -> tuple[float, float]:
-    """Return F1 macro and mean cross-entropy of logits (v, C) on labels (v,); nan and nan where v is 0.
+    """Return F1 macro and mean cross-entropy of logits (v, C) on labels (v,); nan and nan if v is 0.
 
     Of scores, which have float labels and one column: Pearson's correlation and the mean squared error.
     """
@@ -93,7 +93,7 @@ class Progress:
         Raises
         ------
         DivergedError
-            If the training loss, or the validation loss where there is one, is not finite.
+            If the training loss, or the validation loss if there is one, is not finite.
         """
         epoch = len(self.f1)
         if not math.isfinite(train_loss) or (not math.isnan(f1) and not math.isfinite(loss)):
@@ -121,18 +121,18 @@ class Progress:
     def metrics(self) -> dict[str, float]:
         """Of the chosen epoch: `best_epoch` counts from 1; `train_loss` is the mean over that epoch, with dropout."""
         epoch = self.chosen
-        found = {"best_epoch": float(epoch + 1), "train_loss": self.train_loss[epoch]}
+        values = {"best_epoch": float(epoch + 1), "train_loss": self.train_loss[epoch]}
         if not math.isnan(self.f1[epoch]):
-            found |= {f"validation_{self.metric.name}": self.f1[epoch], "validation_loss": self.loss[epoch]}
-        return found
+            values |= {f"validation_{self.metric.name}": self.f1[epoch], "validation_loss": self.loss[epoch]}
+        return values
 
     @property
     def curves(self) -> dict[str, list[float]]:
         """One value an epoch."""
-        found = {"train_loss": self.train_loss}
+        lines = {"train_loss": self.train_loss}
         if not math.isnan(self.f1[self.best]):
-            found |= {f"validation_{self.metric.name}": self.f1, "validation_loss": self.loss}
-        return found
+            lines |= {f"validation_{self.metric.name}": self.f1, "validation_loss": self.loss}
+        return lines
 
 
 @dataclass(eq=False)
@@ -170,8 +170,8 @@ class Course:
         except DivergedError as error:
             self.diverged = error
             return False, False
-        told = should_stop(on_epoch_end, self.cell.key, len(self.progress.f1) - 1, logits, labels)
-        return better, not told and not self.progress.stop
+        should_end = should_stop(on_epoch_end, self.cell.key, len(self.progress.f1) - 1, logits, labels)
+        return better, not should_end and not self.progress.stop
 
 
 C = TypeVar("C", bound=Course)
@@ -186,13 +186,15 @@ class CourseSession(StackedSession[C]):
 
     def together(self, drawn: Sequence[C]) -> list[tuple[Outcome, float]]:
         """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
-        found: dict[str, Outcome] = {}
+        outcomes: dict[str, Outcome] = {}
         # Splits of our own tasks are stratified and equally large; those of a stranger's task need not be.
-        for sizes in sorted({own.sizes for own in drawn}):
-            same = [own for own in drawn if own.sizes == sizes]
-            for own, logits in zip(same, self.trained(same), strict=True):
-                found[own.cell.key] = self._outcome(own, logits)
-        return [(found[own.cell.key], len(own.progress.f1) + (own.diverged is not None)) for own in drawn]
+        for sizes in sorted({course.sizes for course in drawn}):
+            same = [course for course in drawn if course.sizes == sizes]
+            for course, logits in zip(same, self.trained(same), strict=True):
+                outcomes[course.cell.key] = self._outcome(course, logits)
+        return [
+            (outcomes[course.cell.key], len(course.progress.f1) + (course.diverged is not None)) for course in drawn
+        ]
 
     def _outcome(self, own: Course, logits: torch.Tensor | DivergedError) -> Outcome:
         if isinstance(logits, DivergedError):

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.encoder.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.choices import MOST_LISTED
-from mlflow_l3d.approaches.icl.endpoint import reference as endpoints
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, JUDGE
-from mlflow_l3d.approaches.models import resolve
+from mlflow_l3d.approaches.icl.servers import server_of
+from mlflow_l3d.approaches.models.presets import PRESETS, default_quantisation, target
+from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes
+from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
-from mlflow_l3d.approaches.presets import PRESETS, default_quantisation, target
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.errors import ParameterError
@@ -70,11 +70,14 @@ class InContextLearning(Approach):
 
         See :data:`recipe.LATER` and :data:`recipe.NOT_IN_KEYS`; `chat` is as it once was.
         """
-        known, late = self.hyperparameters, recipes.LATER
-        of_cell = {name: own for name, own in hyperparameters.items() if name not in recipes.NOT_IN_KEYS}
-        found = {name: own for name, own in of_cell.items() if name not in late or own != known[name].default}
-        before = {now: old for old, now in known["chat"].spelled_before.items()}
-        return found | {"chat": before.get(str(found["chat"]), found["chat"])}
+        declarations = self.hyperparameters
+        in_key = {
+            name: value
+            for name, value in hyperparameters.items()
+            if name not in recipes.NOT_IN_KEYS and not (name in recipes.LATER and value == declarations[name].default)
+        }
+        before = {now: old for old, now in declarations["chat"].spelled_before.items()}
+        return in_key | {"chat": before.get(str(in_key["chat"]), in_key["chat"])}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
         """Return what else decides the numbers: the version of bitsandbytes, the weights of the selection's encoder.
@@ -88,48 +91,41 @@ class InContextLearning(Approach):
         L3DError
             If an endpoint does not answer, or not as it should.
         """
-        found: dict[str, str] = {}
         recipe = recipes.Recipe.of(hyperparameters)
-        if endpoints.is_endpoint(model):
-            from mlflow_l3d.approaches.icl.endpoint.connection import identity
-            from mlflow_l3d.paths import cache_folder
-
-            found |= identity(model, recipe, cache_folder())
-        else:
-            endpoints.refuse_settings(model, recipe)
-        found |= {f"judge {at}": _of_judge(name, recipe) for at, name in enumerate(recipe.judge_names)}
+        versions = dict(server_of(model).dependencies(recipe))
+        versions |= {f"judge {at}": _judge_identity(name, recipe) for at, name in enumerate(recipe.judge_names)}
         if recipe.engine == "vllm":
             from mlflow_l3d.approaches.icl.engine.vllm import vllm_numerics
 
-            found |= vllm_numerics()
+            versions |= vllm_numerics()
         if hyperparameters["dtype"] == "bfloat16":
-            found["attention on a cpu"] = "products"
+            versions["attention on a cpu"] = "products"
         quantise, dtype = hyperparameters["quantise"], hyperparameters["dtype"]
         if (default_quantisation(model) if quantise == recipes.AUTO else quantise) != "none":
             if dtype != recipes.AUTO:
                 allowed = "4-bit weights have a type of their own to compute in"
                 raise ParameterError("hyperparameters.dtype", dtype, allowed, "Use dtype=auto, or quantise=none.")
             need_bitsandbytes()
-            found["bitsandbytes"] = minor_version("bitsandbytes", "icl")
+            versions["bitsandbytes"] = minor_version("bitsandbytes", "icl")
         if hyperparameters["selection"] == "similarity":
             reference = str(hyperparameters["selection_encoder"])
             try:
-                found["selection_encoder"] = resolve(reference).revision
+                versions["selection_encoder"] = resolve(reference).revision
             except ParameterError as error:
                 name = "hyperparameters.selection_encoder"
                 raise ParameterError(name, error.value, error.allowed, error.fix) from None
-        return found
+        return versions
 
     def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return the setting of the paper: 2 shots a class, prompt format A, 10 greedy tokens (section 4, appendix D).
 
         The authors' code asks Flan-T5 in plain text, cut off on the right, and its other models turn by turn, with the
-        4-bit weights that bitsandbytes has by default. None for a task that Pecher et al. (2024) do not have. Where
+        4-bit weights that bitsandbytes has by default. None for a task that Pecher et al. (2024) do not have. If
         paper and code differ, see docs/icl.md.
         """
         if task not in _TASKS:
             return None
-        found: dict[str, Value] = {
+        settings: dict[str, Value] = {
             "shots": 2,
             "prompt_format": "A",
             "decision": "generate",
@@ -138,9 +134,9 @@ class InContextLearning(Approach):
             "temperature": 0.0,
         }
         if "t5" in target(model).casefold():
-            return found | {"chat": "none", "truncation": "right"}
+            return settings | {"chat": "none", "truncation": "right"}
         authors = {preset.reference for preset in PRESETS.values() if preset.quantise == "4bit"}
-        return found | {"chat": "turns"} | ({"quantise": "fp4"} if target(model) in authors else {})
+        return settings | {"chat": "turns"} | ({"quantise": "fp4"} if target(model) in authors else {})
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return what is searched under complete hyperparameters: the shots, the format, the calibration of scores.
@@ -162,11 +158,11 @@ class InContextLearning(Approach):
         """Return how many formats, sets of class words and, of a few options, orders there are to choose from."""
         recipe, options = recipes.Recipe.of(hyperparameters), self.classes(task, hyperparameters)
         orders = math.factorial(options) if options <= MOST_LISTED else 0
-        found = dict(zip(CHOSEN, (len(recipe.formats), orders, len(recipe.word_sets)), strict=True))
-        if recipe.judge_temperature == 0:  # else a verdict is drawn, and a judge is no list of one
-            found[JUDGE] = len(recipe.judges)
+        lengths = dict(zip(CHOSEN, (len(recipe.formats), orders, len(recipe.word_sets)), strict=True))
+        if recipe.judge_temperature == 0:  # else a verdict is drawn, and the factor chooses from no list
+            lengths[JUDGE] = len(recipe.judges)
         inactive = self.inactive_factors(hyperparameters)
-        return {name: count for name, count in found.items() if count and name not in inactive}
+        return {name: length for name, length in lengths.items() if length and name not in inactive}
 
     def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:
         """Return how many classes the hyperparameter `classes` names."""
@@ -178,35 +174,35 @@ class InContextLearning(Approach):
 
     def missing_metrics(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return what asks for generated answers, or for a judge."""
-        scored, found = hyperparameters["decision"] == "score", {}
-        if scored:
-            found["unparsed_share"] = "answers are scored, not parsed; set hyperparameter decision=generate"
+        reasons = {}
+        if hyperparameters["decision"] == "score":
+            reasons["unparsed_share"] = "answers are scored, not parsed; set hyperparameter decision=generate"
         if hyperparameters["judge"] == "none":
-            found["judge_score"] = "nobody judges; set hyperparameter judge to a model, in a task of texts"
-        return found
+            reasons["judge_score"] = "nobody judges; set hyperparameter judge to a model, in a task of texts"
+        return reasons
 
     def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:
-        """Say how many prompts were cut off, of how many the very text that is asked about, and what ran slowly."""
-        slow = (cells["packed"] == 0).mean() if "packed" in cells else 0.0
-        line = f"Packed rows were not possible in {slow:.0%} of the cells, which ran every prompt in full, and slowly."
-        found = (line, *_of_endpoint(cells)) if slow else _of_endpoint(cells)
-        unsaid = float(cells["without_verdict_share"].mean()) if "without_verdict_share" in cells else 0.0
-        if unsaid > 0:
-            found = (
-                *found,
-                f"Of {unsaid:.1%} of the answers a judge gave no verdict; judge_score is the mean of the others.",
+        """Return how many prompts were cut off, what ran slowly, and how many answers could not be read or judged."""
+        lines = []
+        if (cut := _mean(cells, "truncated_share")) > 0:
+            lost = _mean(cells, "truncated_input_share")
+            lines.append(
+                f"Truncation cut {cut:.1%} of the prompts, and of {lost:.1%} the very text that is asked about."
             )
-        unparsed = float(cells["unparsed_share"].mean()) if "unparsed_share" in cells else 0.0
-        if unparsed > 0:
+        if slow := (cells["packed"] == 0).mean() if "packed" in cells else 0.0:
+            lines.append(
+                f"Packed rows were not possible in {slow:.0%} of the cells, which ran every prompt in full, and slowly."
+            )
+        lines += _endpoint_remarks(cells)
+        if (silent := _mean(cells, "without_verdict_share")) > 0:
+            lines.append(
+                f"Of {silent:.1%} of the answers a judge gave no verdict; judge_score is the mean of the others."
+            )
+        if (unparsed := _mean(cells, "unparsed_share")) > 0:
             reasons = unparsed_reasons(cells)
             because = f": {reasons}" if reasons else ""
-            found = (*found, f"Of {unparsed:.1%} of the answers nothing could be read; they count as wrong{because}.")
-        names = ("truncated_share", "truncated_input_share")
-        cut, lost = (float(cells[name].mean()) if name in cells else 0.0 for name in names)
-        if not cut > 0:
-            return found
-        cut_off = f"Truncation cut {cut:.1%} of the prompts, and of {lost:.1%} the very text that is asked about."
-        return (cut_off, *found)
+            lines.append(f"Of {unparsed:.1%} of the answers nothing could be read; they count as wrong{because}.")
+        return tuple(lines)
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors without an effect: no examples to choose or order, greedy answers, lists of one."""
@@ -239,22 +235,15 @@ class InContextLearning(Approach):
         return inactive
 
     def inactive_on(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
-        """Return the same for a task: where answers are texts, there may be one example in the prompt."""
-        found = dict(self.inactive_factors(hyperparameters))
+        """Return the same for a task: if answers are texts, there may be one example in the prompt."""
+        reasons = dict(self.inactive_factors(hyperparameters))
         if not task.form.has_classes and hyperparameters["shots"] == 1:
-            found["data_order"] = "one example stands in the prompt; set hyperparameter shots, e.g. to 2"
-        return found
+            reasons["data_order"] = "one example stands in the prompt; set hyperparameter shots, e.g. to 2"
+        return reasons
 
     def model_revision(self, model: str) -> str:
-        """Return what identifies the weights; see :func:`mlflow_l3d.approaches.icl.models.revision`.
-
-        Of a model behind an endpoint it is the reference: `dependencies` has what the server says of it.
-        """
-        if endpoints.is_endpoint(model):
-            return model
-        from mlflow_l3d.approaches.icl.models import revision
-
-        return revision(model)
+        """Return what identifies the weights; see :mod:`mlflow_l3d.approaches.icl.servers`."""
+        return server_of(model).revision()
 
     def numerics(self, device: str) -> Mapping[str, str]:
         """Return the device class, the versions (major.minor) of torch and transformers, and the threads."""
@@ -270,43 +259,33 @@ class InContextLearning(Approach):
         ParameterError
             If model, device, format or class words do not fit.
         """
-        from mlflow_l3d.approaches.icl.session import PromptSession
-
         recipe = recipes.Recipe.of(hyperparameters)
         torch_numerics(device, self.name)
-        if endpoints.is_endpoint(model):
-            from mlflow_l3d.approaches.icl.endpoint.session import EndpointSession
-
-            return EndpointSession(task, recipe, model, device, cache)
-        return PromptSession(task, recipe, model, device, cache)
+        return server_of(model).session(task, recipe, device, cache)
 
 
-def _of_judge(name: str, recipe: recipes.Recipe) -> str:
+def _judge_identity(name: str, recipe: recipes.Recipe) -> str:
     """Return what identifies a judge: the revision of its weights, or what its server says of it."""
-    own = recipe.of_judge()
     try:
-        if endpoints.is_endpoint(name):
-            from mlflow_l3d.approaches.icl.endpoint.connection import identity
-            from mlflow_l3d.paths import cache_folder
-
-            return " ".join(identity(name, own, cache_folder()).values())
-        from mlflow_l3d.approaches.icl.models import revision
-
-        return revision(name)
+        return server_of(name).judge_identity(recipe.of_judge())
     except ParameterError as error:
         raise ParameterError("hyperparameters.judge", error.value, error.allowed, error.fix) from None
 
 
-def _of_endpoint(cells: pd.DataFrame) -> tuple[str, ...]:
-    """Say how class words were scored by an endpoint, and whether its fingerprint changed."""
-    names = ("first_token", "unseen_share", "generated", "other_fingerprint_share")
-    first, unseen, generated, foreign = (float(cells[name].mean()) if name in cells else 0.0 for name in names)
-    found = []
-    if first > 0:
+def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:
+    """Return how an endpoint scored class words, and whether its fingerprint changed."""
+    lines = []
+    if _mean(cells, "first_token") > 0:
+        unseen = _mean(cells, "unseen_share")
         rest = f", of which {unseen:.1%} were not among those that the server lists" if unseen > 0 else ""
-        found.append(f"Class words were scored by their first token{rest}.")
-    if generated > 0 and "unparsed_share" in cells:
-        found.append("The endpoint generated answers, which were parsed.")
-    if foreign > 0:
-        found.append(f"{foreign:.1%} of the answers have another fingerprint of the server than the key of their cell.")
-    return tuple(found)
+        lines.append(f"Class words were scored by their first token{rest}.")
+    if _mean(cells, "generated") > 0 and "unparsed_share" in cells:
+        lines.append("The endpoint generated answers, which were parsed.")
+    if (foreign := _mean(cells, "other_fingerprint_share")) > 0:
+        lines.append(f"{foreign:.1%} of the answers have another fingerprint of the server than the key of their cell.")
+    return lines
+
+
+def _mean(cells: pd.DataFrame, metric: str) -> float:
+    """Return the mean of a metric over cells, 0 if they do not have it."""
+    return float(cells[metric].mean()) if metric in cells else 0.0

@@ -16,9 +16,9 @@ def tokenised(tokenizer: Any, texts: Sequence[str], **settings: Any) -> list[lis
     """Return the tokens of texts as ``tokenizer(texts, **settings)`` has them.
 
     The first text is cut as a whole, the others behind what all begin with, together with the last tokens of that.
-    These must come out as in the first text: how a text is cut depends on what is near, and where the last tokens are
-    as they were, so are those before. A text of which that does not hold is cut as a whole, and so are all where the
-    longest text shows that it was not enough, or where the tokenizer does not tell where its tokens lie.
+    These must come out as in the first text: how a text is cut depends on what is near, and if the last tokens are
+    as they were, so are those before. A text of which that does not hold is cut as a whole, and so are all if the
+    longest text shows that it was not enough, or if the tokenizer does not tell where its tokens lie.
 
     Parameters
     ----------
@@ -41,17 +41,17 @@ def tokenised(tokenizer: Any, texts: Sequence[str], **settings: Any) -> list[lis
         return _whole(tokenizer, texts, settings)
     sure, begin = inside[-_AGAIN], inside[-2 * _AGAIN]
     start = spans[begin][0]
-    wanted = (spans[sure][0] - start, spans[sure][1] - start)
+    sure_span = (spans[sure][0] - start, spans[sure][1] - start)
     ends = tokenizer([text[start:] for text in texts], return_offsets_mapping=True, **settings)
-    found: list[list[int]] = []
-    for text, own, places in zip(texts, ends["input_ids"], ends["offset_mapping"], strict=True):
-        at = next((at for at, place in enumerate(places) if place == wanted), 0)
-        same = at > 0 and own[at : at + _SURE] == ids[sure : sure + _SURE]
-        found.append(ids[:sure] + own[at:] if same else _whole(tokenizer, [text], settings)[0])
+    token_ids: list[list[int]] = []
+    for text, end_ids, places in zip(texts, ends["input_ids"], ends["offset_mapping"], strict=True):
+        at = next((at for at, place in enumerate(places) if place == sure_span), 0)
+        same = at > 0 and end_ids[at : at + _SURE] == ids[sure : sure + _SURE]
+        token_ids.append(ids[:sure] + end_ids[at:] if same else _whole(tokenizer, [text], settings)[0])
     longest = max(range(len(texts)), key=lambda item: len(texts[item]))
-    if found[longest] != _whole(tokenizer, [texts[longest]], settings)[0]:
+    if token_ids[longest] != _whole(tokenizer, [texts[longest]], settings)[0]:
         return _whole(tokenizer, texts, settings)
-    return found
+    return token_ids
 
 
 def _whole(tokenizer: Any, texts: Sequence[str], settings: dict[str, Any]) -> list[list[int]]:

@@ -60,15 +60,15 @@ def uses_chat(wanted: str, loaded: LoadedModel) -> bool:
     ParameterError
         If that is asked for and there is none.
     """
-    asked = wanted in {"single", "turns"}
-    if asked and not loaded.chat:
+    is_asked = wanted in {"single", "turns"}
+    if is_asked and not loaded.chat:
         allowed = f"the tokenizer of {loaded.name} has no chat template"
         raise ParameterError("hyperparameters.chat", wanted, allowed, "Use chat=none.")
-    return loaded.chat if wanted == AUTO else asked
+    return loaded.chat if wanted == AUTO else is_asked
 
 
 def conversation_in(wanted: str, loaded: LoadedModel) -> Conversation | None:
-    """Return which conversation prompts are; None where they are one text."""
+    """Return which conversation prompts are; None if they are one text."""
     return conversation_of(loaded) if wanted == "turns" else None
 
 
@@ -127,9 +127,9 @@ def check_context(
         It says by how much at least.
     """
     nothing = ("",) * len(task.texts)
-    said: list[int | str] = [*range(len(classes))] if task.form.has_classes else [""]
-    around = [(nothing, answer) for answer in said for _ in range(shots)]
-    frame = len(prompts_ids(loaded, [prompt_format.prompt(around, nothing, conversation)], chat)[0])
+    answers: list[int | str] = [*range(len(classes))] if task.form.has_classes else [""]
+    examples = [(nothing, answer) for answer in answers for _ in range(shots)]
+    frame = len(prompts_ids(loaded, [prompt_format.prompt(examples, nothing, conversation)], chat)[0])
     members = [np.flatnonzero(task.strata == number) for number in classes]
     characters = np.sum([[len(text) for text in column] for column in task.texts], axis=0)
     if frame + _shortest(characters, members, shots) <= loaded.context:
@@ -139,7 +139,7 @@ def check_context(
         for column in task.texts:
             rows = loaded.tokenizer(list(column), add_special_tokens=False, verbose=False)["input_ids"]
             tokens += [len(row) for row in rows]
-    least = frame + _shortest(tokens, members, shots) - _MERGED * len(task.texts) * (len(around) + 1)
+    least = frame + _shortest(tokens, members, shots) - _MERGED * len(task.texts) * (len(examples) + 1)
     if least > loaded.context:
         over = f"{least - loaded.context} more than the {loaded.reads}"
         allowed = f"even the shortest texts make a prompt of about {least} tokens, {over}"
@@ -149,6 +149,6 @@ def check_context(
 
 def _shortest(lengths: IntArray, members: Sequence[IntArray], shots: int) -> int:
     """Return the least total length of `shots` examples of each class and one more text."""
-    own = [np.sort(lengths[places]) for places in members]
-    asked = min((int(row[0]) for row in own if len(row)), default=0)
-    return asked + sum(int(row[:shots].sum()) for row in own)
+    sorted_lengths = [np.sort(lengths[places]) for places in members]
+    shortest_input = min((int(row[0]) for row in sorted_lengths if len(row)), default=0)
+    return shortest_input + sum(int(row[:shots].sum()) for row in sorted_lengths)

@@ -1,4 +1,4 @@
-"""What the prompts of a cell are made of where there is something to choose: format, class words, order of options."""
+"""What the prompts of a cell are made of if there is something to choose: format, class words, order of options."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class PromptChoices:
         """
         formats, words = self.recipe.formats, self.recipe.word_sets
         place, others = seeds[PROMPT_FORMAT] % len(formats), seeds[VERBALISER] % len(words)
-        found = self._format(*formats[place], words[others])
+        usual = self._format(*formats[place], words[others])
         if self.recipe.choice_order == "fixed":
-            return found
-        return found.reordered(option_order(seeds[CHOICE_ORDER], len(found.options)))
+            return usual
+        return usual.reordered(option_order(seeds[CHOICE_ORDER], len(usual.options)))
 
     def each(self) -> Iterator[PromptFormat]:
         """Yield every format with all class words, its options in their usual order; raises as :meth:`of` does."""
@@ -61,19 +61,19 @@ class PromptChoices:
         columns, top = len(self.task.texts), "" if instruction == AUTO else instruction
         if not self.task.form.has_classes:
             custom = name == "custom"
-            own = custom_format(template, None, columns, instruction=top) if custom else text_format(name, columns)
-            return replace(own, keeps_breaks=not self.recipe.line_ends)
+            form = custom_format(template, None, columns, instruction=top) if custom else text_format(name, columns)
+            return replace(form, keeps_breaks=not self.recipe.line_ends)
         names = [self.task.class_names[number] for number in self.classes]
         if name == "custom":
             if words == AUTO:
                 raise ParameterError("hyperparameters.verbaliser", AUTO, "must be given for prompt_format=custom")
             return custom_format(template, words, columns, class_names=names, instruction=top)
-        given = "" if words == AUTO else words
-        return format_for(self.task.name, name, names, columns=columns, verbaliser=given)
+        verbaliser = "" if words == AUTO else words
+        return format_for(self.task.name, name, names, columns=columns, verbaliser=verbaliser)
 
 
 def option_order(seed: int, count: int) -> tuple[int, ...]:
-    """Return an order of options: places in their usual order, which seed 0 leaves as it is where there are a few.
+    """Return an order of options: places in their usual order, which seed 0 leaves as it is if there are a few.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ def option_order(seed: int, count: int) -> tuple[int, ...]:
     """
     if count > MOST_LISTED:
         return tuple(stream(seed, "options").permutation(count).tolist())
-    left, rest, order = list(range(count)), seed % math.factorial(count), []
+    places, rest, order = list(range(count)), seed % math.factorial(count), []
     for size in reversed(range(count)):
         place, rest = divmod(rest, math.factorial(size))
-        order.append(left.pop(place))
+        order.append(places.pop(place))
     return tuple(order)

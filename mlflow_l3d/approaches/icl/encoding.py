@@ -11,7 +11,7 @@ from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Message,
 from mlflow_l3d.errors import ParameterError
 
 PLACEHOLDER: Final = "Qz7Xj4Qz7"
-"""Stands for a text where it is asked what a prompt or a chat template puts around one; none of them holds it."""
+"""Stands for a text if it is asked what a prompt or a chat template puts around one; none of them holds it."""
 
 
 def prompts_ids(
@@ -61,7 +61,7 @@ def prompts_ids(
 
 
 def prompt_text(loaded: LoadedModel, prompt: Prompt, chat: bool) -> str:
-    """Return the text of a prompt, in the chat template where `chat` is set; see :func:`prompts_ids`."""
+    """Return the text of a prompt, in the chat template if `chat` is set; see :func:`prompts_ids`."""
     return _chat_text(loaded, prompt) if chat or not isinstance(prompt, str) else prompt
 
 
@@ -81,7 +81,7 @@ def answer_ids(loaded: LoadedModel, answer: str, chat: bool, *, before: str = ":
     chat
         As in :func:`prompts_ids`.
     before
-        How the prompt ends, where it is plain and the model causal.
+        How the prompt ends, if it is plain and the model causal.
 
     Raises
     ------
@@ -116,11 +116,11 @@ def decode(loaded: LoadedModel, ids: Sequence[int]) -> str:
 
 def stop_ids(loaded: LoadedModel) -> frozenset[int]:
     """Return the tokens that end an answer: those of the tokenizer and of the model's generation settings."""
-    found: list[Any] = [loaded.tokenizer.eos_token_id]
+    token_ids: list[Any] = [loaded.tokenizer.eos_token_id]
     for settings in (getattr(loaded.model, "generation_config", None), loaded.model.config):
         ids = getattr(settings, "eos_token_id", None)
-        found += ids if isinstance(ids, list | tuple) else [ids]
-    return frozenset(int(token) for token in found if token is not None)
+        token_ids += ids if isinstance(ids, list | tuple) else [ids]
+    return frozenset(int(token) for token in token_ids if token is not None)
 
 
 def check_length(
@@ -137,7 +137,7 @@ def check_length(
     prompts
         Tokens of each prompt.
     answers
-        Tokens of each answer that is scored; empty where answers are generated.
+        Tokens of each answer that is scored; empty if answers are generated.
     loaded
         The model.
     new_tokens
@@ -169,8 +169,8 @@ def places_behind(answers: Sequence[Sequence[int]], loaded: LoadedModel, new_tok
 def conversation_of(loaded: LoadedModel) -> Conversation:
     """Return whose conversation fits a chat template: that of the authors' model whose template takes the same turns.
 
-    ``zephyr`` where two turns of the user may follow each other; else ``llama`` where there may be a system turn in
-    front, and ``mistral`` where there may not.
+    ``zephyr`` if two turns of the user may follow each other; else ``llama`` if there may be a system turn in
+    front, and ``mistral`` if there may not.
     """
     if _takes(loaded, "user", "user"):
         return "zephyr"
@@ -183,7 +183,7 @@ def bare_ids(loaded: LoadedModel, text: str) -> list[int]:
 
 
 def _ids_behind(loaded: LoadedModel, before: str, text: str) -> list[int]:
-    """Return the tokens of `text` behind `before`; on their own where the cut falls into a token."""
+    """Return the tokens of `text` behind `before`; on their own if the cut falls into a token."""
     head, whole = bare_ids(loaded, before), bare_ids(loaded, before + text)
     return whole[len(head) :] if whole[: len(head)] == head else bare_ids(loaded, text)
 
@@ -199,7 +199,7 @@ def _takes(loaded: LoadedModel, *roles: str) -> bool:
 
 
 def _chat_text(loaded: LoadedModel, prompt: Prompt, answer: str | None = None) -> str:
-    """Return the turns and the beginning of the model's, or the whole of it where there is an answer."""
+    """Return the turns and the beginning of the model's, or the whole of it if there is an answer."""
     from jinja2 import TemplateError
 
     turns: list[Message] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
@@ -212,8 +212,8 @@ def _chat_text(loaded: LoadedModel, prompt: Prompt, answer: str | None = None) -
     except (TemplateError, ValueError) as error:
         reason = str(error).strip().split("\n", 1)[0]
         allowed = f"the chat template of {loaded.name} cannot be used ({reason})"
-        asked = "single" if isinstance(prompt, str) else "turns"
-        raise ParameterError("hyperparameters.chat", asked, allowed, "Use chat=none.") from error
+        form = "single" if isinstance(prompt, str) else "turns"
+        raise ParameterError("hyperparameters.chat", form, allowed, "Use chat=none.") from error
 
 
 def _chat_lead(loaded: LoadedModel) -> str:

@@ -11,8 +11,8 @@ from mlflow_l3d.approaches.icl.engine.base import Engine
 from mlflow_l3d.approaches.icl.engine.vllm import VllmEngine, load_vllm
 from mlflow_l3d.approaches.icl.models import LoadedModel, described, load_model, revision
 from mlflow_l3d.approaches.icl.recipe import Recipe
-from mlflow_l3d.approaches.lending import lent
-from mlflow_l3d.approaches.presets import default_quantisation
+from mlflow_l3d.approaches.models.lending import lent
+from mlflow_l3d.approaches.models.presets import default_quantisation
 from mlflow_l3d.errors import ParameterError
 
 
@@ -28,7 +28,7 @@ def borrowed(
     recipe
         How it is loaded.
     check
-        Looks at the model, before its weights are read and where it is there already, and raises what it has to say.
+        Called with the model before its weights are read, and with one that is loaded already; raises its objections.
     """
     trust = recipe.trust_remote_code == "true"
 
@@ -39,9 +39,9 @@ def borrowed(
         return load_model(model, device, quantise=bits, dtype=dtype, cache=cache, trust=trust, check=check)
 
     key = ("icl", recipe.engine, model, revision(model), device, recipe.quantise, recipe.dtype, trust)
-    found = lent(key, load)
-    check(found)
-    return found
+    loaded = lent(key, load)
+    check(loaded)
+    return loaded
 
 
 def engine_for(loaded: LoadedModel, recipe: Recipe) -> Engine:
@@ -57,11 +57,11 @@ def _in_vllm(
     model: str, device: str, dtype: str, cache: Path, *, trust: bool, check: Callable[[LoadedModel], None]
 ) -> LoadedModel:
     """Load a model into vLLM."""
-    with described(model, cache=cache, trust=trust) as (bare, found, _):
+    with described(model, cache=cache, trust=trust) as (bare, location, _):
         if bare.kind != "causal":
             allowed = "takes causal models only"
             raise ParameterError("hyperparameters.engine", "vllm", allowed, "Leave it out.")
         if default_quantisation(model) != "none":
             raise ParameterError("hyperparameters.engine", "vllm", f"does not take 4-bit weights, and {model} has them")
         check(bare)
-        return replace(bare, model=load_vllm(found, device, dtype=dtype, trust=trust, context=bare.context))
+        return replace(bare, model=load_vllm(location, device, dtype=dtype, trust=trust, context=bare.context))

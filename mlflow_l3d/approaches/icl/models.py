@@ -1,6 +1,6 @@
 """Language models that answer prompts: any causal or encoder-decoder model of `transformers`.
 
-Safetensors only, evaluation mode, no gradients; code that comes with a model is run only where the user says so.
+Safetensors only, evaluation mode, no gradients; code that comes with a model is run only if the user says so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from typing import Any, Final, Literal
 import torch
 from filelock import FileLock
 
-from mlflow_l3d.approaches.encoder.pretrained import (
+from mlflow_l3d.approaches.icl.engine.attention import use_products
+from mlflow_l3d.approaches.models import gguf
+from mlflow_l3d.approaches.models.presets import PRESETS, default_quantisation
+from mlflow_l3d.approaches.models.pretrained import (
     TRUST,
     config_and_tokenizer,
     four_bits,
@@ -22,11 +25,8 @@ from mlflow_l3d.approaches.encoder.pretrained import (
     need_bitsandbytes,
     readable,
 )
-from mlflow_l3d.approaches.icl import gguf
-from mlflow_l3d.approaches.icl.engine.attention import use_products
-from mlflow_l3d.approaches.models import ModelReference, resolve
+from mlflow_l3d.approaches.models.references import ModelReference, resolve
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16
-from mlflow_l3d.approaches.presets import PRESETS, default_quantisation
 from mlflow_l3d.errors import ParameterError
 
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
@@ -94,9 +94,9 @@ def revision(reference: str) -> str:
     ParameterError
         If the reference leads to no model.
     """
-    found = gguf.revision(reference, _resolve)
+    plain = gguf.revision(reference, _resolve)
     quantised = default_quantisation(reference)
-    return found if quantised == "none" else f"{found}+{quantised}"
+    return plain if quantised == "none" else f"{plain}+{quantised}"
 
 
 def load_model(
@@ -146,7 +146,7 @@ def load_model(
     if dtype == "bfloat16" and not computes_in_bfloat16(str(where)):
         allowed = f"this {where.type.upper()} does not compute in it by itself"
         raise ParameterError("hyperparameters.dtype", dtype, allowed, "Use dtype=float32.")
-    with described(reference, cache=cache, trust=trust) as (bare, found, config):
+    with described(reference, cache=cache, trust=trust) as (bare, location, config):
         settings: dict[str, Any] = {
             TRUST: trust,
             "dtype": dtype_on(config, where) if dtype == "auto" else torch.float32,
@@ -159,7 +159,7 @@ def load_model(
         if check is not None:
             check(bare)
         model, info = load_weights(
-            AutoModelForSeq2SeqLM if bare.kind == "seq2seq" else AutoModelForCausalLM, found, **settings
+            AutoModelForSeq2SeqLM if bare.kind == "seq2seq" else AutoModelForCausalLM, location, **settings
         )
         if missing := sorted(info["missing_keys"]):
             # They would be drawn at random.
@@ -186,12 +186,12 @@ def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[t
     ParameterError
         As :func:`load_model`.
     """
-    found, name = gguf.located(reference, cache, _resolve)
+    location, name = gguf.located(reference, cache, _resolve)
     name = reference if reference in PRESETS or reference.startswith("package:") else name
-    with readable(found, name), _code_lock(trust, cache):
+    with readable(location, name), _code_lock(trust, cache):
         if trust:
-            check_code(found, name)
-        config, tokenizer = config_and_tokenizer(found, trust=trust)
+            check_code(location, name)
+        config, tokenizer = config_and_tokenizer(location, trust=trust)
         kind: Literal["causal", "seq2seq"] = "seq2seq" if config.is_encoder_decoder else "causal"
         check_generative(config, kind, name)
         if tokenizer.eos_token_id is None:
@@ -200,7 +200,7 @@ def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[t
             tokenizer.pad_token = tokenizer.eos_token
         context, source = context_length(config, tokenizer, kind)
         chat, bounded = bool(tokenizer.chat_template), is_bounded(config)
-        yield LoadedModel(None, tokenizer, kind, context, chat, name, source, bounded), found, config
+        yield LoadedModel(None, tokenizer, kind, context, chat, name, source, bounded), location, config
 
 
 def mix(model: Any) -> None:
@@ -235,11 +235,11 @@ def check_generative(config: Any, kind: str, name: str) -> None:
 
 
 def dtype_on(config: Any, device: torch.device) -> torch.dtype:
-    """Return float32 on anything but CUDA; there what the configuration says, float16 where it has no bfloat16."""
-    wanted = getattr(config, "dtype", None)
-    if device.type != "cuda" or wanted not in {torch.bfloat16, torch.float16}:
+    """Return float32 on anything but CUDA; there what the configuration says, float16 if it has no bfloat16."""
+    saved = getattr(config, "dtype", None)
+    if device.type != "cuda" or saved not in {torch.bfloat16, torch.float16}:
         return torch.float32
-    return torch.bfloat16 if wanted is torch.bfloat16 and has_bfloat16(str(device)) else torch.float16
+    return torch.bfloat16 if saved is torch.bfloat16 and has_bfloat16(str(device)) else torch.float16
 
 
 def check_code(found: ModelReference, name: str) -> None:
@@ -294,7 +294,7 @@ def _code_lock(trust: bool, cache: Path) -> AbstractContextManager[object]:
 
 
 def _resolve(reference: str) -> ModelReference:
-    """Find the model; where it is our own that is missing, the hint installs nothing that compiles."""
+    """Find the model; if it is our own that is missing, the hint installs nothing that compiles."""
     try:
         return resolve(reference)
     except ParameterError as error:

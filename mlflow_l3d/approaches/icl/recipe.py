@@ -188,18 +188,18 @@ class Recipe:
     @property
     def formats(self) -> tuple[tuple[str, str, str], ...]:
         """Formats to choose from: letter or ``custom``, template, instruction."""
-        found: list[tuple[str, str, str]] = []
+        each_format: list[tuple[str, str, str]] = []
         for name in self.prompt_format.split("|"):
             templates, instructions = _parts(self.template), _parts(self.instruction)
             if len(instructions) == 1:
                 instructions *= len(templates)
-            own = zip(templates, instructions, strict=True)
-            found += [(name, *parts) for parts in own] if name == "custom" else [(name, AUTO, AUTO)]
-        return tuple(found)
+            pairs = zip(templates, instructions, strict=True)
+            each_format += [(name, *parts) for parts in pairs] if name == "custom" else [(name, AUTO, AUTO)]
+        return tuple(each_format)
 
     @property
     def judge_names(self) -> tuple[str, ...]:
-        """Models that judge; none where nobody does."""
+        """Models that judge; none if nobody does."""
         return () if self.judge == "none" else tuple(each.strip() for each in self.judge.split("|"))
 
     @property
@@ -211,8 +211,8 @@ class Recipe:
         """Return how judges are loaded and asked: as they are, with the limits of endpoints."""
         where = self.base_url if self.judge_base_url == AUTO else self.judge_base_url
         usual = {name: declaration.default for name, declaration in HYPERPARAMETERS.items()}
-        kept = {name: getattr(self, name) for name in (*ENDPOINT, "trust_remote_code", "thought_tokens")}
-        return Recipe.of({**usual, **kept, "base_url": where})
+        of_both = {name: getattr(self, name) for name in (*ENDPOINT, "trust_remote_code", "thought_tokens")}
+        return Recipe.of({**usual, **of_both, "base_url": where})
 
     @property
     def word_sets(self) -> tuple[str, ...]:
@@ -254,7 +254,7 @@ class Recipe:
                 raise ParameterError(f"hyperparameters.{name}", getattr(self, name), why, "Leave it out.")
 
     def _check_lists(self) -> None:
-        """Raise if there is nothing to choose where something is to be chosen, or the same twice."""
+        """Raise if there is nothing to choose from although something is to be chosen, or the same twice."""
         templates, instructions = _parts(self.template), _parts(self.instruction)
         if len(instructions) not in {1, len(templates)}:
             allowed = f"{len(instructions)} instructions for {len(templates)} template(s)"

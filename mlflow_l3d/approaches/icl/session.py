@@ -28,7 +28,7 @@ from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, 
 from mlflow_l3d.approaches.icl.prompts.parsing import Written, answer_text, has_ended
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
 from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, truncated
-from mlflow_l3d.approaches.models import resolve
+from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.metrics.classification import REASONS
@@ -40,7 +40,7 @@ from mlflow_l3d.tasks.settings import IntArray
 _log = logging.getLogger(__name__)
 
 Answers: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None, dict[str, float]]
-"""Predictions, class scores where there are any, and metrics."""
+"""Predictions, class scores if there are any, and metrics."""
 
 
 _MOST_KEPT: Final = 256
@@ -124,7 +124,7 @@ class PromptSession(CellwiseSession):
         return test, *self._prompts(cell, train, test)
 
     def _prompts(self, cell: Cell, train: IntArray, test: IntArray) -> tuple[list[Prompt], list[Prompt]]:
-        """Return the prompt of each test example, and those of the empty inputs where they are needed."""
+        """Return the prompt of each test example, and those of the empty inputs if they are needed."""
         recipe, labels, form = self.recipe, self.task.strata, self.choices.of(cell.seeds)
         order = shot_order(cell.seeds["data_order"], recipe.shots * len(self.classes))
         if self.features is None:
@@ -135,7 +135,10 @@ class PromptSession(CellwiseSession):
             return prompts, blank if recipe.calibration == "contextual" else []
         nearest = nearest_shots(self.features, train, labels, self.classes, recipe.shots, test)
         rows = zip(test.tolist(), nearest, strict=True)
-        return [self._prompt(form, self._shots(own[order]), self._texts(at)) for at, own in rows], []
+        return [
+            self._prompt(form, self._shots(nearest_shots_of_text[order]), self._texts(at))
+            for at, nearest_shots_of_text in rows
+        ], []
 
     def _prompt(self, form: PromptFormat, shots: Sequence[Shot], texts: tuple[str, ...]) -> Prompt:
         return form.prompt(shots, texts, self.conversation)
@@ -162,7 +165,7 @@ class PromptSession(CellwiseSession):
         answers: Sequence[Sequence[int]],
         new: int,
     ) -> tuple[list[list[int]], dict[str, float]]:
-        """Return the tokens of all prompts, cut where that is asked for, and what there is to say about them."""
+        """Return the tokens of all prompts, cut if that is asked for, and what there is to say about them."""
         loaded, side, count = self.loaded, self.recipe.truncation, len(prompts)
         most = most_tokens(loaded, answers, new)
         whole, tokens = truncated(loaded, [*prompts, *empty], self.chat, side=side, most=most)
@@ -204,7 +207,7 @@ class PromptSession(CellwiseSession):
         return self._decided(cell, scores[: len(prompts)], scores[len(prompts) :], metrics)
 
     def _judged(self, cell: Cell, test: IntArray, *answers: *Answers) -> Outcome:
-        """Return the outcome, with what a judge says of the answers where there is one."""
+        """Return the outcome, with what a judge says of the answers if there is one."""
         predictions, scores, metrics = answers
         if self.bench is not None:
             metrics = metrics | self.bench.metrics(cell.seeds[JUDGE], test, predictions)
@@ -226,7 +229,9 @@ class PromptSession(CellwiseSession):
         else:
             answers = [answer_text(text, stops) for text in texts]
             predictions, unread = self.task.form.predictions(answers), [not answer for answer in answers]
-        reasons = Counter(each.reason(thinks=thinks) for each, lost in zip(written, unread, strict=True) if lost)
+        reasons = Counter(
+            each.reason(thinks=thinks) for each, is_unread in zip(written, unread, strict=True) if is_unread
+        )
         if reasons["thought"] and not self.hinted:
             self.hinted = True
             _log.warning("%d of %d answers %s.", reasons["thought"], len(written), REASONS["thought"])
@@ -242,13 +247,13 @@ class PromptSession(CellwiseSession):
         return np.array([*self.classes, -1], dtype=np.int64)[places]
 
     def _decided(
-        self, cell: Cell, own: npt.NDArray[np.float64], blank: npt.NDArray[np.float64], metrics: dict[str, float]
+        self, cell: Cell, scores: npt.NDArray[np.float64], blank: npt.NDArray[np.float64], metrics: dict[str, float]
     ) -> Answers:
         """Return the answers that log-probabilities lead to, those of the prompts and of the empty inputs."""
         recipe = self.recipe
         if recipe.calibration != "none":
-            own = calibrated(own, blank if recipe.calibration == "contextual" else own)
-        places = chosen(own, recipe.temperature, cell.seeds["model_randomness"])
-        wide = np.zeros((len(own), len(self.task.class_names)), dtype=np.float32)
-        wide[:, list(self.classes)] = probabilities(own)
+            scores = calibrated(scores, blank if recipe.calibration == "contextual" else scores)
+        places = chosen(scores, recipe.temperature, cell.seeds["model_randomness"])
+        wide = np.zeros((len(scores), len(self.task.class_names)), dtype=np.float32)
+        wide[:, list(self.classes)] = probabilities(scores)
         return self._numbers(places), wide, metrics

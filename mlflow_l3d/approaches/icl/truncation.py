@@ -51,27 +51,27 @@ def cut_shares(
 
     Returns
     -------
-    ``truncated_share``, and ``truncated_input_share``, which also counts inputs of which nothing is left. Where the
+    ``truncated_share``, and ``truncated_input_share``, which also counts inputs of which nothing is left. If the
     input and its neighbours share a token the second is exact to that token.
     """
     around = prompt_text(loaded, frame, chat)
     before, behind = around.partition(PLACEHOLDER)[0], around.rpartition(PLACEHOLDER)[2]
     tail, special = len(bare_ids(loaded, behind)), 0 if chat else loaded.tokenizer.num_special_tokens_to_add()
-    cut, lost = [], []
+    is_cut, input_is_cut = [], []
     for all_ids, ids, prompt in zip(whole, kept, inputs, strict=True):
         gone = len(all_ids) - len(ids)
-        cut.append(gone > 0)
+        is_cut.append(gone > 0)
         if side == "right" or not gone:
-            lost.append(gone > tail)
+            input_is_cut.append(gone > tail)
             continue
         text = prompt_text(loaded, prompt, chat)[len(before) :]
-        lost.append(len(ids) - special < len(bare_ids(loaded, text)))
-    return {"truncated_share": float(np.mean(cut)), "truncated_input_share": float(np.mean(lost))}
+        input_is_cut.append(len(ids) - special < len(bare_ids(loaded, text)))
+    return {"truncated_share": float(np.mean(is_cut)), "truncated_input_share": float(np.mean(input_is_cut))}
 
 
 def truncated(
     loaded: LoadedModel, prompts: Sequence[Prompt], chat: bool, *, side: str, most: int
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the tokens of prompts before and after they are cut; the same where `side` is ``none``."""
+    """Return the tokens of prompts before and after they are cut; the same if `side` is ``none``."""
     whole = prompts_ids(loaded, prompts, chat)
     return whole, whole if side == "none" else prompts_ids(loaded, prompts, chat, side=side, most=most)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches import models
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.meta_learning import recipe as recipes
+from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.approaches.numerics import torch_numerics
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes
@@ -79,13 +79,13 @@ class MetaLearning(Approach):
             one that the learner has.
         """
         learner = str(hyperparameters["learner"])
-        found = completed(hyperparameters, self.hyperparameters, "learner", recipes.RECIPES, recipes.NO_EFFECT)
-        if found["adaptation_steps"] == AUTO and learner != "protonet":
-            found["adaptation_steps"] = found["inner_steps"]
-        if found["inner_optimizer"] == "adam" and learner != "reptile":
+        settings = completed(hyperparameters, self.hyperparameters, "learner", recipes.RECIPES, recipes.NO_EFFECT)
+        if settings["adaptation_steps"] == AUTO and learner != "protonet":
+            settings["adaptation_steps"] = settings["inner_steps"]
+        if settings["inner_optimizer"] == "adam" and learner != "reptile":
             allowed, fix = f"is not defined for learner={learner}", "Use inner_optimizer=sgd, or learner=reptile."
             raise ParameterError("hyperparameters.inner_optimizer", "adam", allowed, fix)
-        return found
+        return settings
 
     def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return what stands in the code of Pecher et al. (2024) for a task and the learner that `given` names.
@@ -94,11 +94,11 @@ class MetaLearning(Approach):
         another task, and for ``learner=fomaml``.
         """
         learner = str(given.get("learner", "protonet"))
-        found = _PUBLISHED.get(learner, {}).get(task)
-        if found is None:
+        numbers = _PUBLISHED.get(learner, {}).get(task)
+        if numbers is None:
             return None
         meta_optimizer, inner_optimizer = _OPTIMIZERS[learner]
-        tasks, batches, *others = found
+        tasks, batches, *others = numbers
         steps = {"tasks": tasks, "steps": batches}
         if learner in _STEP_AFTER_EVERY_TASK:
             steps = {"tasks": 1, "steps": tasks * batches}
@@ -133,13 +133,13 @@ class MetaLearning(Approach):
         return len(chosen_classes(str(hyperparameters["classes"]), task.class_names))
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
-        """Return `model_randomness` where dropout is 0: nothing else is random inside the model."""
+        """Return `model_randomness` if dropout is 0: nothing else is random inside the model."""
         if hyperparameters["dropout"] == 0:
             return {"model_randomness": "dropout is 0, so nothing is drawn; set hyperparameter dropout, e.g. to 0.1"}
         return {}
 
     def model_revision(self, model: str) -> str:
-        """Return the commit, or the hash of the model's files; see :func:`mlflow_l3d.approaches.models.resolve`."""
+        """Return the commit, or the hash of the files; see :func:`mlflow_l3d.approaches.models.references.resolve`."""
         return models.resolve(model).revision
 
     def numerics(self, device: str) -> Mapping[str, str]:
@@ -168,8 +168,8 @@ class MetaLearning(Approach):
         from mlflow_l3d.approaches.encoder.features import load_or_encode
         from mlflow_l3d.approaches.meta_learning.session import MetaSession, unusable
 
-        found = models.resolve(model)
-        features = load_or_encode(task.texts, found, recipe.pooling, recipe.max_length, device=device, cache=cache)
+        reference = models.resolve(model)
+        features = load_or_encode(task.texts, reference, recipe.pooling, recipe.max_length, device=device, cache=cache)
         if wrong := unusable(features):
             allowed = f"gives nan or inf for {wrong} of {len(features)} examples"
             raise ParameterError("model", model, allowed, "Use another model.")

@@ -59,8 +59,8 @@ class Draws:
         labels, seeds, whole = task.labels, cell.seeds, task.split(cell.seeds)
         parts = (part[np.isin(labels[part], classes)] for part in (whole.train, whole.validation, whole.test))
         split, shots, queries = Split(*parts), recipe.shots, recipe.queries
-        own = [members(split.train, labels, number, shots, queries=queries) for number in classes]
-        episodes = Episodes(seeds["data_order"], own, classes, shots=shots, queries=queries)
+        members_of_class = [members(split.train, labels, number, shots, queries=queries) for number in classes]
+        episodes = Episodes(seeds["data_order"], members_of_class, classes, shots=shots, queries=queries)
         wanted = recipe.adaptation_shots, "adaptation_shots"
         adaptation = random_shots(seeds["sample_choice"], split.train, labels, classes, *wanted)
         weights = initial_head(seeds["model_initialisation"], inputs, recipe.hidden_units, len(classes))
@@ -79,7 +79,7 @@ class Trained:
     ----------
     losses
         Shape (epochs, steps): mean loss of the query sets (Reptile: support sets) of every meta-step. Epochs are fewer
-        where the cell was told to end, or no cell of the chunk had finite numbers any more.
+        if the cell was told to end, or no cell of the chunk had finite numbers any more.
     test, validation
         Shape (examples, C) each: logits after adaptation.
     """
@@ -105,15 +105,15 @@ def train(
     device
         Where they are trained.
     tell
-        Where it is given, cells are adapted and evaluated on their validation part after every epoch, too, and one that
+        If it is given, cells are adapted and evaluated on their validation part after every epoch, too, and one that
         it wants to end leaves the stack; the others go on without it.
     """
     epochs = learner.settings.epochs
-    parts = [part for own in drawn for part in (own.split.train, own.split.validation, own.split.test)]
+    parts = [part for draws in drawn for part in (draws.split.train, draws.split.validation, draws.split.test)]
     rows = Rows(features, parts, device)
-    stack = Stack.of([own.weights for own in drawn], device)
+    stack = Stack.of([draws.weights for draws in drawn], device)
     losses: list[list[npt.NDArray[np.float64]]] = [[] for _ in drawn]
-    found: dict[int, Trained] = {}
+    trained: dict[int, Trained] = {}
     running = list(range(len(drawn)))
     for epoch in range(epochs):
         cells = [drawn[number] for number in running]
@@ -123,19 +123,22 @@ def train(
         last = epoch + 1 == epochs or not np.isfinite(values).all(axis=1).any()
         if tell is None and not last:
             continue
-        held = _adapted(learner, stack, cells, [own.split.validation for own in cells], rows)
-        told = [tell is not None and tell(own, epoch, logits) for own, logits in zip(cells, held, strict=True)]
-        going = [place for place, end in enumerate(told) if not end and not last]
+        validation_logits = _adapted(learner, stack, cells, [draws.split.validation for draws in cells], rows)
+        should_end = [
+            tell is not None and tell(draws, epoch, logits)
+            for draws, logits in zip(cells, validation_logits, strict=True)
+        ]
+        going = [place for place, end in enumerate(should_end) if not end and not last]
         if len(going) == len(running):
             continue
-        tested = _adapted(learner, stack, cells, [own.split.test for own in cells], rows)
+        test_logits = _adapted(learner, stack, cells, [draws.split.test for draws in cells], rows)
         for place in set(range(len(running))).difference(going):
             number = running[place]
-            found[number] = Trained(np.stack(losses[number]), tested[place], held[place])
+            trained[number] = Trained(np.stack(losses[number]), test_logits[place], validation_logits[place])
         if not going:
             break
         stack, running = stack.select(going), [running[place] for place in going]
-    return [found[number] for number in range(len(drawn))]
+    return [trained[number] for number in range(len(drawn))]
 
 
 def _epoch(stack: Stack, epoch: int, drawn: Sequence[Draws], learner: Learner, rows: Rows) -> npt.NDArray[np.float64]:
@@ -144,16 +147,16 @@ def _epoch(stack: Stack, epoch: int, drawn: Sequence[Draws], learner: Learner, r
     classes = torch.arange(stack.classes, device=stack.w1.device)
     each = torch.cat([classes.repeat_interleave(count) for count in (recipe.shots, recipe.queries)])
     labels = each.expand(cells, recipe.tasks, -1)
-    positions = np.stack([own.episodes.draw(recipe.steps * recipe.tasks) for own in drawn])
+    positions = np.stack([draws.episodes.draw(recipe.steps * recipe.tasks) for draws in drawn])
     places = rows.places(positions.reshape(cells, recipe.steps, recipe.tasks, -1))
-    streams = [mask_stream(own.cell.seeds["model_randomness"], epoch) for own in drawn]
+    streams = [mask_stream(draws.cell.seeds["model_randomness"], epoch) for draws in drawn]
     shape = recipe.tasks, len(each), recipe.hidden_units
     drops = _masks(streams, recipe.steps, shape, recipe.dropout, stack.w1) if recipe.dropout else repeat(None)
     losses, memory = [], rows.empty(cells * recipe.tasks * len(each))
     for step, masks in zip(range(recipe.steps), drops, strict=False):
         losses.append(learner.step(stack, rows.at(places[:, step], memory), labels, masks))
-    found: npt.NDArray[np.float64] = torch.stack(losses, dim=1).double().cpu().numpy()
-    return found
+    losses_on_host: npt.NDArray[np.float64] = torch.stack(losses, dim=1).double().cpu().numpy()
+    return losses_on_host
 
 
 def _masks(
@@ -182,8 +185,11 @@ def _adapted(
     if not len(longest):
         return [np.empty((0, classes), dtype=np.float32) for _ in positions]
     numbers = torch.arange(classes, device=stack.w1.device).repeat_interleave(learner.settings.adaptation_shots)
-    support = rows.at(rows.places(np.stack([own.adaptation for own in cells]))), numbers.expand(len(cells), -1)
+    support = (
+        rows.at(rows.places(np.stack([draws.adaptation for draws in cells]))),
+        numbers.expand(len(cells), -1),
+    )
     # A task of one's own may give its cells parts of unequal size: the rest of a row is not looked at.
-    padded = np.stack([np.concatenate([own, longest[len(own) :]]) for own in positions])
+    padded = np.stack([np.concatenate([rows_of_cell, longest[len(rows_of_cell) :]]) for rows_of_cell in positions])
     logits = learner.adapted_logits(stack, *support, rows.at(rows.places(padded))).float().cpu().numpy()
-    return [own[: len(wanted)] for own, wanted in zip(logits, positions, strict=True)]
+    return [rows_of_cell[: len(wanted)] for rows_of_cell, wanted in zip(logits, positions, strict=True)]

@@ -49,7 +49,7 @@ class Episodes:
 
         The support set comes first, class after class, then the query set, class after class.
         """
-        parts = [own[pieces.draw(count)] for own, pieces in zip(self._members, self._pieces, strict=True)]
+        parts = [members[pieces.draw(count)] for members, pieces in zip(self._members, self._pieces, strict=True)]
         return np.concatenate(
             [part[:, : self.shots] for part in parts] + [part[:, self.shots :] for part in parts], axis=1
         )
@@ -65,7 +65,7 @@ class Pieces:
     size
         Examples of the class, `length` at least.
     length
-        Examples of a piece. No piece holds an example twice: where one reaches into the next pass, what it holds
+        Examples of a piece. No piece holds an example twice: if one reaches into the next pass, what it holds
         already comes later in that pass.
     """
 

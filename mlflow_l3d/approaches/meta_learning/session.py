@@ -44,7 +44,7 @@ def outcome_of(draws: Draws, trained: Trained, task: Task, classes: Sequence[int
     Outcome
         Metrics: `train_loss`, the mean of the last epoch (of a diverged cell the last finite loss, left out if there is
         none); `diverged_step`, the first meta-step, counted from 1, whose loss is not finite, steps + 1 if only the
-        adaptation diverged, 0 for none; where there are validation examples, `validation_f1_macro` and
+        adaptation diverged, 0 for none; if there are validation examples, `validation_f1_macro` and
         `validation_loss`. Curve `train_loss`: the mean of every epoch that stayed finite.
     """
     losses, test, validation = trained.losses, trained.test, trained.validation
@@ -79,8 +79,8 @@ def diverged_step(losses: npt.NDArray[np.float64], *logits: FloatArray) -> int:
 
 def _log_softmax(logits: FloatArray) -> npt.NDArray[np.float64]:
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    found: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return found
+    logs: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return logs
 
 
 class MetaSession(StackedSession[Draws]):
@@ -116,7 +116,7 @@ class MetaSession(StackedSession[Draws]):
         tell = None if self.on_epoch_end is None else self._told
         trained = train(drawn, self.learner, self.features, self.device, tell)
         outcomes = [outcome_of(*each, self.task, self.classes) for each in zip(drawn, trained, strict=True)]
-        return [(outcome, float(len(own.losses))) for outcome, own in zip(outcomes, trained, strict=True)]
+        return [(outcome, float(len(training.losses))) for outcome, training in zip(outcomes, trained, strict=True)]
 
     def _told(self, own: Draws, epoch: int, validation: FloatArray) -> bool:
         labels = np.searchsorted(self.classes, self.task.labels[own.split.validation])

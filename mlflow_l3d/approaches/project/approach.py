@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches.command import Command
-from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, listed
+from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, Command, listed
 from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, with_predictions
@@ -21,6 +20,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.project import store
 from mlflow_l3d.approaches.project.entry_points import EntryPoint, entry_point
 from mlflow_l3d.approaches.project.located import ENV_MANAGERS, LOCAL, Located, located
+from mlflow_l3d.approaches.project.parameters import ProjectParameters
 from mlflow_l3d.approaches.project.reseeding import SEEDED
 from mlflow_l3d.approaches.project.reseeding import variables as reseeding
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
@@ -42,7 +42,7 @@ class Project(Command):
     Parameters
     ----------
     uri
-        Its folder, or the address of a git repository, with ``#folder`` where it is not at the root.
+        Its folder, or the address of a git repository, with ``#folder`` if it is not at the root.
     entry_point
         One of its entry points, or a script.
     project_parameters
@@ -50,7 +50,7 @@ class Project(Command):
         and ``{here}`` is a factor. In the place of a parameter may stand a function that seeds a global generator
         (:data:`mlflow_l3d.approaches.project.reseeding.SEEDED`), for a project that takes no seed.
     metric
-        The metric that is investigated; where it is none of ours, the project logs it.
+        The metric that is investigated; if it is none of ours, the project logs it.
     here
         Folder that files are relative to; by default the current one.
 
@@ -64,7 +64,7 @@ class Project(Command):
     version = "1"
     what = "the project"
     otherwise = "log it"
-    parameters = ("uri", "entry_point", "project_parameters", "metric")
+    parameters = (*ProjectParameters.__annotations__, "metric")
     hyperparameters: Mapping[str, Hyperparameter] = {
         **Command.hyperparameters,
         "files": Hyperparameter("", "files and folders outside the project whose content decides results"),
@@ -170,7 +170,7 @@ class Project(Command):
         return replace(written, logged=replace(logged, params=params, tags=tags, artifacts=kept))
 
     def _values(self, seeds: Mapping[str, int], output: Path, point: EntryPoint) -> dict[str, str]:
-        """Return the parameters of one run; files that are named where we are have whole paths."""
+        """Return the parameters of one run; files that are named if we are have whole paths."""
         places = {**{name: seeds[name] % HIGHEST_SEED for name in self.factors}, OUTPUT: output, HERE: self.here}
         values = {name: value.format_map(places) for name, value in self.given.items()}
         located = {name: str((self.here / value).resolve()) for name, value in values.items() if name in point.paths}

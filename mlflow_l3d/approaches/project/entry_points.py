@@ -22,17 +22,17 @@ class EntryPoint:
     Attributes
     ----------
     project
-        Name of the project; empty where it has none.
+        Name of the project; empty if it has none.
     command
         A line for a shell, with ``{parameter}``.
     defaults
-        Parameter -> its default; None where it must be given.
+        Parameter -> its default; None if it must be given.
     paths
         Parameters that are files.
     is_script
         Whether it is a file that no MLproject declares, and takes any parameter as an option.
     environment
-        File that says which environment the project wants; empty where none does.
+        File that says which environment the project wants; empty if none does.
     """
 
     project: str
@@ -108,16 +108,16 @@ def _declared(project: str, name: str, content: Any) -> EntryPoint:
 
 
 def _document(folder: Path) -> Mapping[str, Any]:
-    """Return the content of the MLproject file; nothing where there is none."""
+    """Return the content of the MLproject file; nothing if there is none."""
     path = next((path for path in sorted(folder.iterdir()) if path.name.lower() == _FILE), None)
     if path is None:
         return {}
     import yaml
 
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ParameterError("uri", folder.name, f"has a {path.name} that is no YAML ({error})") from None
-    if not isinstance(found, Mapping):
+    if not isinstance(document, Mapping):
         raise ParameterError("uri", folder.name, f"has a {path.name} that is no mapping")
-    return found
+    return document

@@ -81,7 +81,7 @@ class Located:
         return linked
 
     def check(self, linked: Mapping[str, tuple[int, int]]) -> None:
-        """Raise L3DError where a run wrote to a file that it was given a link to: other runs have it, too."""
+        """Raise L3DError if a run wrote to a file that it was given a link to: other runs have it, too."""
         for name, state in linked.items():
             if _state(self.folder / name) != state:
                 what = f"the project writes to {name}, which is yours: files above 1 MB are links that all runs share"
@@ -89,8 +89,8 @@ class Located:
 
 
 def _state(file: Path) -> tuple[int, int]:
-    found = file.stat()
-    return found.st_size, found.st_mtime_ns
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def located(uri: str, version: str, env_manager: str, here: Path, cache: Path) -> Located:

@@ -34,7 +34,7 @@ client.create_run(client.create_experiment("project"))
 
 
 def template(kept: Path, environment: Mapping[str, str]) -> Path:
-    """Return a store with one run, made in an environment where it is not kept already.
+    """Return a store with one run, made in an environment if it is not kept already.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Chunks: the cells that are trained together, how many they are, and what happens where one goes wrong."""
+"""Chunks: the cells that are trained together, how many they are, and what happens if one goes wrong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import check_device, failed, is_out_of_memory
-from mlflow_l3d.approaches.memory import free_memory, release
+from mlflow_l3d.approaches.models.memory import free_memory, release
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
@@ -90,7 +90,7 @@ class StackedSession(Session, Generic[Drawn]):
         """Train and evaluate what was drawn.
 
         For each it returns, in this order, the outcome without its wall clock, and how much work it was, more than 0,
-        in any unit: the wall clock of the chunk is shared out by it. Where it raises, the chunk is halved, down to the
+        in any unit: the wall clock of the chunk is shared out by it. If it raises, the chunk is halved, down to the
         one cell whose outcome says why.
         """
 
@@ -118,7 +118,7 @@ class StackedSession(Session, Generic[Drawn]):
             return outcomes
         try:
             with one_thread():
-                found = self.together([own for _, own in drawn])
+                results = self.together([draws for _, draws in drawn])
         except Exception as error:  # noqa: BLE001
             check_device(error)
             if is_out_of_memory(error):
@@ -128,8 +128,8 @@ class StackedSession(Session, Generic[Drawn]):
             what = "%d cells side by side are tried again in halves: %s: %s"
             _log.warning(what, len(drawn), type(error).__name__, str(error).partition("\n")[0])
         else:
-            each = (time.perf_counter() - started) / sum(work for _, work in found)
-            return [*outcomes, *(replace(outcome, duration_seconds=work * each) for outcome, work in found)]
+            each = (time.perf_counter() - started) / sum(work for _, work in results)
+            return [*outcomes, *(replace(outcome, duration_seconds=work * each) for outcome, work in results)]
         # Too little memory, or one cell is to blame: halves fit the one, and find the other. Outside of `except`,
         # which would keep the memory of the first try.
         chosen, middle = [cell for cell, _ in drawn], len(drawn) // 2

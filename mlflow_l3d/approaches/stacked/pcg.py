@@ -56,7 +56,7 @@ def dropout_factors(
     starts = _states(generators, device)
     # Numbers are halves of words.
     begin, end = first // 2, -(-(first + count) // 2)
-    found, size = torch.empty(len(generators), count, device=device), max(1, WORDS // (end - begin))
+    factors, size = torch.empty(len(generators), count, device=device), max(1, WORDS // (end - begin))
     skipped = first - 2 * begin
     for at in range(0, len(generators), size):
         words = _words(starts[:, at : at + size], begin, end)
@@ -64,18 +64,18 @@ def dropout_factors(
         halves = (words.view(torch.int32).to(torch.int64) & _LOW)[:, skipped : skipped + count]
         uniforms = (halves >> 8).to(torch.float32) * 2.0**-24
         kept = uniforms >= float(np.float32(probability))
-        found[at : at + size] = kept * float(np.float32(1.0 / (1.0 - probability)))
-    return found.view(-1, *shape)
+        factors[at : at + size] = kept * float(np.float32(1.0 / (1.0 - probability)))
+    return factors.view(-1, *shape)
 
 
 def _states(generators: Sequence[np.random.Generator], device: str) -> torch.Tensor:
     """Return the states of generators and their increments: int64, shape (4, B), high and low halves."""
     rows = []
     for generator in generators:
-        own = generator.bit_generator.state
-        if own["bit_generator"] != "PCG64" or own["has_uint32"]:
-            raise ValueError(f"{own['bit_generator']} is no PCG64 at its beginning")
-        state, increment = own["state"]["state"], own["state"]["inc"]
+        generator_state = generator.bit_generator.state
+        if generator_state["bit_generator"] != "PCG64" or generator_state["has_uint32"]:
+            raise ValueError(f"{generator_state['bit_generator']} is no PCG64 at its beginning")
+        state, increment = generator_state["state"]["state"], generator_state["state"]["inc"]
         rows.append([_signed(number) for whole in (state, increment) for number in (whole >> 64, whole)])
     return torch.tensor(rows, device=device).T.contiguous()
 

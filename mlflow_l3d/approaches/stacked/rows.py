@@ -31,14 +31,14 @@ class Rows:
 
     def __init__(self, features: npt.NDArray[np.floating], positions: Sequence[IntArray], device: str) -> None:
         used = np.zeros(len(features), dtype=bool)
-        for own in positions:
-            used[own] = True
-        found = np.flatnonzero(used)
+        for part in positions:
+            used[part] = True
+        used_positions = np.flatnonzero(used)
         self._place = np.cumsum(used) - 1
         kind = torch.float64 if features.dtype == np.float64 else torch.float32
         self._width = features.shape[1] + 1
-        matrix = torch.zeros(len(found), -(-self._width // ALIGNED) * ALIGNED, dtype=kind)
-        matrix.numpy()[:, : self._width - 1] = features[found]
+        matrix = torch.zeros(len(used_positions), -(-self._width // ALIGNED) * ALIGNED, dtype=kind)
+        matrix.numpy()[:, : self._width - 1] = features[used_positions]
         matrix[:, self._width - 1] = 1
         self._matrix = matrix.to(device)
 
@@ -58,7 +58,7 @@ class Rows:
     def at(self, places: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the rows of some places: shape (*places.shape, D + 1).
 
-        `out`, from :meth:`empty`, takes them where it is given: fresh memory for every step costs as much again.
+        `out`, from :meth:`empty`, takes them if it is given: fresh memory for every step costs as much again.
         """
-        found = torch.index_select(self._matrix, 0, places.reshape(-1), out=out)
-        return found.view(*places.shape, self._matrix.shape[1])[..., : self._width]
+        chosen = torch.index_select(self._matrix, 0, places.reshape(-1), out=out)
+        return chosen.view(*places.shape, self._matrix.shape[1])[..., : self._width]

@@ -153,8 +153,8 @@ class Stack:
         device, dtype
             Where and with what precision they are trained; None: float32.
         """
-        layers = (np.stack(own) for own in zip(*weights, strict=True))
-        w1, w2 = (torch.from_numpy(own).to(device, dtype or torch.float32) for own in layers)
+        layers = (np.stack(layer) for layer in zip(*weights, strict=True))
+        w1, w2 = (torch.from_numpy(layer).to(device, dtype or torch.float32) for layer in layers)
         return cls(w1, w2)
 
     def __len__(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, TypedDict
 
-from mlflow_l3d.parameters.declaration import Of, Parameters, declared
+from mlflow_l3d.annotations import Of
+from mlflow_l3d.parameters.declaration import Parameters, declared
 from mlflow_l3d.parameters.verbs import Verb
 
 

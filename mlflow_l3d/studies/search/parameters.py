@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Final, TypedDict
 
-from mlflow_l3d.parameters.declaration import Auto, Of, Parameters, declared
+from mlflow_l3d.annotations import Of
+from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
 from mlflow_l3d.parameters.shared import (
     SEED,
     Approach,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypedDict
 
-from mlflow_l3d.parameters.declaration import Of, Parameters, declared
+from mlflow_l3d.annotations import Of
+from mlflow_l3d.parameters.declaration import Parameters, declared
 from mlflow_l3d.parameters.shared import (
     Approach,
     Task,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.parameters.values import as_text, json_of
@@ -12,7 +13,7 @@ from mlflow_l3d.studies.sweep.parameters import SWEEP
 
 WITH_COMMAS: Final = (
     *("factor", "hyperparameters", "mitigation", "text_column", "executor_options"),
-    *("command", "project_parameters"),
+    *(name for name, declaration in OWN_PARAMETERS.items() if declaration.text == "words"),
 )
 """Parameters whose own values hold commas: a semicolon separates several values."""
 

@@ -13,7 +13,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.command import Command
+from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.approaches.command.written import Written, read
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import scores_of

@@ -1,4 +1,8 @@
-"""Requests to an endpoint: asked once, tried again where that helps, within a budget and the server's own limits."""
+"""Requests to an endpoint: sent once, again if that helps, within a budget and the limits of the server.
+
+The retries of the package `openai` are switched off. They know neither the budget, which every attempt is counted in,
+nor the other requests under way, which wait as well when the server asks for it.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,21 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
+from mlflow_l3d.approaches.icl.endpoint.failures import (
+    EndpointError,
+    RefusedError,
+    UnreachableError,
+    final_error,
+    is_rate_limit,
+    lacks_models,
+    may_pass,
+    may_pass_for_models,
+    retry_after,
+    server_message,
+    status_of,
+)
 from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
 from mlflow_l3d.approaches.icl.endpoint.replies import counted
 from mlflow_l3d.approaches.icl.endpoint.store import Store, key_of
@@ -24,21 +39,10 @@ _LONGEST_WAIT: Final = 600.0
 _SECONDS: Final = 600.0
 _FIRST_WAIT: Final = 0.5
 _LAST_SECONDS: Final = 60.0
-_SERVER_TRIES_AGAIN: Final = frozenset({408, 409})
-_PASSES: Final = frozenset({408, 429, 502, 503, 504})
-_NEVER: Final = frozenset({401, 403, 404})
 _NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
 
 Read = Callable[[Mapping[str, Any]], dict[str, Any]]
-
-
-class EndpointError(L3DError):
-    """The endpoint answers nobody: whatever is asked next fails as well."""
-
-
-class RefusedError(L3DError):
-    """The endpoint refuses this very request."""
 
 
 class Client:
@@ -56,7 +60,7 @@ class Client:
     identity
         Joins the key of every answer: what the server says of its model.
     verify
-        Called before the next request where the server was away: it may serve another model now.
+        Called before the next request if the server was away: it may serve another model now.
     """
 
     def __init__(self, endpoint: Endpoint, store: Store) -> None:
@@ -77,7 +81,7 @@ class Client:
         self._renamed: Mapping[str, str] = {}
 
     async def ask(self, path: str, body: Mapping[str, Any], read: Read) -> dict[str, Any]:
-        """Return what `read` makes of the answer, from the store where this was asked before.
+        """Return what `read` extracts from the answer; from the store if the request was sent before.
 
         Parameters
         ----------
@@ -86,45 +90,44 @@ class Client:
         body
             The request, without the model.
         read
-            Takes out what is needed, as JSON can hold it; what it raises says that the answer is none.
+            Extracts what is needed, as JSON can hold it; it raises an error for an answer that is not well-formed.
 
         Returns
         -------
-        That, with ``paid``, whether a request was sent.
+        dict
+            What `read` returned, and under ``paid`` whether a request was sent.
 
         Raises
         ------
         BudgetError, EndpointError
-            If no further request will be answered.
+            If every further request fails as well.
         RefusedError
-            If this one is not.
+            If the server refuses this request.
         """
         key = key_of(self.identity, path, body)
-        found = self.store.find(key)
-        if found is not None:
-            return found | {"paid": False}
+        stored = self.store.find(key)
+        if stored is not None:
+            return stored | {"paid": False}
         if key not in self._flying:
             self._flying[key] = asyncio.ensure_future(self._fetch(key, path, body, read))
             self._flying[key].add_done_callback(lambda task: self._landed(key, task))
-        # A request that is under way is paid: it ends, and is kept, also where nobody waits for it any more.
+        # A request under way is paid for: its answer is kept, even if nobody waits for it any more.
         return await asyncio.shield(self._flying[key])
 
     async def models(self) -> list[Mapping[str, Any]]:
-        """Return what the server says of its models; nothing where it has no such route, or one that is broken.
+        """Return the server's list of models, empty if it has no such route or a broken one.
 
-        What passes is waited for: nothing would be another description of the model, and everything asked again.
+        A failure that may pass is waited for. An empty list instead would describe another model, and every cell would
+        be asked again.
         """
         for failures in itertools.count(1):
             try:
                 answer: Any = await self._openai.get("/models", cast_to=object)
                 break
             except Exception as error:  # noqa: BLE001 - sorted below
-                status = getattr(error, "status_code", None)
-                was_cut = status is None and type(error.__cause__).__name__ != "ConnectError"  # somebody was there
-                passes = status in _PASSES or was_cut
-                if status not in {None, 401, 403} and not passes:
+                if lacks_models(error):
                     return []
-                if not passes or failures >= _TRIES:
+                if not may_pass_for_models(error) or failures >= _TRIES:
                     final = self._final(error)
                     raise final if isinstance(final, EndpointError) else EndpointError(str(final)) from None
                 await self._pause(error, failures)
@@ -132,9 +135,9 @@ class Client:
         return [row for row in rows or () if isinstance(row, Mapping)]
 
     async def send(self, path: str, body: Mapping[str, Any], *, tries: int = _TRIES) -> Mapping[str, Any]:
-        """Send a request, again where that helps; return the JSON object of the answer. Counted, and not kept."""
+        """Send a request, again if that helps; return the JSON object of the answer, which is counted but not kept."""
         answer: Mapping[str, Any]
-        answer, reserved, cost = await self._sent(path, body, dict, tries)
+        answer, reserved, cost = await self._request(path, body, dict, tries)
         self.store.settle(reserved, cost)
         return answer
 
@@ -148,46 +151,47 @@ class Client:
     def _landed(self, key: str, task: asyncio.Task[dict[str, Any]]) -> None:
         self._flying.pop(key, None)
         if not task.cancelled():
-            task.exception()  # looked at, so that asyncio does not complain where nobody waits
+            task.exception()  # looked at, so that asyncio does not complain if nobody waits
 
     async def _fetch(self, key: str, path: str, body: Mapping[str, Any], read: Read) -> dict[str, Any]:
         while not self.store.claim(key):  # another process asks
             await asyncio.sleep(_LOOKS_AGAIN)
-            if (found := self.store.find(key)) is not None:
-                return found | {"paid": False}
+            if (stored := self.store.find(key)) is not None:
+                return stored | {"paid": False}
             if self._stopped is not None:
                 raise self._stopped
-        if (found := self.store.find(key)) is not None:  # since it was looked for
+        if (stored := self.store.find(key)) is not None:  # since it was looked for
             self.store.give_up(key)
-            return found | {"paid": False}
+            return stored | {"paid": False}
         try:
-            return await self._paid(key, path, body, read) | {"paid": True}
+            return await self._fetch_and_keep(key, path, body, read) | {"paid": True}
         except BaseException:
             self.store.give_up(key)
             raise
 
-    async def _paid(self, key: str, path: str, body: Mapping[str, Any], read: Read) -> dict[str, Any]:
+    async def _fetch_and_keep(self, key: str, path: str, body: Mapping[str, Any], read: Read) -> dict[str, Any]:
         async with self._free:
             if self._stopped is not None:
                 raise self._stopped
             try:
-                answer, reserved, cost = await self._sent(path, body, read, _TRIES)
+                answer, reserved, cost = await self._request(path, body, read, _TRIES)
             except (RefusedError, asyncio.CancelledError):
                 raise
             except L3DError as error:
-                self._stopped = error  # nobody who waits is to try as long as this one did
+                self._stopped = error  # the others that wait are not to try as long as this one did
                 raise
-            found: dict[str, Any] = answer
-            self.store.keep(key, found, reserved=reserved, cost=cost)
-            return found
+            content: dict[str, Any] = answer
+            self.store.keep(key, content, reserved=reserved, cost=cost)
+            return content
 
-    async def _sent(
+    async def _request(
         self, path: str, body: Mapping[str, Any], read: Callable[[Any], Any], tries: int
     ) -> tuple[Any, float, float]:
+        """Send a request until it is answered; return what `read` extracts, what was reserved for it, and its cost."""
         most = self._most(body)
         failures = refusals = 0
         while True:
-            await self._ready()
+            await self._wait_until_ready()
             if self._stopped is not None:
                 raise self._stopped
             self.store.reserve(most)
@@ -195,7 +199,7 @@ class Client:
             whole = {"model": self.endpoint.name, **{renamed.get(name, name): each for name, each in body.items()}}
             try:
                 answer: Any = await self._openai.post(path, body=whole, cast_to=object)
-                found = read(answer)
+                content = read(answer)
             except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
                 self.store.settle(most, most)
                 failures += 1
@@ -203,36 +207,33 @@ class Client:
                     often = f"{failures} times" if failures > 1 else "once"
                     what = f"{self.endpoint.base_url}{path} gave no answer of that protocol {often}"
                     raise RefusedError(f"{what} ({type(error).__name__})") from None
-                continue
             except Exception as error:  # noqa: BLE001 - sorted below
-                status = getattr(error, "status_code", None)
+                status, limited = status_of(error), is_rate_limit(error)
                 self.store.settle(most, 0.0 if status else most)
-                if status == 400 and not renamed and "messages" in body and _NEW_LIMIT in _said(error):
+                if status == 400 and not renamed and "messages" in body and _NEW_LIMIT in server_message(error):
                     self._renamed = {"max_tokens": _NEW_LIMIT}
                     continue
-                limited = status == 429 and getattr(error, "code", "") != "insufficient_quota"
                 failures, refusals = failures + (not limited), refusals + limited
-                again = status is None or status >= 500 or status in _SERVER_TRIES_AGAIN
-                if not (limited and refusals < _MOST_REFUSALS) and not (again and failures < tries):
+                if not (limited and refusals < _MOST_REFUSALS) and not (may_pass(error) and failures < tries):
                     raise self._final(error) from None
                 self._away = self._away or status is None
                 await self._pause(error, refusals if limited else failures)
-                continue
-            return found, most, self._cost(answer, most)
+            else:
+                return content, most, self._cost(answer, most)
 
     async def _pause(self, error: Exception, attempt: int) -> None:
-        """Wait as long as the server asks for, and let all others wait where it says that there are too many."""
-        asked = retry_after(getattr(getattr(error, "response", None), "headers", {}))
-        wait = min(_FIRST_WAIT * 2 ** (attempt - 1), 30.0) if asked is None else asked
+        """Wait as long as the server asks for, then all other requests wait as well, or longer after each attempt."""
+        requested = retry_after(error)
+        wait = min(_FIRST_WAIT * 2 ** (attempt - 1), 30.0) if requested is None else requested
         if wait > _LONGEST_WAIT:
             raise EndpointError(f"{self.endpoint.base_url} asks to wait for {wait:.0f} s. Run the same command then.")
-        if asked is not None:
+        if requested is not None:
             self._resume = max(self._resume, time.monotonic() + wait)
         await asyncio.sleep(wait)
 
-    async def _ready(self) -> None:
-        while (left := self._resume - time.monotonic()) > 0:
-            await asyncio.sleep(left)
+    async def _wait_until_ready(self) -> None:
+        while (seconds := self._resume - time.monotonic()) > 0:
+            await asyncio.sleep(seconds)
         if self._away and self.verify is not None:
             async with self._checking:
                 if self._away:
@@ -253,7 +254,7 @@ class Client:
         return self._price(tokens, int(body.get("max_tokens", 1)))
 
     def _cost(self, answer: Mapping[str, Any], most: float) -> float:
-        """Return what an answer cost, the most that it can where the server does not count as it should."""
+        """Return what an answer cost; the most that it can cost if the server does not count its tokens."""
         asked, answered = counted(answer)
         return self._price(asked, answered) if most and asked and answered is not None else most
 
@@ -261,47 +262,13 @@ class Client:
         return (asked * self.endpoint.prices[0] + answered * self.endpoint.prices[1]) / 1e6
 
     def _final(self, error: Exception) -> L3DError:
-        """Return one line that says what the server said; neither the key nor a prompt is in it."""
-        status, where = getattr(error, "status_code", None), self.endpoint.base_url
-        if status is None:
-            cause = type(error.__cause__ or error).__name__
-            return UnreachableError(f"no answer from {where} ({cause}). Start the server, or correct base_url.")
-        line = f"{where} refuses ({status}): {_said(error, self._secret)}"
-        if status in {401, 403}:
-            return EndpointError(f"{line} Set OPENAI_API_KEY to a key of this server.")
-        ends = status in _NEVER or status == 429
-        return EndpointError(line) if ends else RefusedError(line)
-
-
-class UnreachableError(EndpointError):
-    """There is nobody at the address."""
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return for how many seconds a server asks to wait: ``Retry-After`` (seconds or a date), ``retry-after-ms``."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        with suppress(KeyError, ValueError):
-            return max(0.0, float(headers[name]) / unit)
-    with suppress(KeyError, ValueError):
-        return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time.time())
-    return None
+        return final_error(error, self.endpoint.base_url, self._secret)
 
 
 def _key() -> str:
-    """Return the key of the server, the empty text where there is none."""
+    """Return the key of the server, the empty text if there is none."""
     key = os.environ.get("OPENAI_API_KEY", "")
     if not all("!" <= sign <= "~" for sign in key):
         allowed = "must be letters, digits and signs of ASCII without blanks or line breaks"
         raise ParameterError("OPENAI_API_KEY", "***", allowed, "Set it anew.")
     return key
-
-
-def _said(error: Exception, secret: str = "") -> str:
-    """Return the server's message without a secret; of a list of faults, which may hold prompts, their words only."""
-    body: Any = getattr(error, "body", None)
-    found = body.get("message") or body.get("detail") or body.get("error") if isinstance(body, Mapping) else body
-    if isinstance(found, list):
-        found = "; ".join(str(one.get("msg", "")) for one in found if isinstance(one, Mapping))
-    text = " ".join(str(found).split()) if isinstance(found, str) and found else "(no reason)"
-    text = text.replace(secret, "***") if secret else text
-    return text if len(text) <= 300 else f"{text[:297]}..."

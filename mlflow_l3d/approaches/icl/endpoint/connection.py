@@ -46,7 +46,7 @@ class Connection:
         from anyio.from_thread import start_blocking_portal
 
         self._store, self._open = Store(self.endpoint, cache / "endpoints"), ExitStack()
-        # An event loop in a thread of its own, so that a session also works where one runs already, as in a notebook.
+        # An event loop in a thread of its own, so that a session also works if one runs already, as in a notebook.
         self._portal = self._open.enter_context(start_blocking_portal())
         self._client = Client(self.endpoint, self._store)
         try:
@@ -60,8 +60,8 @@ class Connection:
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine."""
-        found: Future[T] = self._portal.start_task_soon(lambda: work)
-        return found
+        future: Future[T] = self._portal.start_task_soon(lambda: work)
+        return future
 
     def result(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end."""

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError
+from mlflow_l3d.approaches.icl.endpoint.client import Client
+from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.replies import (
     end_of_prompt,
     first_token_scores,
@@ -21,7 +22,7 @@ from mlflow_l3d.approaches.icl.endpoint.replies import (
     tell_apart,
     written,
 )
-from mlflow_l3d.approaches.icl.endpoint.served import CHAT, TEXT, Served, asked, changed, echoed, listed
+from mlflow_l3d.approaches.icl.endpoint.served import CHAT, TEXT, Served, asked, echoed, listed, model_changed_message
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
 from mlflow_l3d.approaches.icl.prompts.parsing import Written
 
@@ -78,14 +79,14 @@ class EndpointEngine:
     ) -> tuple[npt.NDArray[np.float64], float]:
         """Return the log-probability of every class word behind every prompt, (n, C), natural logarithms.
 
-        Where the server gives those of whole prompts, it is the sum over the word's tokens; else that of its first one,
+        If the server gives those of whole prompts, it is the sum over the word's tokens; else that of its first one,
         and the second value returned is the share of words that were not among the likeliest tokens. Of a prompt for
         which it gives none they are nan.
         """
         if self.way(words) == "prompt":
             pairs = [(str(prompt), word) for prompt in prompts for word in words]
-            found = await asyncio.gather(*(self._behind(prompt, word, tally) for prompt, word in pairs))
-            return np.array(found, dtype=np.float64).reshape(len(prompts), len(words)), 0.0
+            logprobs = await asyncio.gather(*(self._behind(prompt, word, tally) for prompt, word in pairs))
+            return np.array(logprobs, dtype=np.float64).reshape(len(prompts), len(words)), 0.0
         more = listed(self.served.top, chat=self.served.chat)
         bodies = [asked(prompt, chat=self.served.chat) | more for prompt in prompts]
         answers = await asyncio.gather(*(self._one(body, partial(if_given, first_tokens), tally) for body in bodies))
@@ -121,7 +122,7 @@ class EndpointEngine:
         answer = await self.client.ask(self._path, body, read)
         model, fingerprint = str(answer["model"] or ""), str(answer["fingerprint"] or "")
         if model != self.served.model:
-            raise EndpointError(changed(self.client, f"{model or 'a model without a name'}"))
+            raise EndpointError(model_changed_message(self.client, f"{model or 'a model without a name'}"))
         if fingerprint not in self._fingerprints:
             self._fingerprints.add(fingerprint)
             before, where = self.served.fingerprint or "none", self.client.endpoint.base_url

@@ -18,7 +18,7 @@ _THOUGHTS: Final = ("thinking", "reasoning")
 
 
 def counted(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the tokens of prompt and answer that the server counted, each None where it counted none or nonsense."""
+    """Return the tokens of prompt and answer that the server counted, each None if it counted none or nonsense."""
     usage = reply.get("usage")
     usage = usage if isinstance(usage, Mapping) else {}
     asked, answered = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
@@ -43,7 +43,7 @@ def written(reply: Mapping[str, Any]) -> dict[str, Any]:
     choice = reply["choices"][0]
     message = choice.get("message", choice)
     thought = any(message.get(name) for name in _BESIDE)
-    # Servers leave content out, or null, where a thought took all tokens.
+    # Servers leave content out, or null, if a thought took all tokens.
     text = choice["text"] if "message" not in choice else message.get("content") if thought else message["content"]
     if isinstance(text, list):  # parts, of which thoughts are some
         thought = thought or any(part.get("type") in _THOUGHTS for part in text)
@@ -53,12 +53,12 @@ def written(reply: Mapping[str, Any]) -> dict[str, Any]:
 
 def first_tokens(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the likeliest first tokens of a reply with their log-probabilities, in either of the two layouts."""
-    found = reply["choices"][0]["logprobs"]
-    if found.get("content"):
-        rows = found["content"][0]["top_logprobs"]
+    logprobs = reply["choices"][0]["logprobs"]
+    if logprobs.get("content"):
+        rows = logprobs["content"][0]["top_logprobs"]
         top = [(str(row["token"]), float(row["logprob"])) for row in rows]
     else:
-        top = [(str(token), float(value)) for token, value in found["top_logprobs"][0].items()]
+        top = [(str(token), float(value)) for token, value in logprobs["top_logprobs"][0].items()]
     if not top:
         raise ValueError("no log-probabilities")
     return common(reply) | {"top": top}
@@ -86,8 +86,8 @@ def end_of_prompt(reply: Mapping[str, Any], word: str) -> dict[str, Any]:
     ValueError
         If the tokens of the prompt do not end with the word.
     """
-    found = reply["choices"][0]["logprobs"]
-    tokens, values = [str(token) for token in found["tokens"]], found["token_logprobs"]
+    logprobs = reply["choices"][0]["logprobs"]
+    tokens, values = [str(token) for token in logprobs["tokens"]], logprobs["token_logprobs"]
     generated = counted(reply)[1]
     generated = 1 if generated is None else generated
     ends = [end for end in dict.fromkeys((len(tokens) - generated, len(tokens))) if _spells(tokens[:end], word)]
@@ -98,7 +98,7 @@ def end_of_prompt(reply: Mapping[str, Any], word: str) -> dict[str, Any]:
 
 
 def _spells(tokens: Sequence[str], word: str) -> int:
-    """Return how many of the last tokens spell a word, a blank in front of it included; 0 where they do not."""
+    """Return how many of the last tokens spell a word, a blank in front of it included; 0 if they do not."""
     text = ""
     for count, token in enumerate(reversed(tokens), 1):
         text = token + text

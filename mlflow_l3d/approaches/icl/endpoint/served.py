@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from mlflow_l3d.approaches.icl.endpoint.client import Client, EndpointError, RefusedError, UnreachableError
+from mlflow_l3d.approaches.icl.endpoint.client import Client
+from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError, RefusedError, UnreachableError
 from mlflow_l3d.approaches.icl.endpoint.replies import common, end_of_prompt, first_tokens, written
 from mlflow_l3d.approaches.icl.endpoint.store import key_of
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
@@ -31,13 +32,13 @@ class Served:
     Attributes
     ----------
     model, fingerprint
-        What its replies say; the empty text where they say nothing.
+        What its replies say; the empty text if they say nothing.
     description
         Hash of what the list of models says of it.
     chat
         Whether prompts go to the route of chats.
     gives
-        Log-probabilities of the `prompt`, of the `first` token of an answer, or `nothing`; `nothing` also where answers
+        Log-probabilities of the `prompt`, of the `first` token of an answer, or `nothing`; `nothing` also if answers
         are generated and none are asked for.
     top
         How many first tokens the server lists.
@@ -74,7 +75,7 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     Raises
     ------
     ParameterError
-        If it does not answer, does not have the model, or has no chats where those are asked for.
+        If it does not answer, does not have the model, or has no chats if those are asked for.
     BudgetError
         If the budget is spent.
     """
@@ -84,11 +85,11 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     tried = {"none": (False,), AUTO: (True, False)}.get(recipe.chat, (True,))
     description = _described(rows, name)
     place = key_of("look", description, tried, score)
-    if not again and (kept := client.store.find(place)) is not None:
-        found = Served(**kept)
-        said = _names(common(await client.send(CHAT if found.chat else TEXT, asked(_QUESTION, chat=found.chat))))
-        if said == {"model": found.model, "fingerprint": found.fingerprint}:
-            return found
+    if not again and (stored := client.store.find(place)) is not None:
+        served = Served(**stored)
+        identity = _names(common(await client.send(CHAT if served.chat else TEXT, asked(_QUESTION, chat=served.chat))))
+        if identity == {"model": served.model, "fingerprint": served.fingerprint}:
+            return served
     refused: RefusedError | EndpointError | None = None
     for chat in tried:
         try:
@@ -98,14 +99,14 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
         except (RefusedError, EndpointError) as error:
             refused = refused or error
             continue
-        found = Served(**_names(common(reply)), description=description, chat=chat, gives=gives, top=top)
-        client.store.keep(place, asdict(found), reserved=0.0, cost=0.0)
-        return found
-    known = [str(row.get("id")) for row in rows]
-    if known and name not in known:
-        close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        served = Served(**_names(common(reply)), description=description, chat=chat, gives=gives, top=top)
+        client.store.keep(place, asdict(served), reserved=0.0, cost=0.0)
+        return served
+    names = [str(row.get("id")) for row in rows]
+    if names and name not in names:
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         fix = f"Did you mean {close[0]!r}?" if close else ""
-        raise ParameterError("model", f"openai:{name}", f"the server has {', '.join(known[:10])}", fix)
+        raise ParameterError("model", f"openai:{name}", f"the server has {', '.join(names[:10])}", fix)
     raise L3DError(str(refused)) from None
 
 
@@ -114,12 +115,12 @@ def _names(said: Mapping[str, Any]) -> dict[str, str]:
 
 
 async def same(client: Client, served: Served) -> None:
-    """Raise :class:`EndpointError` where a server that was away describes another model now."""
+    """Raise :class:`EndpointError` if a server that was away describes another model now."""
     if _described(await client.models(), client.endpoint.name) != served.description:
-        raise EndpointError(changed(client, "another model of that name"))
+        raise EndpointError(model_changed_message(client, "another model of that name"))
 
 
-def changed(client: Client, what: str) -> str:
+def model_changed_message(client: Client, what: str) -> str:
     """Return the line that says that cells to come would have another key."""
     where = f"{client.endpoint.base_url} now answers as {what}, and no longer as it did when this study began"
     return f"{where}. Finished cells stay; the same command asks the new one, in cells of its own."
@@ -181,5 +182,5 @@ def listed(top: int, *, chat: bool) -> dict[str, Any]:
 
 def _described(rows: list[Mapping[str, Any]], name: str) -> str:
     """Return the hash of what lasts of a model's entry: not when it was started, nor who may use it."""
-    own = [row for row in rows if row.get("id") == name] or (rows if len(rows) == 1 else [])
-    return key_of({field: own[0].get(field) for field in _DESCRIBES})[:12] if own else ""
+    entries = [row for row in rows if row.get("id") == name] or (rows if len(rows) == 1 else [])
+    return key_of({field: entries[0].get(field) for field in _DESCRIBES})[:12] if entries else ""

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.failures import StudyEndedError, failed
-from mlflow_l3d.approaches.icl.endpoint.client import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.connection import Connection
 from mlflow_l3d.approaches.icl.endpoint.engine import Tally
+from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.served import Served
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
@@ -53,11 +53,11 @@ class EndpointSession(PromptSession):
 
     def _requests(self) -> int:
         """Return about how many requests a cell makes."""
-        wanted = self.task.settings.test_size or len(self.task.labels)
-        return max(1, wanted * (len(self.classes) if self._way == "prompt" else 1))
+        examples = self.task.settings.test_size or len(self.task.labels)
+        return max(1, examples * (len(self.classes) if self._way == "prompt" else 1))
 
     def _say(self, served: Served) -> None:
-        """Say how class words are scored where it is not as with a model that is here."""
+        """Say how class words are scored if it is not as with a model that is here."""
         where = self.connection.endpoint.base_url
         if self._way == "first":
             _log.warning("%s: class words are scored by their first token, which is all that it lists", where)
@@ -109,8 +109,8 @@ class EndpointSession(PromptSession):
             predictions, unparsed = self._read(form, await written)
             return predictions, None, tally.metrics | unparsed | {"generated": 1.0}
         scores, unseen = await self._asks.score([*prompts, *empty], form.verbaliser, tally)
-        found = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
-        return self._scored(cell, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | found)
+        ways = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
+        return self._scored(cell, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | ways)
 
     def _scored(
         self, cell: Cell, own: npt.NDArray[np.float64], blank: npt.NDArray[np.float64], metrics: dict[str, float]
@@ -122,16 +122,16 @@ class EndpointSession(PromptSession):
         L3DError
             If it gives them for no text, or not for the empty inputs.
         """
-        given = ~np.isnan(own).any(axis=1)
-        if given.all() and not np.isnan(blank).any():
+        has_scores = ~np.isnan(own).any(axis=1)
+        if has_scores.all() and not np.isnan(blank).any():
             return self._decided(cell, own, blank, metrics)
-        if not given.any() or np.isnan(blank).any():
+        if not has_scores.any() or np.isnan(blank).any():
             raise L3DError(f"{self.connection.endpoint.base_url} gave no log-probabilities. Use decision=generate.")
-        known, shares, _ = self._decided(cell, own[given], blank, {})
+        numbers, shares, _ = self._decided(cell, own[has_scores], blank, {})
         predictions = np.full(len(own), -1, dtype=np.int64)
         scores = np.full((len(own), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
-        predictions[given], scores[given] = known, shares
-        return predictions, scores, metrics | {"unparsed_share": float(1 - given.mean())}
+        predictions[has_scores], scores[has_scores] = numbers, shares
+        return predictions, scores, metrics | {"unparsed_share": float(1 - has_scores.mean())}
 
     def close(self) -> None:
         """Close connections, the file of answers and the thread."""

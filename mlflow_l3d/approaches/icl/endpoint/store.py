@@ -59,7 +59,7 @@ class Store:
             raise
 
     def find(self, key: str) -> dict[str, Any] | None:
-        """Return the answer of a key; None where it was not asked before."""
+        """Return the answer of a key; None if it was not asked before."""
         row = self._execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
         try:
             return None if row is None else json.loads(row[0])
@@ -67,7 +67,7 @@ class Store:
             return None
 
     def claim(self, key: str) -> bool:
-        """Return whether this process is to ask; False where another one does, and has no answer yet."""
+        """Return whether this process is to ask; False if another one does, and has no answer yet."""
         values = (key, self._owner, time.time())
         if self._execute("INSERT OR IGNORE INTO claims VALUES (?, ?, ?)", values).rowcount:
             return True
@@ -106,13 +106,15 @@ class Store:
     def _reclaim(self) -> bool:
         """Give back what processes that are gone had reserved; return whether there was anything."""
         rows = self._execute("SELECT rowid, owner, since, cost FROM reserved").fetchall()
-        lost = [(row, cost) for row, owner, since, cost in rows if owner != self._owner and _given_up(owner, since)]
-        for row, cost in lost:
+        abandoned = [
+            (row, cost) for row, owner, since, cost in rows if owner != self._owner and _given_up(owner, since)
+        ]
+        for row, cost in abandoned:
             self._execute("BEGIN IMMEDIATE")
             if self._execute("DELETE FROM reserved WHERE rowid = ?", (row,)).rowcount:  # else another process did
                 self._execute("UPDATE spent SET cost = cost - ?", (cost,))
             self._execute("COMMIT")
-        return bool(lost)
+        return bool(abandoned)
 
     def reserve(self, cost: float) -> None:
         """Count a request before it is sent, with the most that it can cost.

@@ -18,7 +18,7 @@ _OTHERS: Final = ("position_bias", "softcap", "s_aux", "cache")
 
 
 def use_products(model: Any) -> None:
-    """Let a model of `transformers` attend this way, where it would leave the choice of the kernel to torch."""
+    """Let a model of `transformers` attend this way, if it would leave the choice of the kernel to torch."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import eager_mask
 

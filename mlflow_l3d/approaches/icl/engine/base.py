@@ -39,8 +39,8 @@ class Engine(ABC):
     Attributes
     ----------
     batches
-        The bounds in force. They shrink when memory is spent, but not in half precision, where batches of another size
-        round otherwise and may change a prediction.
+        The bounds in force. They shrink when memory is spent, but not in half precision, in which batches of another
+        size round otherwise and may change a prediction.
     """
 
     def __init__(

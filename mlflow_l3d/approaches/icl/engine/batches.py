@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.memory import release
+from mlflow_l3d.approaches.models.memory import release
 from mlflow_l3d.errors import L3DError
 
 Result = TypeVar("Result")
@@ -22,7 +22,7 @@ class Batches:
     size
         Most items of a batch, None for any number.
     fixed
-        Says whether both bounds stay, None where they need not.
+        Says whether both bounds stay, None if they need not.
     """
 
     def __init__(self, tokens: int, size: int | None = None, *, fixed: Callable[[], bool] | None = None) -> None:
@@ -66,20 +66,20 @@ class Batches:
         Raises
         ------
         Exception
-            What `work` raises, an error of memory only where a batch of one item has it.
+            What `work` raises, an error of memory only if a batch of one item has it.
         L3DError
             If memory is spent and the bounds are fixed.
         """
-        found: dict[int, Result] = {}
-        while len(found) < len(order):
-            rest = order[len(found) :]
+        results: dict[int, Result] = {}
+        while len(results) < len(order):
+            rest = order[len(results) :]
             size = min((bound for bound in (self.size, most) if bound is not None), default=len(order))
             count = _fitting((costs[item] for item in rest), self.tokens if tokens is None else tokens, size, padded)
-            found |= self._attempt(rest[:count], work)
-        return [found[item] for item in sorted(found)]
+            results |= self._attempt(rest[:count], work)
+        return [results[item] for item in sorted(results)]
 
     def _attempt(self, batch: Sequence[int], work: Callable[[Sequence[int]], Iterable[Result]]) -> dict[int, Result]:
-        """Return the results of a batch; none where the memory was spent."""
+        """Return the results of a batch; none if the memory was spent."""
         try:
             return dict(zip(batch, work(batch), strict=True))
         except Exception as error:

@@ -39,9 +39,9 @@ _KERNELS: Final[dict[str, tuple[frozenset[torch.dtype], Kernel]]] = {
 
 
 def use_cascade(model: Any) -> bool:
-    """Let a model of `transformers` attend this way where it is told a prefix; return whether it can.
+    """Let a model of `transformers` attend this way if it is told a prefix; return whether it can.
 
-    It cannot where it does not leave the choice of the kernel to torch, and where there is none for device and type.
+    It cannot if it does not leave the choice of the kernel to torch, and if there is none for device and type.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
@@ -86,7 +86,7 @@ def attend(
     Raises
     ------
     NotImplementedError
-        Where a layer asks for more.
+        If a layer asks for more.
     """
     prefix = more.pop(PREFIX, None)
     if prefix is None:

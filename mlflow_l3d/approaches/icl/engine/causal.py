@@ -21,10 +21,10 @@ from mlflow_l3d.approaches.icl.engine.batches import Batches, Result
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, Packing, layer_window, packing, takes_places
 from mlflow_l3d.approaches.icl.engine.rows import Rows
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens, told
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling, copy_to_host, next_tokens
 from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps, type_of
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
-from mlflow_l3d.approaches.memory import release
+from mlflow_l3d.approaches.models.memory import release
 
 
 @torch.inference_mode()
@@ -82,12 +82,12 @@ def plain_generate(
         )
         return [_until(new, stop, ended) for new in output[:, ids.shape[1] :].tolist()]
 
-    # What the model came with, such as a penalty or a forced end, would be taken where `settings` is silent.
-    own, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
+    # What the model came with, such as a penalty or a forced end, would be taken if `settings` is silent.
+    own_settings, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
     try:
         return _in_equal_lengths(prompts, max_new_tokens, work, batches)
     finally:
-        model.generation_config = own
+        model.generation_config = own_settings
 
 
 def _until(tokens: Sequence[int], stop: Collection[int], ended: Ended) -> list[int]:
@@ -113,16 +113,16 @@ def _in_equal_lengths(
     for item, text in enumerate(texts):
         groups[len(text)].append(item)
     costs = [len(text) + new for text in texts]
-    found: dict[int, Result] = {}
+    results: dict[int, Result] = {}
     for length in sorted(groups):
-        found |= dict(zip(groups[length], batches.run(groups[length], costs, work), strict=True))
-    return [found[item] for item in range(len(texts))]
+        results |= dict(zip(groups[length], batches.run(groups[length], costs, work), strict=True))
+    return [results[item] for item in range(len(texts))]
 
 
 def _only_drawn(sampling: Sampling, start: int, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
     """Return scores under which the likeliest token is the one that is drawn; texts began at token `start`."""
     chosen = next_tokens(scores, ids.shape[1] - start, sampling)
-    told(chosen)
+    copy_to_host(chosen)
     return torch.full_like(scores, -torch.inf).scatter_(1, chosen[:, None], 0.0)
 
 
@@ -206,9 +206,9 @@ class CausalEngine(Engine):
         key = type_of(self.model), window is not None
         if fits and key not in self._packings:
             self._packings[key] = packing(self.model, windowed=window is not None)
-        found = self._packings[key] if fits else "none"
-        self.packed = found != "none"
-        shared_from = _SHARED_FROM if found == "apart" else None
+        way = self._packings[key] if fits else "none"
+        self.packed = way != "none"
+        shared_from = _SHARED_FROM if way == "apart" else None
         return PackedModel(self.model, window, shared_from=shared_from) if self.packed else None
 
     def _prefix(self, packed: PackedModel, tokens: TokenIds) -> Rows:

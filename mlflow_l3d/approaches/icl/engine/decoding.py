@@ -11,13 +11,13 @@ import torch
 from mlflow_l3d.approaches.icl.engine.base import Ended
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, alone, joined
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens, told
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling, copy_to_host, next_tokens
 from mlflow_l3d.approaches.icl.engine.tensors import on_device
 from mlflow_l3d.approaches.icl.engine.trie import IntArray
 
 # A step of decoding reads all weights of the model whatever it has to do: with fewer texts it mostly waits for memory.
 TEXTS = 256
-# Most keys that are kept at once, where a text does not have more: a number, and bytes of all layers.
+# Most keys that are kept at once, if a text does not have more: a number, and bytes of all layers.
 CACHED_TOKENS = 16_384
 CACHED_BYTES = 2 * 2**30
 
@@ -64,12 +64,12 @@ def decode(
         if len(running) < len(flat):
             flat = flat[on_device(flat.device, np.flatnonzero(filled))[0]]
         chosen = np.full(texts_of.shape, 0)
-        chosen[filled] = told(next_tokens(flat, step, sampling, running))
+        chosen[filled] = copy_to_host(next_tokens(flat, step, sampling, running))
         going = filled & ~np.isin(chosen, list(stop))
         for row, slot in zip(*np.nonzero(going), strict=True):
-            own = results[texts_of[row, slot]]
-            own.append(int(chosen[row, slot]))
-            going[row, slot] = not ended(own)
+            new_tokens = results[texts_of[row, slot]]
+            new_tokens.append(int(chosen[row, slot]))
+            going[row, slot] = not ended(new_tokens)
         if not going.any() or step == limit - 1:
             break
         rows_left = going.any(axis=1)
@@ -89,7 +89,7 @@ def _begun(
     Returns
     -------
     The rows to be decoded; the logits behind the texts, (_, _, vocabulary), the first two axes in the order of what
-    follows; and which texts each row has, (R, S), -1 where it has fewer.
+    follows; and which texts each row has, (R, S), -1 if it has fewer.
     """
     length = prefix.tokens
     block = packed.laid_out(prefix, texts, None, batch_tokens)

@@ -38,10 +38,10 @@ class PackedModel:
     model
         A causal `transformers` model that takes a four-dimensional attention mask and explicit positions.
     window
-        Sliding window of every layer, None where a token sees all that came before.
+        Sliding window of every layer, None if a token sees all that came before.
     shared_from
         Rows share the keys of a prefix of so many tokens, see :mod:`~mlflow_l3d.approaches.icl.engine.cascade`; None
-        where each has a copy. With a window they have copies.
+        if each has a copy. With a window they have copies.
     """
 
     def __init__(self, model: Any, window: int | None, *, shared_from: int | None = None) -> None:
@@ -67,7 +67,7 @@ class PackedModel:
         keep
             The distribution is wanted behind so many tokens at the end of each row.
         trie
-            Where tokens are nodes of one.
+            The trie whose inner nodes tokens are; None if all are tokens of texts.
 
         Returns
         -------
@@ -157,9 +157,9 @@ class PackedModel:
         nodes lie on the way to which, and has an empty last row for tokens of texts, numbered -1.
         """
         past = owners.shape[1] - nodes.shape[1]
-        whose, own = owners[:, None], owners[:, past:, None]
+        whose, text_of_token = owners[:, None], owners[:, past:, None]
         where, here = positions[:, None], positions[:, past:, None]
-        sees = (whose == SHARED) | (whose == own)
+        sees = (whose == SHARED) | (whose == text_of_token)
         local = where[..., past:] <= here
         if len(above) > 1:
             local = torch.where(nodes[:, None] < 0, local, above[nodes[..., None], nodes[:, None]])
@@ -198,7 +198,7 @@ def takes_places(model: Any) -> bool:
 def layer_window(config: Any, longest: int) -> tuple[bool, int | None]:
     """Return whether packing is right for texts of up to `longest` tokens, and the sliding window of every layer.
 
-    A mask can carry one window for all layers. Where only some layers have a window, packing is right as long as no
+    A mask can carry one window for all layers. If only some layers have a window, packing is right as long as no
     text is longer than it. Layers of other kinds (chunked, linear, recurrent) do not look through the mask at all. Some
     positions (``longrope``, ``dynamic``) are turned by other angles once the longest text of a call has a certain
     length, so that keys that are kept would not fit.
@@ -222,15 +222,15 @@ def _turned_alike(text: Any) -> float:
     rotary = getattr(text, "rope_parameters", None) or {}
     each = [one for one in (rotary, *rotary.values()) if isinstance(one, Mapping)]  # one for all layers, or by kind
     moving = [one for one in each if one.get("rope_type") in ("dynamic", "longrope")]
-    found = (one.get("original_max_position_embeddings") or text.max_position_embeddings for one in moving)
-    return min(found, default=math.inf)
+    limits = (one.get("original_max_position_embeddings") or text.max_position_embeddings for one in moving)
+    return min(limits, default=math.inf)
 
 
 def packing(model: Any, *, windowed: bool = False) -> Packing:
-    """Return how a model runs packed rows; a trial of each way tells, and where it runs none a line says why.
+    """Return how a model runs packed rows; a trial of each way tells, and if it runs none a line says why.
 
-    Rows attend to the prefix apart from their own keys where that is possible, else each has a copy of it, and so they
-    do where texts are longer than the sliding window (`windowed`).
+    Rows attend to the prefix apart from their own keys if that is possible, else each has a copy of it, and so they
+    do if texts are longer than the sliding window (`windowed`).
     """
     if windowed:
         with _narrow_window(model.config) as window:
@@ -253,15 +253,15 @@ def packing(model: Any, *, windowed: bool = False) -> Packing:
 def _narrow_window(config: Any) -> Iterator[int]:
     """Give a model a sliding window of a few tokens for a trial, and return it: some ignore what they are given."""
     text = config.get_text_config(decoder=True)
-    own, text.sliding_window = text.sliding_window, _NARROW
+    usual_window, text.sliding_window = text.sliding_window, _NARROW
     try:
         yield _NARROW
     finally:
-        text.sliding_window = own
+        text.sliding_window = usual_window
 
 
 def _fault(model: Any, window: int | None, *, shared_from: int | None) -> str | None:
-    """Return why packed rows do not give what plain rows give, None where they do: a trial with a few tokens.
+    """Return why packed rows do not give what plain rows give, None if they do: a trial with a few tokens.
 
     A prefix of three tokens, four texts and a trie of two inner nodes are run in two rows. Other tokens in one text of
     a row must leave what is read of the other as it was, and all must be what plain rows give. An architecture that
@@ -275,16 +275,17 @@ def _fault(model: Any, window: int | None, *, shared_from: int | None) -> str | 
     packed, trie = PackedModel(model, window, shared_from=shared_from), build_trie([ids[8:10], ids[10:12]])
     try:
         row = packed.prefix(prefix, 2)
-        found = packed.rest(row, texts, trie, most=10).float()
-        expected = _plain(model, [[*prefix, *text, *ending] for text in texts for ending in endings]).view_as(found)
+        logits = packed.rest(row, texts, trie, most=10).float()
+        expected = _plain(model, [[*prefix, *text, *ending] for text in texts for ending in endings]).view_as(logits)
         leak = 0.0
         # Each row has one text of the first two, and one of the others.
-        for own in (slice(0, 2), slice(2, 4)):
+        for text_slice in (slice(0, 2), slice(2, 4)):
             others = [
-                text if at in range(4)[own] else [(token + 1) % size for token in text] for at, text in enumerate(texts)
+                text if at in range(4)[text_slice] else [(token + 1) % size for token in text]
+                for at, text in enumerate(texts)
             ]
-            moved = packed.rest(row, others, trie, most=10).float() - found
-            leak = max(leak, float(moved[own].abs().max()))
+            moved = packed.rest(row, others, trie, most=10).float() - logits
+            leak = max(leak, float(moved[text_slice].abs().max()))
         # A few tokens are near to each other, and rounding may hide that the distances are wrong.
         placed = whole or _looks_at_positions(packed, row, texts)
     except Exception as error:
@@ -292,7 +293,7 @@ def _fault(model: Any, window: int | None, *, shared_from: int | None) -> str | 
             raise
         check_device(error)
         return f"it raised {one_line(error)}"
-    spread, away = float(expected.std()), float((found - expected).square().mean().sqrt())
+    spread, away = float(expected.std()), float((logits - expected).square().mean().sqrt())
     # Half types round differently for rows of different lengths: SmolLM2 is 0.02 of the spread away in bfloat16, and
     # 0.65 without its positions. In rows of the same length a text that is not seen changes nothing at all.
     if leak > (1e-3 if whole else 0.02) * spread:
@@ -317,9 +318,9 @@ def _looks_at_positions(packed: PackedModel, prefix: Rows, texts: Sequence[Seque
 @torch.inference_mode()
 def _plain(model: Any, texts: Sequence[list[int]]) -> torch.Tensor:
     """Return the last logits of each text; those of equal length are rows of one batch."""
-    found: dict[int, torch.Tensor] = {}
+    last_logits: dict[int, torch.Tensor] = {}
     for length in {len(text) for text in texts}:
-        own = [at for at, text in enumerate(texts) if len(text) == length]
-        logits = model(input_ids=torch.tensor([texts[at] for at in own], device=model.device)).logits
-        found |= dict(zip(own, logits[:, -1].float(), strict=True))
-    return torch.stack([found[at] for at in range(len(texts))])
+        rows = [at for at, text in enumerate(texts) if len(text) == length]
+        logits = model(input_ids=torch.tensor([texts[at] for at in rows], device=model.device)).logits
+        last_logits |= dict(zip(rows, logits[:, -1].float(), strict=True))
+    return torch.stack([last_logits[at] for at in range(len(texts))])

@@ -54,6 +54,6 @@ class ReservedLayer(DynamicLayer):
 def _reserved(parts: Sequence[torch.Tensor], room: int) -> torch.Tensor:
     rows, heads, _, size = parts[0].shape
     length = sum(part.shape[2] for part in parts)
-    found = parts[0].new_empty((rows, heads, length + room, size))
-    torch.cat(list(parts), dim=2, out=found[:, :, :length])
-    return found
+    memory = parts[0].new_empty((rows, heads, length + room, size))
+    torch.cat(list(parts), dim=2, out=memory[:, :, :length])
+    return memory

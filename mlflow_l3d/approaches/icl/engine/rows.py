@@ -16,7 +16,7 @@ from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, IntArray
 SHARED = -1
 NOBODY = -2
 # Tokens of a row behind a short prefix, and how much longer rows may become by filling them up: a row less saves a copy
-# of the prefix, where there are copies.
+# of the prefix, if there are copies.
 _NARROWEST = 128
 _PADDED = 1.15
 _PADDED_APART = 1.03
@@ -37,7 +37,7 @@ class Rows:
     positions
         (R, K) position of a key in its text, the prefix included.
     prefix
-        The single row whose keys all rows see beside their own, None where each row has what it sees.
+        The single row whose keys all rows see beside their own, None if each row has what it sees.
     """
 
     cache: Any
@@ -156,13 +156,13 @@ def joined(prefix: Rows, parts: Sequence[Rows], each: int, room: int) -> Rows:
     for number in range(len(parts[0].cache.layers)):
         layers, held = [part.cache.layers[number] for part in parts], {}
         for name in _KEYS:
-            own = torch.cat([getattr(layer, name) for layer in layers])
+            tensor = torch.cat([getattr(layer, name) for layer in layers])
             # Layer by layer, so that no more than one of them is there twice.
             for layer in layers:
                 setattr(layer, name, None)
-            own = torch.nn.functional.pad(own, (0, 0, 0, 0, 0, 0, 0, rows * each - count))
-            own = own.view(rows, each, *own.shape[1:]).transpose(1, 2).flatten(2, 3)
-            held[name] = [own] if not shared else [getattr(shared[number], name), own]
+            tensor = torch.nn.functional.pad(tensor, (0, 0, 0, 0, 0, 0, 0, rows * each - count))
+            tensor = tensor.view(rows, each, *tensor.shape[1:]).transpose(1, 2).flatten(2, 3)
+            held[name] = [tensor] if not shared else [getattr(shared[number], name), tensor]
         joint.cache.layers.append(ReservedLayer(**held, room=room))
     own_owners, own_positions = (np.concatenate([getattr(part, name) for part in parts]) for name in _WHOSE)
     fill = ((0, rows * each - count), (0, 0))
@@ -183,7 +183,7 @@ class Block:
     nodes
         (R, N) number of the trie's inner node that a token is, -1 for a token of a text.
     texts
-        (R, S) the texts of each row, -1 where a row has fewer; the last S * (1 + I) tokens of a row are each text's
+        (R, S) the texts of each row, -1 if a row has fewer; the last S * (1 + I) tokens of a row are each text's
         last token and its I nodes.
     """
 
@@ -194,7 +194,7 @@ class Block:
     texts: IntArray
 
     def parts(self, tokens: int) -> list[Block]:
-        """Return blocks of neighbouring rows, of no more than so many tokens where a row has no more."""
+        """Return blocks of neighbouring rows, of no more than so many tokens if a row has no more."""
         size = max(1, tokens // self.tokens.shape[1])
         fields = (self.tokens, self.owners, self.positions, self.nodes, self.texts)
         return [Block(*(field[start : start + size] for field in fields)) for start in range(0, len(self.tokens), size)]
@@ -206,8 +206,8 @@ def lay_out(
     """Return the block of n texts that follow a prefix of `start` tokens, with a trie's inner nodes below each.
 
     Text i is owner i. A row has no more than about `most` tokens, unless a text alone has more. A token pays for all
-    keys of its row, and a row for its copy of the prefix where it has one; so rows get about as many tokens as the
-    prefix has, and few where there are no copies.
+    keys of its row, and a row for its copy of the prefix if it has one; so rows get about as many tokens as the
+    prefix has, and few if there are no copies.
     """
     inner = 0 if trie is None else len(trie.tokens)
     lengths = [len(text) for text in texts]

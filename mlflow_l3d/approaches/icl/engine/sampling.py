@@ -23,7 +23,7 @@ class Sampling:
 
     The number is not compared with cumulative probabilities: over a vocabulary of 50,000 the last digits of the logits,
     which batches do change, shift these by more than a rare token's share. It is the key of one more number for each
-    token of the vocabulary instead, which run a race that rounding can only turn where two are level.
+    token of the vocabulary instead, which run a race that rounding can only turn if two are level.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Sampling:
 def next_tokens(
     logits: torch.Tensor, step: int, sampling: Sampling | None, rows: npt.NDArray[np.int64] | None = None
 ) -> torch.Tensor:
-    """Return the next token of each text, (n,); -1 where none can be drawn, see :func:`told`.
+    """Return the next token of each text, (n,); -1 if none can be drawn, see :func:`copy_to_host`.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ def next_tokens(
     numbers = torch.from_numpy(np.ascontiguousarray(uniforms)).to(home.device)
     size = max(1, _SLICE // logits.shape[-1])
     parts = zip(torch.split(home, size), torch.split(numbers, size), strict=True)
-    chosen = torch.cat([_drawn(part, sampling.temperature, own) for part, own in parts])
+    chosen = torch.cat([_drawn(part, sampling.temperature, part_numbers) for part, part_numbers in parts])
     return chosen.to(logits.device)
 
 
-def told(tokens: torch.Tensor) -> npt.NDArray[np.int64]:
+def copy_to_host(tokens: torch.Tensor) -> npt.NDArray[np.int64]:
     """Return next tokens on the host, for which a device is waited for once.
 
     Raises
@@ -77,10 +77,10 @@ def told(tokens: torch.Tensor) -> npt.NDArray[np.int64]:
     FloatingPointError
         If one could not be drawn.
     """
-    found: npt.NDArray[np.int64] = tokens.cpu().numpy()
-    if (found < 0).any():
+    host_tokens: npt.NDArray[np.int64] = tokens.cpu().numpy()
+    if (host_tokens < 0).any():
         raise FloatingPointError("no token can be drawn: the model's logits are not numbers")
-    return found
+    return host_tokens
 
 
 def _drawn(logits: torch.Tensor, temperature: float, uniforms: torch.Tensor) -> torch.Tensor:
@@ -89,8 +89,8 @@ def _drawn(logits: torch.Tensor, temperature: float, uniforms: torch.Tensor) -> 
     best = wide.amax(dim=-1, keepdim=True)
     # Before the division, so that small temperatures do not overflow.
     rates = wide.sub_(best).div_(temperature).exp_() if wide is not logits else ((wide - best) / temperature).exp()
-    found = rates.div_(_clocks(uniforms, logits.shape[-1])).argmax(dim=-1)
-    return torch.where(best[:, 0].isfinite(), found, -1)
+    chosen = rates.div_(_clocks(uniforms, logits.shape[-1])).argmax(dim=-1)
+    return torch.where(best[:, 0].isfinite(), chosen, -1)
 
 
 def _clocks(uniforms: torch.Tensor, count: int) -> torch.Tensor:

@@ -12,7 +12,7 @@ import torch
 
 from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.batches import Result
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling, next_tokens, told
+from mlflow_l3d.approaches.icl.engine.sampling import Sampling, copy_to_host, next_tokens
 from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
 
@@ -31,14 +31,14 @@ class Seq2SeqEngine(Engine):
     def start_id(self) -> int:
         """Token that the decoder's text begins with."""
         settings = (self.model.generation_config, self.model.config)
-        found = [getattr(each, "decoder_start_token_id", None) for each in settings]
-        return int(next((token for token in found if token is not None), self.pad_id))
+        tokens = [getattr(each, "decoder_start_token_id", None) for each in settings]
+        return int(next((token for token in tokens if token is not None), self.pad_id))
 
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
         ways: list[tuple[int, ...]] = [(ROOT,), *filter(None, trie.paths)]
-        found = [trie.reads_on(way) for way in ways]
-        steps, tokens = np.concatenate([own for own, _ in found]), trie.reads[1]
-        reads = [on_device(self.model.device, places, tokens[own]) for own, places in found]
+        step_places = [trie.reads_on(way) for way in ways]
+        steps, tokens = np.concatenate([steps_of_way for steps_of_way, _ in step_places]), trie.reads[1]
+        reads = [on_device(self.model.device, places, tokens[steps_of_way]) for steps_of_way, places in step_places]
 
         def work(batch: Sequence[int]) -> torch.Tensor:
             return self._read([texts[item] for item in batch], trie, ways[1:], reads)
@@ -93,11 +93,11 @@ class Seq2SeqEngine(Engine):
     ) -> torch.Tensor:
         """Return what is read behind the start token, then behind each way, (B, 2, steps of all of them)."""
         logits, shared, cache = self._start(texts)
-        found = [read_steps(logits, *reads[0])]
+        reads_of_ways = [read_steps(logits, *reads[0])]
         for path, places in zip(paths, reads[1:], strict=True):
             ids = on_device(self.model.device, trie.tokens[list(path)])[0].expand(len(texts), -1)
-            found.append(read_steps(self._decode(ids, shared, _branch(cache)), *places))
-        return torch.cat(found, dim=2)
+            reads_of_ways.append(read_steps(self._decode(ids, shared, _branch(cache)), *places))
+        return torch.cat(reads_of_ways, dim=2)
 
     @torch.inference_mode()
     def _continue(
@@ -109,7 +109,7 @@ class Seq2SeqEngine(Engine):
         for step in range(limit):
             chosen = next_tokens(logits[:, -1], step, sampling)
             # A text that has ended goes on in its row, unread.
-            for text, token in enumerate(told(chosen).tolist()):
+            for text, token in enumerate(copy_to_host(chosen).tolist()):
                 if token in stop:
                     running.discard(text)
                 elif text in running:

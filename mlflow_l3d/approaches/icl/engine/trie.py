@@ -52,7 +52,7 @@ class AnswerTrie:
 
     @cached_property
     def paths(self) -> tuple[tuple[int, ...], ...]:
-        """The longest ways through the inner nodes, as node numbers; a single empty way where there are no nodes."""
+        """The longest ways through the inner nodes, as node numbers; a single empty way if there are no nodes."""
         leaves = sorted(set(range(len(self.tokens))) - {int(parent) for parent in self.parents})
         return tuple(tuple(int(node) for node in np.flatnonzero(self.ancestors[leaf])) for leaf in leaves) or ((),)
 

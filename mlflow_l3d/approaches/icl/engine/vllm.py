@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.encoder.pretrained import TRUST
 from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
+from mlflow_l3d.approaches.models.pretrained import TRUST
 from mlflow_l3d.approaches.numerics import SHARERS
 from mlflow_l3d.errors import L3DError, ParameterError
 
 if TYPE_CHECKING:
-    from mlflow_l3d.approaches.models import ModelReference
+    from mlflow_l3d.approaches.models.references import ModelReference
 
 _INSTALL: Final = "Run: pip install vllm (on a machine with a GPU; docs.vllm.ai says which versions of torch it takes)"
 _INVARIANT: Final = "VLLM_BATCH_INVARIANT"
@@ -41,10 +41,10 @@ def vllm_numerics() -> dict[str, str]:
         If vLLM is not installed.
     """
     try:
-        found = version("vllm")
+        installed = version("vllm")
     except PackageNotFoundError:
         raise L3DError(f"hyperparameters.engine=vllm needs vllm. {_INSTALL}") from None
-    return {"vllm": found, "vllm_batch_invariant": os.environ.get(_INVARIANT, "1")}
+    return {"vllm": installed, "vllm_batch_invariant": os.environ.get(_INVARIANT, "1")}
 
 
 def load_vllm(found: ModelReference, device: str, *, dtype: str, trust: bool, context: int) -> Any:
@@ -127,17 +127,19 @@ class VllmEngine(Engine):
         asked = list(_asked(trie))
         prompts, settings = [], []
         for text in texts:
-            for beginning, wanted in asked:
+            for beginning, tokens_of_node in asked:
                 prompts.append({"prompt_token_ids": [*text, *beginning]})
-                how = SamplingParams(temperature=0.0, max_tokens=1, logprob_token_ids=[*wanted], detokenize=False)
+                how = SamplingParams(
+                    temperature=0.0, max_tokens=1, logprob_token_ids=[*tokens_of_node], detokenize=False
+                )
                 settings.append(how)
         answers = iter(self.model.generate(prompts, settings, use_tqdm=False))
         read = np.empty((len(texts), len(trie.reads[0])))
         for row in read:
-            for _, wanted in asked:
-                found = next(answers).outputs[0].logprobs[0]
-                for token, places in wanted.items():
-                    row[places] = found[token].logprob
+            for _, tokens_of_node in asked:
+                logprobs = next(answers).outputs[0].logprobs[0]
+                for token, places in tokens_of_node.items():
+                    row[places] = logprobs[token].logprob
         return trie.total(read)
 
     def _generate(
@@ -155,8 +157,8 @@ class VllmEngine(Engine):
         # Each text has a seed that is its own, drawn like the numbers of our own engines.
         seeds = [None] * len(texts) if sampling is None else (sampling.uniforms[:, 0] * 2**53).astype(np.int64).tolist()
         settings = [SamplingParams(seed=seed, **how) for seed in seeds]
-        found = self.model.generate([{"prompt_token_ids": list(text)} for text in texts], settings, use_tqdm=False)
-        return [_before(list(one.outputs[0].token_ids), stop) for one in found]
+        outputs = self.model.generate([{"prompt_token_ids": list(text)} for text in texts], settings, use_tqdm=False)
+        return [_before(list(one.outputs[0].token_ids), stop) for one in outputs]
 
 
 def _asked(trie: AnswerTrie) -> Iterator[tuple[TokenIds, dict[int, list[int]]]]:

@@ -34,9 +34,9 @@ class Judge(ABC):
         """Release what is held."""
 
     def _of_verdicts(self, logs: FloatArray, seed: int) -> FloatArray:
-        """Return scores (n,) from log-probabilities of the verdicts (n, C); nan where these are."""
+        """Return scores (n,) from log-probabilities of the verdicts (n, C); nan if these are."""
         values = np.linspace(0, 1, logs.shape[1])
-        found: FloatArray = (
+        scores: FloatArray = (
             values[chosen(logs, self.temperature, seed)] if self.temperature else probabilities(logs) @ values
         )
-        return np.where(np.isnan(logs).any(axis=1), np.nan, found)
+        return np.where(np.isnan(logs).any(axis=1), np.nan, scores)

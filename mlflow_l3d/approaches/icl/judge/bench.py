@@ -37,14 +37,14 @@ class Bench:
     """
 
     def __init__(self, task: Task, questions: Sequence[Question], recipe: Recipe, device: str, cache: Path) -> None:
-        self.task, self.questions, own = task, questions, recipe.of_judge()
-        known: dict[str, Judge] = {}
+        self.task, self.questions, judge_recipe = task, questions, recipe.of_judge()
+        opened_judges: dict[str, Judge] = {}
         with ExitStack() as opened:
             for name in recipe.judge_names:
-                known[name] = _judge(name, own, device, cache, recipe.judge_temperature)
-                opened.callback(known[name].close)
+                opened_judges[name] = _judge(name, judge_recipe, device, cache, recipe.judge_temperature)
+                opened.callback(opened_judges[name].close)
             self._stack = opened.pop_all()
-        self.judges = [known[name] for name, _ in recipe.judges]
+        self.judges = [opened_judges[name] for name, _ in recipe.judges]
 
     def metrics(self, seed: int, positions: IntArray, answers: npt.NDArray[Any]) -> dict[str, float]:
         """Return ``judge_score``, the mean over answers with a verdict, and ``without_verdict_share``.

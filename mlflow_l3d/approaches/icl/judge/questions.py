@@ -64,17 +64,19 @@ class Question:
             verdicts = check_words(words)
         except ParameterError as error:
             raise ParameterError("hyperparameters.judge_words", error.value, error.allowed, error.fix) from None
-        shown = slots(columns)
+        input_slots = slots(columns)
         if template == AUTO:
             inputs = (
-                ("Question: {text}",) if columns == 1 else (f"Text {at}: {slot}" for at, slot in enumerate(shown, 1))
+                ("Question: {text}",)
+                if columns == 1
+                else (f"Text {at}: {slot}" for at, slot in enumerate(input_slots, 1))
             )
             return cls("\n".join((*inputs, _ENDS)), verdicts)
         text = template.replace("\\n", "\n").strip()
-        known = (*shown, _REFERENCE, _ANSWER, _OPTIONS)
+        allowed_slots = (*input_slots, _REFERENCE, _ANSWER, _OPTIONS)
         for match in _BRACES.finditer(text):
-            if match[0] not in known:
-                allowed = f"{match[0]} is no slot; there are {', '.join(known)}"
+            if match[0] not in allowed_slots:
+                allowed = f"{match[0]} is no slot; there are {', '.join(allowed_slots)}"
                 raise ParameterError(PARAMETER, text.replace("\n", "\\n"), allowed)
         if _ANSWER not in text:
             raise ParameterError(

@@ -20,7 +20,7 @@ _TOKENS: Final = 10
 
 
 class RemoteJudge(Judge):
-    """Asks for log-probabilities of the verdicts where the server gives them, and else for a verdict, which is parsed.
+    """Asks for log-probabilities of the verdicts if the server gives them, and else for a verdict, which is parsed.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class RemoteJudge(Judge):
     recipe
         How the judge is asked.
     temperature
-        As for :class:`Judge`; the server draws where it gives no log-probabilities.
+        As for :class:`Judge`; the server draws if it gives no log-probabilities.
     """
 
     def __init__(self, reference: str, recipe: Recipe, cache: Path, temperature: float) -> None:
@@ -38,7 +38,7 @@ class RemoteJudge(Judge):
         self.tokens, self.thinks = _TOKENS + recipe.thought_tokens, recipe.thinks
 
     def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
-        """Return the scores; nan where a text names no verdict, or two."""
+        """Return the scores; nan if a text names no verdict, or two."""
         engine, tally = self.connection.engine, Tally()
         if engine.way(words) != "nothing":
             logs, _ = self.connection.result(engine.score(prompts, words, tally))

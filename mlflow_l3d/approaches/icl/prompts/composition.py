@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 from mlflow_l3d.approaches.icl.prompts.parsing import parse_answer
 
 Shot = tuple[tuple[str, ...], int | str]
-"""The texts of one labelled example (one for each text column) and its class, or its answer where that is a text."""
+"""The texts of one labelled example (one for each text column) and its class, or its answer if that is a text."""
 
 Message: TypeAlias = dict[str, str]
 """A turn of a chat: its ``role`` and its ``content``."""
@@ -49,20 +49,20 @@ class PromptFormat:
     name
         What the format is called in messages and results, e.g. ``sst2-A``.
     verbaliser
-        The word (or words) of each class, in label order; none where answers are texts.
+        The word (or words) of each class, in label order; none if answers are texts.
     instruction
         Stands once at the top, with the options already listed in it; the empty text for none.
     shot
-        One example: text with the slot ``{text}``, or ``{text_1}``, ``{text_2}``, ... where an example has several text
+        One example: text with the slot ``{text}``, or ``{text_1}``, ``{text_2}``, ... if an example has several text
         columns. It ends right before the answer, without a blank.
     separator
         Stands between instruction, examples and input.
     options
-        Classes in the order in which the instruction numbers them from 1; empty where it numbers none.
+        Classes in the order in which the instruction numbers them from 1; empty if it numbers none.
     turn, labelled_turn
         One example as a user's turn, with the slots of `shot`, bare and as LLaMA-2 gets it; empty for `shot` itself.
     answer_label
-        What stands before the class word in the assistant's turns where the user's are labelled.
+        What stands before the class word in the assistant's turns if the user's are labelled.
     topic
         What the assistant says that it will determine.
     keeps_breaks
@@ -152,11 +152,11 @@ class PromptFormat:
         return self.answer_label if conversation == "llama" else ""
 
     def prompt(self, shots: Sequence[Shot], texts: tuple[str, ...], conversation: Conversation | None) -> Prompt:
-        """Return :meth:`messages` of a conversation, or :meth:`render` where there is none."""
+        """Return :meth:`messages` of a conversation, or :meth:`render` if there is none."""
         return self.messages(shots, texts, conversation) if conversation else self.render(shots, texts)
 
     def reordered(self, order: Sequence[int]) -> PromptFormat:
-        """Return the format whose instruction lists the options in another order; as it is where it lists none.
+        """Return the format whose instruction lists the options in another order; as it is if it lists none.
 
         Parameters
         ----------

@@ -34,11 +34,11 @@ def custom_format(
         either as the slot ``{answer}`` at the end or left out: ``Review: {text}\nSentiment: {answer}``. One blank
         stands before the answer. The two characters ``\n`` mean a line break, since a command line can hardly hold one.
     verbaliser
-        The words of the classes in label order, or one text with ``;`` between them; None where answers are texts.
+        The words of the classes in label order, or one text with ``;`` between them; None if answers are texts.
     columns
         Number of text columns of the task.
     class_names
-        Names of the classes, where they are known: there must be as many words.
+        Names of the classes, if they are known: there must be as many words.
     instruction
         Stands once at the top; ``{options}`` in it becomes ``1) word 2) word ...``.
 
@@ -55,18 +55,18 @@ def custom_format(
 
 
 def _shot(template: str, columns: int) -> str:
-    text, wanted = _unescape(template).strip(), slots(columns)
-    known, many = (*wanted, _ANSWER), f"a task with {columns} text column(s)"
+    text, input_slots = _unescape(template).strip(), slots(columns)
+    allowed_slots, many = (*input_slots, _ANSWER), f"a task with {columns} text column(s)"
 
-    def wrong(allowed: str, fix: str = f"For example: {' '.join(known)}.") -> ParameterError:
+    def wrong(allowed: str, fix: str = f"For example: {' '.join(allowed_slots)}.") -> ParameterError:
         return ParameterError(PARAMETER, template.replace("\n", "\\n"), allowed, fix)
 
     if text.count(_ANSWER) > 1 or (_ANSWER in text and not text.endswith(_ANSWER)):
         raise wrong("{answer} must stand once, at the very end")
     for match in _BRACES.finditer(text):
-        if match[0] not in known:
-            raise wrong(f"{match[0]} is no slot; the slots of {many} are {', '.join(known)}")
-    for slot in wanted:
+        if match[0] not in allowed_slots:
+            raise wrong(f"{match[0]} is no slot; the slots of {many} are {', '.join(allowed_slots)}")
+    for slot in input_slots:
         if f"{{{slot}}}" in text:
             raise wrong(f"{{{slot}}} has a pair of braces too many")
         if slot not in text:

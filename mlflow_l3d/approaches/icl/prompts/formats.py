@@ -24,7 +24,7 @@ _BBC_WORDS: Final = {"tech": "Technology"}
 def format_for(
     task: str, letter: str, class_names: Sequence[str], *, columns: int = 1, verbaliser: str | Sequence[str] = ()
 ) -> PromptFormat:
-    """Return the format of a task: the paper's where it is one of its data sets, else the generic one.
+    """Return the format of a task: the paper's if it is one of its data sets, else the generic one.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ def format_for(
     """
     name = paper_task(task)
     if name is not None and _positions(TABLES[name], class_names) is not None:
-        found = paper_format(name, letter, class_names, verbaliser=verbaliser)
-        if found.columns == columns:
-            return found
+        published = paper_format(name, letter, class_names, verbaliser=verbaliser)
+        if published.columns == columns:
+            return published
     return generic_format(letter, class_names, task=task, columns=columns, verbaliser=verbaliser)
 
 
@@ -68,9 +68,9 @@ def paper_format(
     task
         One of :data:`PAPER_TASKS`.
     letter
-        ``A`` to ``D``; ``A`` is the paper's own choice where it does not vary the format.
+        ``A`` to ``D``; ``A`` is the paper's own choice if it does not vary the format.
     class_names
-        Names of the classes in label order. Class words go by their meaning, not by their place; where all classes are
+        Names of the classes in label order. Class words go by their meaning, not by their place; if all classes are
         numbered (and not named), the numbers of the public data set are assumed. Format A lists the words in the
         table's order, so that the prompt does not depend on how a file numbers its classes.
     verbaliser
@@ -87,8 +87,8 @@ def paper_format(
         return _build(f"{task}-{letter}", letter, table.wording, words, range(len(words)))
     positions = _positions(table, class_names)
     if positions is None:
-        known = [f"{word} ({', '.join(names)})" if names else word for word, names in table.classes.items()]
-        allowed = f"the prompts of {task} know the classes {', '.join(known)}"
+        classes = [f"{word} ({', '.join(names)})" if names else word for word, names in table.classes.items()]
+        allowed = f"the prompts of {task} know the classes {', '.join(classes)}"
         raise ParameterError("verbaliser", ", ".join(class_names), allowed, "Name the classes so, or give own words.")
     usual = table.other.get(letter, tuple(table.classes))
     words = check_words([usual[position] for position in positions], class_names)
@@ -124,8 +124,8 @@ def generic_format(
     """
     sentiment = TABLES["sst2"]
     if task == "rotten_tomatoes" and columns == 1 and _positions(sentiment, class_names) is not None:
-        found = paper_format("sst2", letter, class_names)
-        name, wording, words = "rotten_tomatoes", SENTIMENT, found.verbaliser
+        published = paper_format("sst2", letter, class_names)
+        name, wording, words = "rotten_tomatoes", SENTIMENT, published.verbaliser
     elif task == "bbc_news" and columns == 1:
         name, wording = "bbc_news", TOPIC
         words = tuple(_BBC_WORDS.get(word, word.capitalize()) for word in words_of(class_names))
@@ -188,16 +188,16 @@ def _generic_wording(columns: int) -> Wording:
 
 
 def _positions(table: Table, class_names: Sequence[str]) -> list[int] | None:
-    """Return the place of each class in the table; None where one is not in it, or two are the same."""
-    known: dict[str, int] = {}
+    """Return the place of each class in the table; None if one is not in it, or two are the same."""
+    position_of: dict[str, int] = {}
     for position, (word, names) in enumerate(table.classes.items()):
-        known.update(dict.fromkeys((_key(word), *names), position))
+        position_of.update(dict.fromkeys((_key(word), *names), position))
     keys = [_key(name) for name in class_names]
     if table.numbered and len(keys) == len(table.classes) and all(re.fullmatch(r"-?\d+", name) for name in class_names):
         return [sorted(map(int, class_names)).index(int(name)) for name in class_names]
-    if not all(key in known for key in keys) or len({known[key] for key in keys}) < len(keys):
+    if not all(key in position_of for key in keys) or len({position_of[key] for key in keys}) < len(keys):
         return None
-    return [known[key] for key in keys]
+    return [position_of[key] for key in keys]
 
 
 def _key(name: str) -> str:

@@ -36,7 +36,7 @@ _CLOSED: Final = re.compile(
     rf"</(?:{_NAMES})>|\[/THINK\]|<\|end_of_thought\|>|\u25c1/think\u25b7|<\|channel\|>final<\|message\|>|assistantfinal",
     re.IGNORECASE,
 )
-"""What ends a thought; of the last one nothing is left but words where a tokenizer drops special tokens."""
+"""What ends a thought; of the last one nothing is left but words if a tokenizer drops special tokens."""
 _THOUGHT: Final = re.compile(f"(?:{_OPENED.pattern}).*?(?:{_CLOSED.pattern})", re.IGNORECASE | re.DOTALL)
 
 
@@ -84,7 +84,7 @@ def behind_thought(text: str) -> tuple[str, bool]:
 
 
 def parse_answer(text: str, verbaliser: Sequence[str], options: Sequence[int] = ()) -> int:
-    """Return the class that `text` names, or -1 where it names none or two different ones.
+    """Return the class that `text` names, or -1 if it names none or two different ones.
 
     Only the first line that is not blank counts: in the layout of the prompts a line break ends the answer, and what a
     model writes after it is an example of its own, whose answer is not the one asked for.
@@ -102,7 +102,7 @@ def parse_answer(text: str, verbaliser: Sequence[str], options: Sequence[int] = 
         The word or words of each class, in label order.
     options
         Classes in the order in which the prompt numbers them from 1 (empty: it does not). An answer may then name a
-        class by its number, too; "1) Positive" where 1 is another class names two. Numbers are ignored where a class
+        class by its number, too; "1) Positive" if 1 is another class names two. Numbers are ignored if a class
         word is itself a number.
 
     Returns
@@ -113,7 +113,7 @@ def parse_answer(text: str, verbaliser: Sequence[str], options: Sequence[int] = 
     -----
     Pecher et al. (2024), section D: a text with words of several classes is treated as incorrect, "with the exception
     of specific prompts where some classes are subsets of each other". The authors' public code looks for substrings and
-    for digits counted from 0, so its results can differ from these where a class word is part of another word.
+    for digits counted from 0, so its results can differ from these if a class word is part of another word.
     """
     lines = text.strip().splitlines()
     if not lines:
@@ -142,12 +142,12 @@ def answer_text(text: str, stops: Sequence[str]) -> str:
     What is empty in front does not count: a model may begin with the line break that would end its answer.
     """
     text = text.strip()
-    found = [(place + len(stop), place) for stop in stops if (place := text.find(stop)) >= 0]
-    return text[: min(found)[1]].rstrip() if found else text
+    ends = [(place + len(stop), place) for stop in stops if (place := text.find(stop)) >= 0]
+    return text[: min(ends)[1]].rstrip() if ends else text
 
 
 def _words(line: str, verbaliser: tuple[str, ...]) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, end, class) of every class name in `line`, also where they overlap."""
+    """Yield (start, end, class) of every class name in `line`, also if they overlap."""
     for label, pattern in enumerate(_patterns(verbaliser)):
         for match in pattern.finditer(line):
             yield *match.span(1), label
@@ -157,10 +157,10 @@ def _words(line: str, verbaliser: tuple[str, ...]) -> Iterator[tuple[int, int, i
 def _patterns(verbaliser: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
     patterns = []
     for word in verbaliser:
-        found = parts(word)
-        body = r"[\s_-]+".join(re.escape(part) for part in found)
-        before = "" if _unspaced(found[0][0]) else _BEFORE
-        after = "" if _unspaced(found[-1][-1]) else _AFTER
+        word_parts = parts(word)
+        body = r"[\s_-]+".join(re.escape(part) for part in word_parts)
+        before = "" if _unspaced(word_parts[0][0]) else _BEFORE
+        after = "" if _unspaced(word_parts[-1][-1]) else _AFTER
         patterns.append(re.compile(rf"{before}(?=({body}){after})"))
     return tuple(patterns)
 
@@ -171,7 +171,7 @@ def _unspaced(letter: str) -> bool:
 
 
 def _options(line: str, options: Sequence[int]) -> list[tuple[int, int, int]]:
-    found = []
+    options_named = []
     for match in _OPTION.finditer(line):
         group = match.lastindex or 0
         start, _ = match.span(group)
@@ -179,5 +179,5 @@ def _options(line: str, options: Sequence[int]) -> list[tuple[int, int, int]]:
             # The length first: Python refuses to convert thousands of digits.
             number = int(digits[0]) if len(digits[0]) < 10 else 0
             if 1 <= number <= len(options):
-                found.append((start + digits.start(), start + digits.end(), options[number - 1]))
-    return found
+                options_named.append((start + digits.start(), start + digits.end(), options[number - 1]))
+    return options_named

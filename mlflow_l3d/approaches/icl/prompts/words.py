@@ -26,8 +26,8 @@ def parts(word: str) -> list[str]:
     A word that begins or ends with a hyphen or underscore (``-``, ``A-``) is taken as it is: there it is no joint.
     """
     folded = fold(word).strip()
-    found = _JOINTS.split(folded)
-    return found if all(found) else folded.split()
+    pieces = _JOINTS.split(folded)
+    return pieces if all(pieces) else folded.split()
 
 
 def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = 
     given
         Words in label order, or one text with ``;`` (or ``|``) between them.
     class_names
-        Names of the classes, where they are known.
+        Names of the classes, if they are known.
 
     Raises
     ------

@@ -37,10 +37,10 @@ def bytes_of_inner(inputs: int, hidden: int, classes: int, support: int, queries
         Of the inner loop.
     """
     examples, later = support + queries, int(steps > 1)
-    known = examples * (inputs + 1 + hidden + classes)
+    examples_held = examples * (inputs + 1 + hidden + classes)
     inner = support * ((steps + 2) * hidden + 3 * steps * classes) + later * support**2
     outer = queries * (2 * hidden + 3 * classes + support) + support * (1 + later) * hidden if queries else 0
-    return float(FLOAT * (known + inner + outer + (steps + 2) * classes * hidden))
+    return float(FLOAT * (examples_held + inner + outer + (steps + 2) * classes * hidden))
 
 
 class Learner(ABC):
@@ -98,7 +98,7 @@ class Learner(ABC):
     def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
         """Return the bytes in float32 that a cell needs in a step: weights, state, gradient, examples, buffers.
 
-        Factors of dropout are not among them. Reptile with Adam needs less where there are many cells, on a CPU.
+        Factors of dropout are not among them. Reptile with Adam needs less if there are many cells, on a CPU.
 
         Parameters
         ----------

@@ -23,10 +23,10 @@ class Buffers:
 
     def empty(self, name: str, like: torch.Tensor, *shape: int) -> torch.Tensor:
         """Return the tensor `name` of that shape, of the type and on the device of `like`, its content undefined."""
-        known = self._tensors.get(name)
-        if known is None or known.shape != shape or known.dtype != like.dtype or known.device != like.device:
-            known = self._tensors[name] = like.new_empty(shape)
-        return known
+        buffer = self._tensors.get(name)
+        if buffer is None or buffer.shape != shape or buffer.dtype != like.dtype or buffer.device != like.device:
+            buffer = self._tensors[name] = like.new_empty(shape)
+        return buffer
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         return iter(self._tensors.values())

@@ -33,8 +33,8 @@ class ProtoNet(Learner):
         back = empty("back", x, *z.shape)
         of_means = torch.bmm(errors.transpose(1, 2), z[:, support:]).sub_(errors.sum(1).unsqueeze(2) * means)
         for part, shared, layer in ((slice(support, None), errors, means), (slice(support), shares, of_means)):
-            own = torch.bmm(shared, layer, out=empty(f"{part}", x, *z[:, part].shape))
-            through(own, z[:, part], None if mask is None else mask[:, part], back[:, part])
+            gradient_of_part = torch.bmm(shared, layer, out=empty(f"{part}", x, *z[:, part].shape))
+            through(gradient_of_part, z[:, part], None if mask is None else mask[:, part], back[:, part])
         rows = x.view(cells, tasks * examples, inputs)
         torch.bmm(rows.transpose(1, 2), back.view(*rows.shape[:2], -1), out=stack.g1)
         return values

@@ -81,8 +81,8 @@ class Reptile(Learner):
         values = x.new_zeros(len(stack))
         for piece in self._pieces(stack):
             for task in range(tasks):
-                own = x[piece, task], targets[piece, task], None if masks is None else masks[piece, task]
-                *moved, value = adam_path(stack.w1[piece], stack.w2[piece], *own, rate, steps, self.buffers)
+                task_rows = x[piece, task], targets[piece, task], None if masks is None else masks[piece, task]
+                *moved, value = adam_path(stack.w1[piece], stack.w2[piece], *task_rows, rate, steps, self.buffers)
                 values[piece] += value
                 for gradient, layer in zip((stack.g1, stack.g2), moved, strict=True):
                     gradient[piece].add_(layer, alpha=rate / tasks)
@@ -143,7 +143,7 @@ def adam_path(
     -------
     tuple
         Shaped as `w1` and `w2`, the sum of Adam's steps of size 1: the weights move by -learning rate times it. And
-        (B,), the mean cross-entropy before the first step; 0 where there is no step.
+        (B,), the mean cross-entropy before the first step; 0 if there is no step.
     """
     cells, examples, units = *x.shape[:2], w1.shape[2]
     empty = buffers.empty

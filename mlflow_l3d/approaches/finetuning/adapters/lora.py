@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from mlflow_l3d.approaches.finetuning.dropout import CountedDropout, Keys
+from mlflow_l3d.approaches.finetuning.adapters.dropout import CountedDropout, Keys
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import stream_seed
@@ -54,19 +54,19 @@ def targets(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
     ParameterError
         If a name is that of no layer, or `auto` finds none.
     """
-    found = layers(model, head)
-    known = sorted(set(found.values()))
-    some = f"Use some of: {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}."
-    usual = (names for names in QUERY_AND_VALUE if set(names) <= set(known))
+    linear = layers(model, head)
+    last_parts = sorted(set(linear.values()))
+    some = f"Use some of: {', '.join(last_parts[:12])}{', ...' if len(last_parts) > 12 else ''}."
+    usual = (names for names in QUERY_AND_VALUE if set(names) <= set(last_parts))
     chosen: Sequence[str] = recipe.targets or next(usual, ())
     if not chosen:
         allowed = "query and value have none of the usual names in this model"
         raise ParameterError("hyperparameters.lora_targets", "auto", allowed, some)
-    named = {name: [full for full in found if f".{full}".endswith(f".{name}")] for name in chosen}
-    for name, own in named.items():
-        if not own:
+    named = {name: [full for full in linear if f".{full}".endswith(f".{name}")] for name in chosen}
+    for name, matches in named.items():
+        if not matches:
             raise ParameterError("hyperparameters.lora_targets", name, "names no linear layer of the model", some)
-    return [full for full in found if any(full in own for own in named.values())]
+    return [full for full in linear if any(full in matches for matches in named.values())]
 
 
 def attach(model: Any, recipe: Recipe, head: Sequence[str], keys: Keys) -> list[str]:
@@ -89,7 +89,7 @@ def attach(model: Any, recipe: Recipe, head: Sequence[str], keys: Keys) -> list[
         If the targets are none.
     """
     if recipe.quantise == "none":
-        # peft imports it where it is installed, and it warns of kernels for 4-bit weights that nobody asked for.
+        # peft imports it if it is installed, and it warns of kernels for 4-bit weights that nobody asked for.
         logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     from peft import LoraConfig, inject_adapter_in_model
 

@@ -125,7 +125,7 @@ class _Content:
         return text
 
     def _data(self, value: Any, path: str) -> str:
-        """Return data as text, where it is plain as Python shows it; the empty text where its content is not known."""
+        """Return data as text, if it is plain as Python shows it; the empty text if its content is not known."""
         kind, library = type(value).__qualname__, type(value).__module__.partition(".")[0]
         if isinstance(value, MethodType):
             return self._text([value.__func__, value.__self__], path)
@@ -196,8 +196,8 @@ def _functions(thing: FunctionType | type) -> Iterator[FunctionType]:
         return
     for each in vars(thing).values():
         for held in (each, *(getattr(each, name, None) for name in ("__func__", "fget", "func"))):
-            own = (layer for layer in _decorated(held) if isinstance(layer, FunctionType))
-            yield from (layer for layer in own if _module_of(layer) == thing.__module__)
+            layers = (layer for layer in _decorated(held) if isinstance(layer, FunctionType))
+            yield from (layer for layer in layers if _module_of(layer) == thing.__module__)
             if isinstance(function := inspect.unwrap(held) if callable(held) else None, FunctionType):
                 yield function
 
@@ -217,7 +217,7 @@ def _digest(content: bytes | memoryview) -> str:
 
 
 def _arrow_bytes(frame: Any) -> memoryview:
-    """Return the columns of a data frame, with its index, as Arrow writes them; raise where it cannot."""
+    """Return the columns of a data frame, with its index, as Arrow writes them; raise if it cannot."""
     import pyarrow as pa
 
     is_pandas = type(frame).__module__.startswith("pandas")

@@ -6,8 +6,8 @@ from collections import abc
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mlflow_l3d.approaches.callable import Function, FunctionApproach
-from mlflow_l3d.approaches.content import content_texts
+from mlflow_l3d.approaches.functions.approach import Function, FunctionApproach
+from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.tasks.base import TaskKind
@@ -28,7 +28,7 @@ def training(
     Parameters
     ----------
     factors, default_task, task_kinds, metrics
-        As for :class:`mlflow_l3d.approaches.callable.FunctionApproach`.
+        As for :class:`mlflow_l3d.approaches.functions.approach.FunctionApproach`.
     name
         Name of the approach; by default that of the function.
     version
@@ -42,7 +42,7 @@ def training(
     Raises
     ------
     ParameterError
-        As :class:`mlflow_l3d.approaches.callable.FunctionApproach`.
+        As :class:`mlflow_l3d.approaches.functions.approach.FunctionApproach`.
     """
     declared = {
         key: value if isinstance(value, Hyperparameter) else Hyperparameter(value, key.replace("_", " "))
@@ -76,12 +76,12 @@ class Training(FunctionApproach):
         return self.function(*arguments, **named)
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
-        """Return the hash of the source and of all that it refers to, where no version was given.
+        """Return the hash of the source and of all that it refers to, if no version was given.
 
         Raises
         ------
         ParameterError
-            As :func:`mlflow_l3d.approaches.content.content_texts`.
+            As :func:`mlflow_l3d.approaches.functions.content.content_texts`.
         """
         del hyperparameters, model
         # Asked for when all names of the module are there, and each time: in a notebook data change.

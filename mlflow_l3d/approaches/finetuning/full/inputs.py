@@ -27,7 +27,7 @@ def inputs_of(task: Task, tokenizer: Any, max_length: int, *, truncation: bool, 
     truncation
         Whether longer rows are cut; of a pair, the longer text first.
     decoder
-        Nothing but token numbers is kept; and a line break stands between the texts of a pair where the tokenizer puts
+        Nothing but token numbers is kept; and a line break stands between the texts of a pair if the tokenizer puts
         nothing there.
 
     Raises

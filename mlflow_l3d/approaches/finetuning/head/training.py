@@ -74,7 +74,7 @@ class HeadNetwork:
         error.div_(examples)
         torch.bmm(rows_t, error, out=stack.g2)
         torch.bmm(error, self._inner, out=back)
-        back.mul_(active.sign_())  # 1 where the unit was active, else 0
+        back.mul_(active.sign_())  # 1 if the unit was active, else 0
         if mask is not None:
             back.mul_(mask)
         torch.bmm(x.transpose(1, 2), back, out=stack.g1)
@@ -91,7 +91,7 @@ class HeadNetwork:
 def logits_of(x: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor) -> torch.Tensor:
     """Return the logits, shape (n, C), of rows (n, D + 1) for the weights of one cell, without dropout.
 
-    Or those of several cells, where all three have one more dimension in front.
+    Or those of several cells, if all three have one more dimension in front.
     """
     product = torch.mm if x.dim() == 2 else torch.bmm
     hidden = x.new_ones(*x.shape[:-1], w2.shape[-2])
@@ -153,24 +153,24 @@ def train_heads(
     batches = -(-len(heads[0].split.train) // recipe.batch_size)
     rates = learning_rates(recipe, recipe.epochs * batches)
     with torch.inference_mode():
-        parts = (part for own in heads for part in (own.split.train, own.split.validation, own.split.test))
+        parts = (part for head in heads for part in (head.split.train, head.split.validation, head.split.test))
         training = _Training(Rows(features, list(parts), device), labels, recipe, on_epoch_end)
-        stack, running = Stack.of([own.weights for own in heads], device, training.rows.dtype), list(heads)
+        stack, running = Stack.of([head.weights for head in heads], device, training.rows.dtype), list(heads)
         network = HeadNetwork(stack, scores=training.scores)
         for epoch in range(recipe.epochs):
             losses = training.epoch(network, epoch, running, rates[epoch * batches :])
             weights = list(zip(network.stack.w1, network.stack.w2, strict=True))
-            held = training.logits(running, [own.split.validation for own in running], weights)
-            going = [training.goes_on(*each) for each in zip(running, weights, held, losses, strict=True)]
+            validation_logits = training.logits(running, [head.split.validation for head in running], weights)
+            going = [training.goes_on(*each) for each in zip(running, weights, validation_logits, losses, strict=True)]
             places = np.flatnonzero(going)
             if not len(places):
                 break
             if len(places) < len(running):
                 network = HeadNetwork(network.stack.select(places), scores=training.scores)
                 running = [running[place] for place in places]
-        ended = [own for own in heads if own.diverged is None]
-        tested = iter(training.logits(ended, [own.split.test for own in ended], [own.best for own in ended]))
-        return [own.diverged or next(tested) for own in heads]
+        ended = [head for head in heads if head.diverged is None]
+        tested = iter(training.logits(ended, [head.split.test for head in ended], [head.best for head in ended]))
+        return [head.diverged or next(tested) for head in heads]
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class _Training:
     def epoch(self, network: HeadNetwork, epoch: int, heads: Sequence[Head], rates: Sequence[float]) -> list[float]:
         """Visit every training example of every cell once; return the mean loss of each cell."""
         n, recipe, stack = len(heads[0].split.train), self.recipe, network.stack
-        order = np.stack([own.split.train[batch_order(own.cell.seeds["data_order"], epoch, n)] for own in heads])
+        order = np.stack([head.split.train[batch_order(head.cell.seeds["data_order"], epoch, n)] for head in heads])
         places, targets = self.rows.places(order), torch.from_numpy(self.labels[order])
         wanted = self._wanted(heads, targets, stack.classes).to(stack.w1)
         masks = self._masks(heads, epoch, n, stack.w1) if recipe.dropout else None
@@ -202,12 +202,12 @@ class _Training:
             logits.append(network.differentiate(x, wanted[:, part], None if masks is None else masks[:, part]))
             stack.descend("adamw", rate, recipe.weight_decay)
         whole = self._restored(heads, torch.cat(logits, 1).cpu())
-        return [float(loss_of(own, labels)) for own, labels in zip(whole, targets, strict=True)]
+        return [float(loss_of(head, labels)) for head, labels in zip(whole, targets, strict=True)]
 
     def _masks(self, heads: Sequence[Head], epoch: int, n: int, w1: torch.Tensor) -> torch.Tensor:
         """Return the factors of dropout of an epoch of every cell: shape (B, n, H)."""
         units, dropout = w1.shape[2], self.recipe.dropout
-        seeds = [own.cell.seeds["model_randomness"] for own in heads]
+        seeds = [head.cell.seeds["model_randomness"] for head in heads]
         if w1.device.type not in NUMPY:
             streams = [dropout_stream(seed, epoch) for seed in seeds]
             return dropout_factors(streams, 0, (n, units), dropout, str(w1.device)).to(w1.dtype)
@@ -220,14 +220,14 @@ class _Training:
         """Return what the networks are to give for labels (B, n): one-hot classes (B, n, C), or scores (B, n, 1)."""
         if not self.scores:
             return torch.nn.functional.one_hot(labels, classes)
-        own = [(row - head.centre) / head.scale for head, row in zip(heads, labels, strict=True)]
-        return torch.stack(own)[..., None]
+        units = [(row - head.centre) / head.scale for head, row in zip(heads, labels, strict=True)]
+        return torch.stack(units)[..., None]
 
     def _restored(self, heads: Sequence[Head], outputs: Iterable[torch.Tensor]) -> list[torch.Tensor]:
         """Return outputs of each cell, scores in float64 and the unit of the labels."""
         if not self.scores:
             return list(outputs)
-        return [own.double() * head.scale + head.centre for head, own in zip(heads, outputs, strict=True)]
+        return [output.double() * head.scale + head.centre for head, output in zip(heads, outputs, strict=True)]
 
     def goes_on(self, own: Head, weights: Sequence[torch.Tensor], logits: torch.Tensor, loss: float) -> bool:
         """Note an epoch of a cell: weights, validation logits and mean loss; return whether it has another one."""
@@ -250,13 +250,16 @@ class _Training:
         """
         if all(layer.device.type == "cpu" for layers in weights for layer in layers):
             return [
-                logits_of(self.rows.at(self.rows.places(own)), *each) for own, each in zip(parts, weights, strict=True)
+                logits_of(self.rows.at(self.rows.places(part_positions)), *each)
+                for part_positions, each in zip(parts, weights, strict=True)
             ]
         longest = max(parts, key=len)
-        places = self.rows.places(np.stack([np.concatenate([own, longest[len(own) :]]) for own in parts]))
-        found: list[torch.Tensor] = []
+        places = self.rows.places(
+            np.stack([np.concatenate([part_positions, longest[len(part_positions) :]]) for part_positions in parts])
+        )
+        outputs: list[torch.Tensor] = []
         size = max(1, EVALUATED // max(1, self.rows.empty(len(longest)).nbytes))
         for start in range(0, len(parts), size):
             layers = (torch.stack(layer) for layer in zip(*weights[start : start + size], strict=True))
-            found += logits_of(self.rows.at(places[start : start + size]), *layers).cpu()
-        return [own[: len(part)] for own, part in zip(found, parts, strict=True)]
+            outputs += logits_of(self.rows.at(places[start : start + size]), *layers).cpu()
+        return [output[: len(part)] for output, part in zip(outputs, parts, strict=True)]

@@ -1,4 +1,4 @@
-"""Models of the papers under short names, 4-bit where theirs are (Pecher et al. 2024, section 4 and appendix D)."""
+"""Models of the papers under short names, 4-bit if theirs are (Pecher et al. 2024, section 4 and appendix D)."""
 
 from __future__ import annotations
 

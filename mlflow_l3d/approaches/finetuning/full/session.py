@@ -11,20 +11,20 @@ import torch
 
 from mlflow_l3d.approaches.encoder.tokens import batches
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.finetuning import adapters
-from mlflow_l3d.approaches.finetuning.beside import Alone, Beside, Places
+from mlflow_l3d.approaches.finetuning.adapters import lora as adapters
+from mlflow_l3d.approaches.finetuning.adapters.stacked import Places, SingleWeights, StackedWeights
 from mlflow_l3d.approaches.finetuning.draws import adapter_seed, batch_order, dropout_seed, initialisation_seed
-from mlflow_l3d.approaches.finetuning.embedding import OwnVocabulary, own_vocabulary
-from mlflow_l3d.approaches.finetuning.inputs import inputs_of
+from mlflow_l3d.approaches.finetuning.full.embedding import OwnVocabulary, own_vocabulary
+from mlflow_l3d.approaches.finetuning.full.inputs import inputs_of
+from mlflow_l3d.approaches.finetuning.full.loading import Loaded, checkpoint
+from mlflow_l3d.approaches.finetuning.full.weights import copy_into, initialise
 from mlflow_l3d.approaches.finetuning.kinds import losses_of, stopping_metric, wanted
-from mlflow_l3d.approaches.finetuning.loading import Loaded, checkpoint
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import Course, CourseSession, DivergedError, Progress, learning_rates
-from mlflow_l3d.approaches.finetuning.weights import copy_into, initialise
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
-from mlflow_l3d.approaches.lending import lent
-from mlflow_l3d.approaches.memory import release
+from mlflow_l3d.approaches.models.lending import lent
+from mlflow_l3d.approaches.models.memory import release
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import TASK_FACTORS
@@ -53,11 +53,11 @@ class FullSession(CourseSession[Course]):
     Attributes
     ----------
     original
-        See :class:`~mlflow_l3d.approaches.finetuning.loading.Loaded`.
+        See :class:`~mlflow_l3d.approaches.finetuning.full.loading.Loaded`.
     new
         Names of the weights that each cell initialises, adapters excepted.
     batch
-        Examples of a cell that are computed together; fewer than ``batch_size`` where memory was spent.
+        Examples of a cell that are computed together; fewer than ``batch_size`` if memory was spent.
     apart
         Whether each choice is a text of its own, for a model that has no head for several.
     """
@@ -122,39 +122,39 @@ class FullSession(CourseSession[Course]):
         """Train the cells with the memory that there is; return as :meth:`trained`."""
         if len(courses) > 1:
             return self._train_beside(courses)
-        (own,) = courses
-        self._start(own.cell.seeds["model_initialisation"])
-        used = np.concatenate([own.split.train, own.split.validation, own.split.test])
+        (course,) = courses
+        self._start(course.cell.seeds["model_initialisation"])
+        used = np.concatenate([course.split.train, course.split.validation, course.split.test])
         with own_vocabulary(self.model, self.inputs.vocabulary(used)) as words:
-            self._fit(courses, Alone(self.model), words)
-            return [own.diverged or self.logits([own.split.test])[0]]
+            self._fit(courses, SingleWeights(self.model), words)
+            return [course.diverged or self.logits([course.split.test])[0]]
 
     def _train_beside(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
         assert self.places is not None
         first = []
-        for own in courses:
-            self._start(own.cell.seeds["model_initialisation"])
+        for course in courses:
+            self._start(course.cell.seeds["model_initialisation"])
             first.append(self.places.weights())
         with self.places.of(first) as weights:
             self._fit(courses, weights)
             ended = weights.finish()
             tested = iter(self.logits([courses[number].split.test for number in ended]) if ended else [])
-            return [own.diverged or next(tested) for own in courses]
+            return [course.diverged or next(tested) for course in courses]
 
     def logits(self, parts: Sequence[IntArray]) -> list[torch.Tensor]:
         """Return the logits of n examples of each cell, shape (n, C), on the CPU, without dropout."""
         cells, n = len(parts), len(parts[0])
-        found = torch.empty(cells, n, self.width)
+        logits = torch.empty(cells, n, self.width)
         self.model.eval()
         with torch.inference_mode(), self.loaded.autocast(self.device):
-            orders = zip(*(self.inputs.by_length(own, EVALUATION_BATCH) for own in parts), strict=True)
+            orders = zip(*(self.inputs.by_length(positions, EVALUATION_BATCH) for positions in parts), strict=True)
             for batch in orders:
-                chosen = [own[part] for own, part in zip(parts, batch, strict=True)]
+                chosen = [positions[part] for positions, part in zip(parts, batch, strict=True)]
                 inputs = self.inputs.batch(np.concatenate(chosen), self.device)
                 computed = self._forward(inputs).float().cpu().view(cells, -1, self.width)
-                for own, part, rows in zip(found, batch, computed, strict=True):
-                    own[torch.from_numpy(part)] = rows
-        return list(found)
+                for cell_logits, part, rows in zip(logits, batch, computed, strict=True):
+                    cell_logits[torch.from_numpy(part)] = rows
+        return list(logits)
 
     def _forward(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
         """Return the logits of a batch, shape (b, C)."""
@@ -173,7 +173,9 @@ class FullSession(CourseSession[Course]):
             initialise(self.model, self.original, self.new, seed)
         adapters.draw(self.model, self.loaded.adapters, seed)
 
-    def _fit(self, courses: Sequence[Course], weights: Alone | Beside, words: OwnVocabulary | None = None) -> None:
+    def _fit(
+        self, courses: Sequence[Course], weights: SingleWeights | StackedWeights, words: OwnVocabulary | None = None
+    ) -> None:
         """Train; the weights know afterwards what is to be evaluated of each cell."""
         recipe, running, n = self.recipe, list(courses), len(courses[0].split.train)
         steps = -(-n // (recipe.batch_size * recipe.gradient_accumulation))
@@ -181,28 +183,28 @@ class FullSession(CourseSession[Course]):
         optimizer = torch.optim.AdamW(weights.tensors, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
         for epoch in range(recipe.epochs):
             losses = self._epoch(running, epoch, weights, optimizer, rates[epoch * steps : (epoch + 1) * steps], words)
-            if isinstance(weights, Beside) and len(running) > 1 and not self._compared:
+            if isinstance(weights, StackedWeights) and len(running) > 1 and not self._compared:
                 self._compare(running[-1].split.train[:8], weights)
-            held = self.logits([own.split.validation for own in running])
+            validation_logits = self.logits([course.split.validation for course in running])
             last = epoch + 1 == recipe.epochs
             going = []
-            for place, (own, loss, logits) in enumerate(zip(running, losses, held, strict=True)):
-                labels = self.task.labels[own.split.validation]
-                better, goes_on = own.note(logits, labels, loss, self.on_epoch_end)
+            for place, (course, loss, logits) in enumerate(zip(running, losses, validation_logits, strict=True)):
+                labels = self.task.labels[course.split.validation]
+                better, goes_on = course.note(logits, labels, loss, self.on_epoch_end)
                 going.append(goes_on and not last)
                 if going[-1] and better and recipe.selection == "best" and len(labels):
                     weights.keep(place)
-                elif not going[-1] and own.diverged is None:
-                    weights.end(place, best=own.progress.chosen + 1 < len(own.progress.f1))
+                elif not going[-1] and course.diverged is None:
+                    weights.end(place, best=course.progress.chosen + 1 < len(course.progress.f1))
             places = np.flatnonzero(going)
             if not len(places):
                 return
             if len(places) < len(running):
-                assert isinstance(weights, Beside)
+                assert isinstance(weights, StackedWeights)
                 weights.select(places, optimizer)
                 running = [running[place] for place in places]
 
-    def _compare(self, positions: IntArray, weights: Beside) -> None:
+    def _compare(self, positions: IntArray, weights: StackedWeights) -> None:
         """Raise if the last cell gives other logits beside the others than alone: the model would mix their texts."""
         assert self.places is not None
         beside = self.logits([positions] * len(weights.cells))[-1]
@@ -220,14 +222,16 @@ class FullSession(CourseSession[Course]):
         self,
         courses: Sequence[Course],
         epoch: int,
-        weights: Alone | Beside,
+        weights: SingleWeights | StackedWeights,
         optimizer: torch.optim.Optimizer,
         rates: Sequence[float],
         words: OwnVocabulary | None,
     ) -> list[float]:
         """Visit every training example of every cell once; return the mean loss of an example of each cell."""
-        seeds, n = [own.cell.seeds["model_randomness"] for own in courses], len(courses[0].split.train)
-        order = np.stack([own.split.train[batch_order(own.cell.seeds["data_order"], epoch, n)] for own in courses])
+        seeds, n = [course.cell.seeds["model_randomness"] for course in courses], len(courses[0].split.train)
+        order = np.stack(
+            [course.split.train[batch_order(course.cell.seeds["data_order"], epoch, n)] for course in courses]
+        )
         self.loaded.dropout.begin([adapter_seed(seed, epoch) for seed in seeds], n, self.inputs.rows, self.device)
         # What the model draws by itself, nobody can draw for several cells.
         allowed = "" if len(courses) == 1 else "the model draws random numbers of its own. Use lora_cells=1."
@@ -237,7 +241,7 @@ class FullSession(CourseSession[Course]):
     def _steps(
         self,
         order: IntArray,
-        weights: Alone | Beside,
+        weights: SingleWeights | StackedWeights,
         optimizer: torch.optim.Optimizer,
         rates: Sequence[float],
         words: OwnVocabulary | None,
@@ -272,7 +276,7 @@ class FullSession(CourseSession[Course]):
 
 
 def _check_validation(task: Task, recipe: Recipe) -> None:
-    """Refuse what has an effect on a validation part only, where there is none."""
+    """Refuse what has an effect on a validation part only, if there is none."""
     if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
         return
     for name in ("early_stopping_patience", "early_stopping_metric"):

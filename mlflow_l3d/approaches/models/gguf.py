@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 from filelock import FileLock
 
-from mlflow_l3d.approaches.encoder.pretrained import quiet
-from mlflow_l3d.approaches.models import ModelReference, file_hash, find_gguf, resolve
+from mlflow_l3d.approaches.models.pretrained import quiet
+from mlflow_l3d.approaches.models.references import ModelReference, file_hash, find_gguf, resolve
 from mlflow_l3d.approaches.numerics import minor_version
 from mlflow_l3d.errors import ParameterError
 
@@ -52,12 +52,12 @@ def located(reference: str, cache: Path, find: Callable[[str], ModelReference] =
     file = find_gguf(reference)
     if file is not None:
         return ModelReference(str(converted(file, cache)), gguf_revision(file), "folder"), file.name
-    found = find(reference)
-    return found, found.name
+    location = find(reference)
+    return location, location.name
 
 
 def converted(file: Path, cache: Path) -> Path:
-    """Return the folder with the safetensors form of a GGUF file, converting it where that was not done before.
+    """Return the folder with the safetensors form of a GGUF file, converting it if that was not done before.
 
     Any number of processes may ask at once: one converts, the others wait for it. The folder appears as a whole or
     not at all. Weights are kept in float32, in which every quantised value of GGUF has an exact place.

@@ -51,10 +51,10 @@ class Keys:
         """
         if not self.widths:
             return
-        found = mixed(torch.tensor(seeds, device=device))
+        starts = mixed(torch.tensor(seeds, device=device))
         for count in (examples * rows, len(self.widths)):
-            found = counted(found, places(count, device))
-        self._starts = found.view(len(seeds), examples, rows, -1)
+            starts = counted(starts, places(count, device))
+        self._starts = starts.view(len(seeds), examples, rows, -1)
 
     def take(self, part: slice) -> None:
         """Turn to a batch: some of the examples that each cell visits."""
@@ -65,8 +65,8 @@ class Keys:
     def of(self, number: int, rows: int, length: int) -> torch.Tensor:
         """Return bits for a dropout: int64, shape (rows, length * words); four numbers a word, whole words a width."""
         if len(self) != rows:
-            found = f"{len(self)} rows, but {rows} at an adapter"
-            raise L3DError(f"the model does not keep the texts of a batch apart: {found}. Use lora_dropout=0.")
+            difference = f"{len(self)} rows, but {rows} at an adapter"
+            raise L3DError(f"the model does not keep the texts of a batch apart: {difference}. Use lora_dropout=0.")
         words, on_host = length * -(-self.widths[number] // 4), self._batch.device.type == "cpu"
         size = 1 if on_host else max(1, AHEAD // (8 * rows * words))
         first = number - number % size
@@ -107,5 +107,5 @@ class CountedDropout(torch.nn.Module):
         width = x.shape[-1]
         rows = len(self.keys) if x.dim() == 2 else len(x)
         bits = self.keys.of(self.number, rows, x.numel() // (rows * width))
-        left, factor = kept(bits.reshape(-1, -(-width // 4)), self.probability)
-        return x * left[:, :width].reshape(x.shape) * factor
+        keeps, factor = kept(bits.reshape(-1, -(-width // 4)), self.probability)
+        return x * keeps[:, :width].reshape(x.shape) * factor

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.approaches.global_seeds import seeded
-from mlflow_l3d.approaches.models import ModelReference
+from mlflow_l3d.approaches.models.references import ModelReference
 from mlflow_l3d.errors import L3DError, ParameterError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def readable(found: ModelReference, name: str = "", role: str = "") -> Iterator[
 
 
 def config_and_tokenizer(found: ModelReference, *, trust: bool = False) -> tuple[Any, Any]:
-    """Load configuration and tokenizer; code that comes with the model is run where `trust` says so."""
+    """Load configuration and tokenizer; code that comes with the model is run if `trust` says so."""
     from transformers import AutoConfig, AutoTokenizer
 
     where: dict[str, Any] = {"revision": found.commit, TRUST: trust}
@@ -149,7 +149,7 @@ def load_classifier(
     head_dropout
         Put in place of that before the head; None leaves it the same.
     choices
-        Whether the head is one for multiple choice, where `transformers` has one for this model: inputs then have the
+        Whether the head is one for multiple choice, if `transformers` has one for this model: inputs then have the
         shape (b, choices, length), and `classes` is 1.
     dtype
         Of the weights.

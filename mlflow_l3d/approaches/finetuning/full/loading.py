@@ -10,7 +10,16 @@ from typing import Any, Final
 
 import torch
 
-from mlflow_l3d.approaches.encoder.pretrained import (
+from mlflow_l3d.approaches.encoder.tokens import check_length
+from mlflow_l3d.approaches.finetuning.adapters import lora as adapters
+from mlflow_l3d.approaches.finetuning.adapters.dropout import Keys
+from mlflow_l3d.approaches.finetuning.full.decoder import DecoderWithHead
+from mlflow_l3d.approaches.finetuning.kinds import outputs
+from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.hyperparameters import AUTO
+from mlflow_l3d.approaches.models.gguf import located
+from mlflow_l3d.approaches.models.lending import lent
+from mlflow_l3d.approaches.models.pretrained import (
     config_and_tokenizer,
     four_bits,
     load_classifier,
@@ -22,16 +31,7 @@ from mlflow_l3d.approaches.encoder.pretrained import (
     readable,
     set_dropout,
 )
-from mlflow_l3d.approaches.encoder.tokens import check_length
-from mlflow_l3d.approaches.finetuning import adapters
-from mlflow_l3d.approaches.finetuning.decoder import DecoderWithHead
-from mlflow_l3d.approaches.finetuning.dropout import Keys
-from mlflow_l3d.approaches.finetuning.kinds import outputs
-from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.hyperparameters import AUTO
-from mlflow_l3d.approaches.icl.gguf import located
-from mlflow_l3d.approaches.lending import lent
-from mlflow_l3d.approaches.models import ModelReference
+from mlflow_l3d.approaches.models.references import ModelReference
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -87,16 +87,16 @@ class Loaded:
 
 def borrow(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -> Loaded:
     """Return what :func:`load` does; sessions of this process whose models are the same share one."""
-    found, _ = located(reference, cache)
+    location, _ = located(reference, cache)
     settings = tuple((each.name, getattr(recipe, each.name)) for each in fields(recipe) if each.name not in TRAINING)
-    key = ("finetuning", found, device, task.kind, outputs(task), settings)
+    key = ("finetuning", location, device, task.kind, outputs(task), settings)
     loaded = lent(key, lambda: load(reference, task, recipe, device, cache))
     check_length(recipe.max_length, loaded.tokenizer, loaded.model.config)
     return loaded
 
 
 def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -> Loaded:
-    """Load a model with a new head for a task, and with adapters where the recipe has them.
+    """Load a model with a new head for a task, and with adapters if the recipe has them.
 
     Raises
     ------
@@ -106,9 +106,9 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     if recipe.trainable == "lora":
         need_peft()
     dtype = compute_dtype(recipe, device)
-    found, name = located(reference, cache)
-    with readable(found, name):
-        config, tokenizer = config_and_tokenizer(found)
+    location, name = located(reference, cache)
+    with readable(location, name):
+        config, tokenizer = config_and_tokenizer(location)
     # What is trained is float32; what is frozen need not be.
     stored = dtype if recipe.trainable == "lora" else torch.float32
     decoder = is_decoder(config)
@@ -116,7 +116,7 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
         if recipe.head_dropout not in (AUTO, recipe.dropout):
             allowed = f"is for encoders, and {name} is a decoder"
             raise ParameterError("hyperparameters.head_dropout", recipe.head_dropout, allowed, "Use head_dropout=auto.")
-        model: Any = _decoder(found, name, config, task, recipe, device, stored)
+        model: Any = _decoder(location, name, config, task, recipe, device, stored)
         new = ["score.weight"]
         if tokenizer.pad_token_id is None:
             # Any token will do: the mask says what is padding.
@@ -124,11 +124,11 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     else:
         if recipe.quantise != "none":
             raise ParameterError("hyperparameters.quantise", recipe.quantise, f"is for decoders, and {name} is none")
-        need_padding(tokenizer, found)
+        need_padding(tokenizer, location)
         choices = task.kind == "multiple_choice"
         head = None if recipe.head_dropout in (AUTO, recipe.dropout) else float(recipe.head_dropout)
         model, new = load_classifier(
-            found, outputs(task), recipe.dropout, head_dropout=head, choices=choices, dtype=stored
+            location, outputs(task), recipe.dropout, head_dropout=head, choices=choices, dtype=stored
         )
     check_length(recipe.max_length, tokenizer, config)
     keys = Keys()
@@ -155,7 +155,7 @@ def is_decoder(config: Any) -> bool:
 
 
 def compute_dtype(recipe: Recipe, device: str) -> torch.dtype:
-    """Return bfloat16 where it is asked for, or where `auto` meets adapters and a GPU that has it; else float32.
+    """Return bfloat16 if it is asked for, or if `auto` meets adapters and a GPU that has it; else float32.
 
     Cells side by side are float32: bfloat16 would round otherwise with other cells beside one.
 

@@ -42,7 +42,7 @@ def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[s
 @contextmanager
 def _on_host(model: Any, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
     """Put zeros on the CPU in the place of some weights, and copy what they are afterwards into the weights."""
-    fresh = {name: torch.nn.Parameter(torch.zeros_like(own, device="cpu")) for name, own in weights.items()}
+    fresh = {name: torch.nn.Parameter(torch.zeros_like(weight, device="cpu")) for name, weight in weights.items()}
     _place(model, fresh)
     try:
         yield

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.callable import FunctionApproach
-from mlflow_l3d.approaches.content import content_texts
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
+from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import content_key
@@ -40,8 +40,8 @@ class Estimator(FunctionApproach):
     Parameters
     ----------
     estimator
-        It is fitted on texts: a list of them, or an array of shape (n, columns) where a task has several columns; on
-        the array of features where it has such. It is cloned for each cell.
+        It is fitted on texts: a list of them, or an array of shape (n, columns) if a task has several columns; on
+        the array of features if it has such. It is cloned for each cell.
     name
         Name of the approach; by default that of the last step.
     random_state
@@ -49,7 +49,7 @@ class Estimator(FunctionApproach):
     order
         The factor that decides the order of the training examples; empty leaves them as the split has them.
     version
-        Changed whenever the same cell would give other predictions, as where a function is a parameter; other
+        Changed whenever the same cell would give other predictions, for example if a function is a parameter; other
         parameters of the estimator and the version of scikit-learn need no change of it.
 
     Raises
@@ -92,11 +92,11 @@ class Estimator(FunctionApproach):
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
         """Return the hash of all parameters of the estimator, and of the classes in it that no package brings along."""
         del hyperparameters, model
-        said = self.estimator.get_params(deep=True)
-        given = {name: _parameter_text(name, value) for name, value in said.items()}
-        for kind in {type(value) for value in (self.estimator, *said.values())}:
-            given |= {f"{kind.__qualname__}.{name}": text for name, text in _own_class(kind).items()}
-        return {"estimator": content_key({"type": repr(type(self.estimator)), **given})}
+        parameters = self.estimator.get_params(deep=True)
+        texts = {name: _parameter_text(name, value) for name, value in parameters.items()}
+        for kind in {type(value) for value in (self.estimator, *parameters.values())}:
+            texts |= {f"{kind.__qualname__}.{name}": text for name, text in _own_class(kind).items()}
+        return {"estimator": content_key({"type": repr(type(self.estimator)), **texts})}
 
     def fitted_and_asked(
         self, task: Task, split: Split, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]
@@ -122,7 +122,7 @@ class Estimator(FunctionApproach):
 
 
 def _parameter_text(name: str, value: Any) -> str:
-    """Return the content of a parameter; what it shows of itself, where that is not known, as of an estimator."""
+    """Return the content of a parameter; what it shows of itself, if that is not known, as of an estimator."""
     texts: dict[str, str] = {}
     if not (getattr(value, "__module__", None) or "").startswith("sklearn."):
         with suppress(ParameterError):
@@ -146,15 +146,15 @@ def random_states(estimator: BaseEstimator) -> tuple[str, ...]:
 
 
 def _scores(model: Any, texts: Any, classes: int) -> npt.NDArray[np.float64] | None:
-    """Return class scores of shape (n, classes); None where an estimator has none."""
+    """Return class scores of shape (n, classes); None if an estimator has none."""
     name = next((name for name in ("predict_proba", "decision_function") if hasattr(model, name)), None)
     if name is None:
         return None
-    found = np.asarray(getattr(model, name)(texts), dtype=np.float64)
-    found = np.column_stack([-found, found]) if found.ndim == 1 else found
+    columns = np.asarray(getattr(model, name)(texts), dtype=np.float64)
+    columns = np.column_stack([-columns, columns]) if columns.ndim == 1 else columns
     # Of few examples a class may be missing, and has no column.
-    scores = np.full((len(found), classes), 0.0 if name == "predict_proba" else found.min() - 1)
-    scores[:, np.asarray(model.classes_)] = found
+    scores = np.full((len(columns), classes), 0.0 if name == "predict_proba" else columns.min() - 1)
+    scores[:, np.asarray(model.classes_)] = columns
     return scores
 
 

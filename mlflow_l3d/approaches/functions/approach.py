@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
-from mlflow_l3d.approaches.content import content_texts
+from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Score
@@ -35,7 +35,7 @@ predictions. Of a multiple-choice task the choices are the classes; of a regress
 class FunctionApproach(Approach):
     """An approach made of one function.
 
-    A subclass overrides what else matters, such as ``numerics`` where other libraries decide the numbers.
+    A subclass overrides what else matters, such as ``numerics`` if other libraries decide the numbers.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ class FunctionApproach(Approach):
         Changed whenever the same cell would give other predictions.
     factors
         Randomness factors whose seeds the function uses. The task's own (``label_selection``, ``data_split``) decide
-        the split and are added where they are missing.
+        the split and are added if they are missing.
     hyperparameters
         Name -> declaration; none by default.
     default_task
-        Task where the user names none.
+        Task if the user names none.
     task_kinds
         Kinds of tasks that the function takes.
     metrics
@@ -169,11 +169,11 @@ class CallableSession(CellwiseSession):
             predictions, scores = _interpret(returned, len(split.test), task)
         except ValueError as error:
             raise L3DError(f"the function of approach {name} returned {error}") from None
-        found = answered(cell.key, task, split.test, predictions, scores)
+        outcome = answered(cell.key, task, split.test, predictions, scores)
         if (scorer := self.approach.scorer) is None:
-            return found
+            return outcome
         score = scorer(task.labels[split.test], predictions)
-        return replace(found, metrics={self.approach.metrics[-1]: float(score)})
+        return replace(outcome, metrics={self.approach.metrics[-1]: float(score)})
 
 
 def _given(task: Task, split: Split) -> str:
@@ -185,7 +185,7 @@ def _given(task: Task, split: Split) -> str:
 
 
 def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
-    """Return predictions and, where there are any, class scores.
+    """Return predictions and, if there are any, class scores.
 
     Raises
     ------
@@ -221,8 +221,8 @@ def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[An
     if array.dtype.kind not in "iu":
         raise ValueError(f"predictions of type {array.dtype}; class numbers are integers")
     if examples and (array.min() < -1 or array.max() >= classes):
-        known = f"class numbers go from 0 to {classes - 1}, and -1 is none"
-        raise ValueError(f"predictions from {array.min()} to {array.max()}; {known}")
+        allowed = f"class numbers go from 0 to {classes - 1}, and -1 is none"
+        raise ValueError(f"predictions from {array.min()} to {array.max()}; {allowed}")
     return array.astype(np.int64), None
 
 
@@ -238,9 +238,9 @@ def _without_classes(returned: Any, examples: int, task: Task) -> npt.NDArray[An
     """Return numbers, texts, tags or rankings; errors as of :func:`_interpret`."""
     wanted = f"a {task.kind} needs {examples} {task.form.words}, one a test example"
     try:
-        found = task.form.predictions(returned)
+        predictions = task.form.predictions(returned)
     except (TypeError, ValueError) as error:
         raise ValueError(f"something else ({error}); {wanted}") from None
-    if len(found) != examples:
-        raise ValueError(f"{len(found)} predictions; {wanted}")
-    return found
+    if len(predictions) != examples:
+        raise ValueError(f"{len(predictions)} predictions; {wanted}")
+    return predictions

@@ -17,7 +17,7 @@ import torch
 from mlflow_l3d.errors import ParameterError
 
 
-class Alone:
+class SingleWeights:
     """The weights of one cell.
 
     Parameters
@@ -64,11 +64,11 @@ class StackedLinear(torch.nn.Module):
         """Return the products, shape (B * rows, *, out), of x, shape (B * rows, *, in)."""
         rows, transposed = x.reshape(len(self.weight), -1, x.shape[-1]), self.weight.transpose(1, 2)
         bias = self.bias
-        found = torch.bmm(rows, transposed) if bias is None else torch.baddbmm(bias[:, None], rows, transposed)
-        return found.view(*x.shape[:-1], -1)
+        products = torch.bmm(rows, transposed) if bias is None else torch.baddbmm(bias[:, None], rows, transposed)
+        return products.view(*x.shape[:-1], -1)
 
 
-class Beside:
+class StackedWeights:
     """The weights of B cells, stacked.
 
     Parameters
@@ -115,7 +115,8 @@ class Beside:
         for old, new in zip(before, self.tensors, strict=True):
             state = optimizer.state.pop(old)
             optimizer.state[new] = {
-                name: own.index_select(0, index) if own.shape == old.shape else own for name, own in state.items()
+                name: state_tensor.index_select(0, index) if state_tensor.shape == old.shape else state_tensor
+                for name, state_tensor in state.items()
             }
         optimizer.param_groups[0]["params"] = self.tensors
 
@@ -124,7 +125,7 @@ class Beside:
         self.cells = sorted(self._ended)
         if self.cells:
             rows = [self._ended[cell] for cell in self.cells]
-            self._set([torch.stack(own) for own in zip(*rows, strict=True)])
+            self._set([torch.stack(tensors) for tensors in zip(*rows, strict=True)])
         return self.cells
 
     def clip(self, most: float) -> None:
@@ -136,8 +137,8 @@ class Beside:
             gradient.mul_(share[:, None])
 
     def _set(self, values: Sequence[torch.Tensor]) -> None:
-        for (layer, name), own in zip(self._owners, values, strict=True):
-            setattr(layer, name, torch.nn.Parameter(own))
+        for (layer, name), value in zip(self._owners, values, strict=True):
+            setattr(layer, name, torch.nn.Parameter(value))
 
 
 class Places:
@@ -171,13 +172,13 @@ class Places:
         return [tensors[name].detach().clone() for name in self.names]
 
     @contextmanager
-    def of(self, cells: Sequence[Sequence[torch.Tensor]]) -> Iterator[Beside]:
+    def of(self, cells: Sequence[Sequence[torch.Tensor]]) -> Iterator[StackedWeights]:
         """Let the weights of several cells, each as :meth:`weights` gives them, stand in the model inside the block."""
-        stacked = [torch.nn.Parameter(torch.stack(own)) for own in zip(*cells, strict=True)]
+        stacked = [torch.nn.Parameter(torch.stack(tensors)) for tensors in zip(*cells, strict=True)]
         named = dict(zip(self.names, stacked, strict=True))
         layers = {owner: StackedLinear(named[f"{owner}.weight"], named.get(f"{owner}.bias")) for owner in self._layers}
         with self._placed(layers):
-            yield Beside([(layers[_owner(name)], name.rpartition(".")[2]) for name in self.names])
+            yield StackedWeights([(layers[_owner(name)], name.rpartition(".")[2]) for name in self.names])
 
     @contextmanager
     def alone(self, weights: Sequence[torch.Tensor]) -> Iterator[None]:
@@ -185,8 +186,8 @@ class Places:
         with self._placed(self._layers):
             tensors: dict[str, Any] = dict(self.model.named_parameters())
             with torch.no_grad():
-                for name, own in zip(self.names, weights, strict=True):
-                    tensors[name].copy_(own)
+                for name, weight in zip(self.names, weights, strict=True):
+                    tensors[name].copy_(weight)
             yield
 
     @contextmanager

@@ -2,7 +2,7 @@
 
 A dense gradient of the whole table, and AdamW on it, are half the weights of a small encoder at every step, nearly all
 of it zeros. The rows that are left compute what they compute in the whole table, to the last bit;
-only where several batches make a step are their gradients added up in another order.
+only if several batches make a step are their gradients added up in another order.
 
 `torch` is imported with this module, which is imported only where a session is prepared.
 """
@@ -59,7 +59,7 @@ class OwnVocabulary(torch.nn.Module):
         return vectors
 
     def clear(self) -> None:
-        """Set the gradient to zero, where there is any."""
+        """Set the gradient to zero, if there is any."""
         for places in self._touched:
             self._total.index_fill_(0, places, 0.0)
         self._touched = []
@@ -91,7 +91,7 @@ def own_vocabulary(model: Any, tokens: IntArray) -> Iterator[OwnVocabulary | Non
     Yields
     ------
     OwnVocabulary or None
-        None, and nothing is replaced, where the embedding is more than a table, or another module shares it.
+        None, and nothing is replaced, if the embedding is more than a table, or another module shares it.
     """
     whole = model.get_input_embeddings()
     holders = [module for module in model.modules() if any(child is whole for child in module.children())]
@@ -100,16 +100,16 @@ def own_vocabulary(model: Any, tokens: IntArray) -> Iterator[OwnVocabulary | Non
         yield None
         return
     pad = [] if whole.padding_idx is None else [whole.padding_idx]
-    found = torch.unique(torch.cat([torch.from_numpy(tokens), torch.tensor(pad, dtype=torch.int64)])).numpy()
-    own = OwnVocabulary(whole, found)
+    sorted_tokens = torch.unique(torch.cat([torch.from_numpy(tokens), torch.tensor(pad, dtype=torch.int64)])).numpy()
+    vocabulary = OwnVocabulary(whole, sorted_tokens)
     (name,) = [name for name, child in holders[0].named_children() if child is whole]
-    own.train(whole.training)
-    setattr(holders[0], name, own)
+    vocabulary.train(whole.training)
+    setattr(holders[0], name, vocabulary)
     try:
-        yield own
+        yield vocabulary
     finally:
         setattr(holders[0], name, whole)
-        own.put_back(whole)
+        vocabulary.put_back(whole)
 
 
 def plain(whole: torch.nn.Embedding) -> bool:

@@ -1,0 +1,1 @@
+"""Approaches made of functions, and of estimators of scikit-learn."""

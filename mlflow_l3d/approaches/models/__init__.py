@@ -1,0 +1,1 @@
+"""Pretrained models: how they are named, found, converted, loaded and shared."""
