@@ -14,9 +14,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mlflow_l3d.parameters.declaration import Parameter, Parameters  # noqa: E402
-from mlflow_l3d.parameters.public import public_names  # noqa: E402
 from mlflow_l3d.parameters.values import Number, Registered, Whole  # noqa: E402
-from mlflow_l3d.parameters.verbs import Verb, verbs  # noqa: E402
+from mlflow_l3d.parameters.verbs import (  # noqa: E402
+    Verb,
+    public_names,
+    verbs,
+)
 from mlflow_l3d.registry import GROUPS  # noqa: E402
 from mlflow_l3d.studies.investigation.parameters import MAIN  # noqa: E402
 

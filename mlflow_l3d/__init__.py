@@ -92,7 +92,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(msg)
     from importlib import import_module
 
-    from mlflow_l3d.parameters.public import module_of
+    from mlflow_l3d.parameters.verbs import module_of
 
     return getattr(import_module(module_of(name)), name)
 

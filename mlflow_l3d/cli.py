@@ -14,13 +14,28 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from inspect import signature
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from mlflow_l3d import __version__, registry
+from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.parameters.groups import GROUP_OF
 from mlflow_l3d.parameters.verbs import Verb, verbs
 from mlflow_l3d.privacy import public_text
+
+GROUP_OF: Final[Mapping[str, str]] = {
+    name: group
+    for group, names in {
+        "what is studied": "factor task approach model hyperparameters metric parent_run_id runs where",
+        "cells and when to stop": "design investigation_runs mitigation_runs golden_runs joint mitigation stop "
+        "half_width epsilon self_test missing root_seed",
+        "data": "num_labelled test_size test_selection text_column label_column task_kind choice_columns "
+        "validation_fraction",
+        "where it runs": "device deterministic executor workers cell_timeout executor_options",
+    }.items()
+    for name in names.split()
+} | dict.fromkeys(OWN_PARAMETERS, "what is studied")
+"""Parameter -> the group that `--help` shows it in; the others are those that a verb has of its own."""
+
 
 _ABOUT = """How much of a score is luck, and which kind of luck?
 

@@ -20,8 +20,7 @@ import pytest
 import mlflow_l3d
 from mlflow_l3d import __version__, cli
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.public import public_names
-from mlflow_l3d.parameters.verbs import verbs
+from mlflow_l3d.parameters.verbs import public_names, verbs
 
 TINY = ["--approach", "synthetic", "--executor", "inline"]
 TINY += ["--investigation-runs", "2", "--mitigation-runs", "2", "--golden-runs", "2"]

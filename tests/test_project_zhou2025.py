@@ -17,7 +17,7 @@ from run_helpers import Place, sqlite_place
 from mlflow_l3d import cli
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning.approach import Finetuning
-from mlflow_l3d.parameters.source_text import parse
+from mlflow_l3d.parameters.sources import parse
 from mlflow_l3d.tasks.sources.glue import STUDY
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from mlflow_l3d.approaches.models.presets import target
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments
-from mlflow_l3d.parameters.source_text import parse
+from mlflow_l3d.parameters.sources import parse
 from mlflow_l3d.parameters.values import Choice
 
 

@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
-from mlflow_l3d.parameters.source_text import RUN_ID, parse
+from mlflow_l3d.parameters.sources import RUN_ID, parse
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.gate.changes import OF_A_PLAN, changes_of, title_of

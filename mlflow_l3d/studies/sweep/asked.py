@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.source_text import parse
+from mlflow_l3d.parameters.sources import parse
 from mlflow_l3d.parameters.values import as_text, check_names, file_text
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.sweep.parameters import SWEEP
