@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from finetuning_helpers import changes, content, handmade_task, run, short_reviews
+from finetuning_helpers import changes, check_generators, content, handmade_task, run, short_reviews
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk, session
@@ -313,12 +313,7 @@ def test_a_chunk_takes_no_more_cells_than_it_needs(cache):
 
 
 def test_global_generators_and_threads_stay_as_they_are(cache):
-    opened = prepare(TASK, cache, **small(dropout=0.1))
-    torch_state, numpy_state, threads = torch.get_rng_state(), np.random.get_state()[1].copy(), torch.get_num_threads()  # noqa: NPY002
-    for _ in opened.run([cell(0), cell(1)]):
-        assert torch.get_num_threads() == threads
-    assert torch.equal(torch.get_rng_state(), torch_state)
-    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+    check_generators(prepare(TASK, cache, **small(dropout=0.1)), cell(0), cell(1))
 
 
 def test_what_a_chunk_takes_is_shared_by_its_cells(cache):
