@@ -22,7 +22,7 @@ class Of:
     registered
         Whether the value is the name of an entry point.
     approach
-        The one approach that takes the parameter; empty if every approach does.
+        The one approach that takes the parameter, which the shown help begins with; empty if every approach does.
     text
         ``words`` for several words, which may hold commas and paths; ``address`` for a folder or a URL.
     """

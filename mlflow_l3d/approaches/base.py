@@ -12,18 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.approaches import hooks
 from mlflow_l3d.approaches.failures import failed
-from mlflow_l3d.approaches.hooks import (
-    CellIdentity,
-    KindsOfTasks,
-    ModelReferences,
-    OptionalFactors,
-    OwnData,
-    OwnMetrics,
-    PublishedSettings,
-    ReportNotes,
-    SearchableSettings,
-)
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -120,15 +110,15 @@ class CellwiseSession(Session):
 
 
 class Approach(
-    CellIdentity,
-    ModelReferences,
-    KindsOfTasks,
-    OwnData,
-    OptionalFactors,
-    OwnMetrics,
-    SearchableSettings,
-    PublishedSettings,
-    ReportNotes,
+    hooks.CellIdentity,
+    hooks.ModelReferences,
+    hooks.KindsOfTasks,
+    hooks.OwnData,
+    hooks.OptionalFactors,
+    hooks.OwnMetrics,
+    hooks.SearchableSettings,
+    hooks.PublishedSettings,
+    hooks.ReportNotes,
     ABC,
 ):
     """Something that is trained or prompted and then predicts: entry-point group ``mlflow_l3d.approaches``.

@@ -146,7 +146,8 @@ def _parameter(name: str, kind: Any, of: Of) -> Parameter:
         values = Registered(name)
     elif words and str not in parts:
         values = Choice(words)
-    return Parameter(name, of.default, of.help, values, kind)
+    help_text = f"approach={of.approach}: {of.help}" if of.approach else of.help
+    return Parameter(name, of.default, help_text, values, kind)
 
 
 def with_signature(*groups: type) -> Callable[[F], F]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
@@ -98,3 +99,13 @@ def changes(session, factor: str, draws, monkeypatch, make=cell) -> set[str]:
     )
     assert scores != others
     return {name for name in before if before[name] != after[name]}
+
+
+def check_generators(session, *cells: Cell) -> None:
+    """Check that global generators and the number of threads are as they were, also between two outcomes."""
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    threads = torch.get_num_threads()
+    for _ in session.run(cells):
+        assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert np.array_equal(np.random.get_state()[1], states[1])  # noqa: NPY002

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from finetuning_helpers import handmade_task
 from icl_tiny_models import byte_tokenizer, llama, save
-from transformers import AutoTokenizer, BertConfig, BertModel
+from transformers import AutoTokenizer, BertConfig, BertModel, GPT2Config, GPT2Model
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
@@ -33,6 +33,17 @@ def tiny_llama(folder: Path, **special) -> str:
     # Blocks of 4-bit weights hold 64 numbers.
     sizes = {"hidden_size": 64, "intermediate_size": 128}
     return str(save(folder, llama(max_position_embeddings=256, **sizes), byte_tokenizer(**special)))
+
+
+def model_folders(place: Path) -> dict[str, str]:
+    """Save an encoder, a decoder, and one whose layers keep their weights the other way round."""
+    torch.manual_seed(5)
+    gpt2 = GPT2Model(GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=258, n_positions=256))
+    return {
+        "encoder": tiny_bert(place / "bert", max_position_embeddings=128),
+        "decoder": tiny_llama(place / "llama"),
+        "gpt2": str(save(place / "gpt2", gpt2, byte_tokenizer())),
+    }
 
 
 def regression_task(n: int = 60, **settings) -> Task:

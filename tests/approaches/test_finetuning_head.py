@@ -1,17 +1,24 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from finetuning_helpers import cell, changes, content, handmade_task, prepare, run, short_reviews
+from finetuning_helpers import cell, changes, check_generators, content, handmade_task, prepare, run, short_reviews
+from finetuning_models import regression_task, tiny_bert
 
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.head import session as head
 from mlflow_l3d.approaches.finetuning.head import training as heads
+from mlflow_l3d.approaches.finetuning.head.session import HeadSession
+from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import f1_macro
+from mlflow_l3d.metrics.regression import pearson
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
+from mlflow_l3d.testing.approaches import check_approach
 
 TASK = handmade_task()
 DRAWS = {
@@ -100,11 +107,7 @@ def test_the_wall_clock_is_shared_by_the_epochs(cache):
 
 
 def test_global_generators_and_threads_stay_as_they_are(session):
-    torch_state, numpy_state, threads = torch.get_rng_state(), np.random.get_state()[1].copy(), torch.get_num_threads()  # noqa: NPY002
-    for _ in session.run([cell(0), cell(1)]):
-        assert torch.get_num_threads() == threads
-    assert torch.equal(torch.get_rng_state(), torch_state)
-    assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+    check_generators(session, cell(0), cell(1))
 
 
 FEEDS = {
@@ -245,3 +248,84 @@ def test_real_sentences(cache):
 def test_three_text_columns_are_too_many(cache):
     with pytest.raises(ParameterError, match="text_column=3: must be one column, or two for sentence pairs"):
         prepare(handmade_task(20, columns=3), cache)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [handmade_task, regression_task])
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"dropout": 0}, {"trainable": "full", "epochs": 1, "max_length": 16, "learning_rate": 1e-3}],
+    ids=["head", "head without dropout", "full"],
+)
+def test_keeps_the_contract_of_an_approach(given, make, tmp_path):
+    task = make(100, num_labelled=12, test_size=20)
+    chosen = {"hyperparameters": given, "configurations": 1, "tolerance": 1e-5}
+    if given.get("trainable") == "full":
+        chosen["model"] = tiny_bert(tmp_path / "model")
+    check_approach(Finetuning(), task, cache=tmp_path, **chosen)
+
+
+# Heads that give scores, on features of which the best answer is known in closed form.
+
+COUNT, WIDTH = 1300, 12
+RNG = np.random.default_rng(4)
+FEATURES = RNG.normal(size=(COUNT, WIDTH)).astype(np.float32)
+LABELS = 30 + 5 * FEATURES @ RNG.normal(size=WIDTH) + 2 * RNG.normal(size=COUNT)
+
+
+def scores_session(labels=LABELS, **given) -> HeadSession:
+    """Open a session on 1,000 training and validation examples, without an encoder."""
+    plain = handmade_task(COUNT, num_labelled=1000, test_size=100)
+    task = replace(plain, labels=labels, class_names=(), kind="regression", metric="pearson")
+    defaults = {name: declared.default for name, declared in HYPERPARAMETERS.items()}
+    chosen = {"learning_rate": 3e-3, "hidden_units": 32, "epochs": 30, "batch_size": 32, **given}
+    return HeadSession(task, FEATURES, Recipe(**Finetuning().complete(defaults | chosen)), "cpu")
+
+
+def test_outcome_is_one_of_numbers() -> None:
+    opened = scores_session(epochs=2)
+    (outcome,) = run(opened, cell(0))
+    test = opened.task.split(cell(0).seeds).test
+    assert np.array_equal(outcome.labels, LABELS[test])
+    assert (outcome.predictions.dtype, outcome.predictions.shape) == (np.float64, test.shape)
+    assert outcome.scores is None
+    assert set(outcome.curves) == {"train_loss", "validation_pearson", "validation_loss"}
+    assert len(outcome.curves["validation_pearson"]) == 2
+
+
+def test_a_linear_problem_comes_near_its_ridge_regression() -> None:
+    opened = scores_session(dropout=0)
+    (outcome,) = run(opened, cell(0))
+    split = opened.task.split(cell(0).seeds)
+    x, y = FEATURES[split.train].astype(np.float64), LABELS[split.train]
+    centred = x - x.mean(0)
+    slope = np.linalg.solve(centred.T @ centred + np.eye(WIDTH), centred.T @ (y - y.mean()))
+    ridge = y.mean() + (FEATURES[split.test] - x.mean(0)) @ slope
+    errors = [np.sqrt(np.mean((own - outcome.labels) ** 2)) for own in (ridge, outcome.predictions)]
+    assert errors[1] < 1.25 * errors[0]
+    assert pearson(ridge, outcome.predictions) > 0.98
+    assert errors[1] < 0.25 * np.std(outcome.labels)
+
+
+def test_the_unit_of_the_labels_decides_nothing() -> None:
+    units = LABELS, 1000 * LABELS - 7e4
+    ours, theirs = (run(scores_session(labels, epochs=8), cell(0), cell(1)) for labels in units)
+    for own, other in zip(ours, theirs, strict=True):
+        assert other.predictions == pytest.approx(1000 * own.predictions - 7e4, rel=1e-3, abs=1)
+        assert other.metrics["best_epoch"] == own.metrics["best_epoch"]
+        assert other.curves["train_loss"] == pytest.approx(np.multiply(1e6, own.curves["train_loss"]), rel=1e-3)
+
+
+def test_equal_training_labels_are_predicted_again() -> None:
+    opened = scores_session(np.full(COUNT, 7.0))
+    (outcome,) = run(opened, cell(0))
+    assert outcome.predictions == pytest.approx(7.0, abs=0.1)
+    assert outcome.metrics["validation_pearson"] == 0
+
+
+@pytest.mark.parametrize("factor", FEEDS)
+def test_a_factor_changes_what_it_feeds_for_scores_and_nothing_else(
+    factor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = scores_session(epochs=2, early_stopping_patience=0)
+    assert changes(opened, factor, DRAWS, monkeypatch) == FEEDS[factor]

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 from finetuning_helpers import cell, content, handmade_task, run
-from finetuning_models import choice_task, regression_task, session_of, tiny_bert, tiny_llama
-from icl_tiny_models import byte_tokenizer, save
-from transformers import GPT2Config, GPT2Model
+from finetuning_models import choice_task, model_folders, regression_task, session_of
 
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.full import loading
@@ -26,14 +24,7 @@ LORA = {"trainable": "lora", "learning_rate": 1e-2, "max_length": 96, "lora_r": 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    place = tmp_path_factory.mktemp("models")
-    torch.manual_seed(5)
-    gpt2 = GPT2Model(GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=258, n_positions=256))
-    return {
-        "encoder": tiny_bert(place / "bert", max_position_embeddings=128),
-        "decoder": tiny_llama(place / "llama"),
-        "gpt2": str(save(place / "gpt2", gpt2, byte_tokenizer())),
-    }
+    return model_folders(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="module", params=["encoder", "decoder", "gpt2"])

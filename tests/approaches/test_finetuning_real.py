@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from finetuning_helpers import cell, content, run
 from finetuning_models import session_of
 
 from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.models import gguf
 from mlflow_l3d.approaches.models.references import find_gguf
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.paths import cache_folder
@@ -85,14 +88,31 @@ def test_the_encoder_classifies_pairs_with_adapters(tmp_path) -> None:
     assert count == 6 * 2 * (8 * 384 + 384 * 8) + 384 * 2 + 2
 
 
+@pytest.fixture
+def first_layers(tmp_path, monkeypatch):
+    """Let the packaged decoder have its first 4 layers only: real weights and tokens, in an eighth of the time."""
+    convert = gguf.converted
+
+    def converted(file, cache):
+        folder = Path(shutil.copytree(convert(file, cache), tmp_path / "short", copy_function=os.symlink))
+        settings = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").unlink()
+        (folder / "config.json").write_text(json.dumps({**settings, "num_hidden_layers": 4}))
+        monkeypatch.setattr(gguf, "converted", lambda *_: folder)
+        return folder
+
+    monkeypatch.setattr(gguf, "converted", converted)
+
+
 @needs_decoder
 @needs_data
+@pytest.mark.usefixtures("first_layers")
 def test_adapters_on_the_packaged_decoder() -> None:
     task = real_task("sst2", ("text",), "classification", (6, 2))
     given = {"trainable": "lora", "learning_rate": 2e-3, "epochs": 3, "max_length": 12}
     session = session_of(task, DECODER, cache_folder(), **given)
-    targets = {name.split(".lora_")[0].rpartition(".")[2] for name in session.loaded.adapters}
-    assert targets == {"q_proj", "v_proj"}
+    layers = {name.split(".lora_")[0].partition("layers.")[2] for name in session.loaded.adapters}
+    assert layers == {f"{number}.self_attn.{part}" for number in range(4) for part in ("q_proj", "v_proj")}
     first, again = run(session, cell(0), cell(0))
     assert content(first) == content(again)
     assert first.curves["train_loss"][-1] < first.curves["train_loss"][0]

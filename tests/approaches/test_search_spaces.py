@@ -1,7 +1,10 @@
-"""What our approaches declare for a search: allowed, around their defaults, small, and without touching the factors."""
+"""What our approaches declare, and what a search tries: allowed, around the defaults, small, with the same factors."""
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -38,6 +41,19 @@ def case(name: str, text: str) -> tuple[Approach, dict[str, Value], Mapping[str,
     approach = registry.load("approach", name)()
     given: dict[str, str] = dict(pair.split("=", 1) for pair in text.split(",") if pair)  # type: ignore[misc]
     return approach, setting(approach, given, {}), given
+
+
+def test_approaches_pickle_and_are_built_without_heavy_libraries() -> None:
+    names = sorted({name for name, _ in CASES})
+    for name in names:
+        approach = registry.load("approach", name)()
+        assert type(pickle.loads(pickle.dumps(approach))) is type(approach)
+    code = (
+        f"import sys; from mlflow_l3d import registry; "
+        f"[registry.load('approach', name)().hyperparameters for name in {names}];"
+        "sys.exit(bool({'torch', 'transformers', 'mlflow', 'sklearn', 'pandas'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(("name", "text"), CASES)

@@ -12,10 +12,5 @@ class CommandParameters(TypedDict, total=False):
 
     command: Annotated[
         str,
-        Of(
-            "",
-            "approach=command: a program and its arguments, with {factor} where a seed belongs",
-            approach="command",
-            text="words",
-        ),
+        Of("", "a program and its arguments, with {factor} where a seed belongs", approach="command", text="words"),
     ]

@@ -80,20 +80,18 @@ class Finetuning(Approach):
             If one differs from its default that has no effect with this `trainable`, or if cells side by side would
             not be what they are alone.
         """
-        settings = completed(
-            hyperparameters, self.hyperparameters, "trainable", recipes.RECIPES, recipes.WITHOUT_EFFECT
-        )
-        if settings["trainable"] == "full" and settings["head_dropout"] == AUTO:
-            settings["head_dropout"] = settings["dropout"]
-        if settings["trainable"] == "lora" and settings["lora_cells"] != 1:
-            name, cells = "hyperparameters.lora_cells", settings["lora_cells"]
-            if settings["dropout"] != 0:
+        values = completed(hyperparameters, self.hyperparameters, "trainable", recipes.RECIPES, recipes.WITHOUT_EFFECT)
+        if values["trainable"] == "full" and values["head_dropout"] == AUTO:
+            values["head_dropout"] = values["dropout"]
+        if values["trainable"] == "lora" and values["lora_cells"] != 1:
+            name, cells = "hyperparameters.lora_cells", values["lora_cells"]
+            if values["dropout"] != 0:
                 allowed = "needs dropout=0, since the model draws its own for a whole batch"
                 raise ParameterError(name, cells, allowed, "Use lora_dropout instead.")
-            if settings["dtype"] == "bfloat16":
+            if values["dtype"] == "bfloat16":
                 allowed = "needs float32, since bfloat16 rounds otherwise in larger batches"
                 raise ParameterError(name, cells, allowed, "Leave dtype out.")
-        return settings
+        return values
 
     def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return what Pecher et al. (2024: their code, and appendix D) used for BERT and RoBERTa on a task.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ from mlflow_l3d.tasks.base import Task
 
 
 @dataclass(frozen=True, slots=True)
-class ModelServer(ABC):
-    """One model and who runs it; :func:`server_of` chooses the kind.
+class LocalModel:
+    """A model whose weights this process loads.
 
     Attributes
     ----------
@@ -26,40 +25,19 @@ class ModelServer(ABC):
 
     model: str
 
-    @abstractmethod
     def revision(self) -> str:
-        """Return what identifies the weights; see :meth:`mlflow_l3d.approaches.base.Approach.model_revision`."""
-
-    @abstractmethod
-    def dependencies(self, recipe: Recipe) -> Mapping[str, str]:
-        """Return what joins the numerics of the cells; raise a ParameterError for settings without an effect."""
-
-    @abstractmethod
-    def judge_identity(self, recipe: Recipe) -> str:
-        """Return what identifies the model as a judge."""
-
-    @abstractmethod
-    def session(self, task: Task, recipe: Recipe, device: str, cache: Path) -> Session:
-        """Load the model, or connect to its server, and return a session."""
-
-
-class LocalModel(ModelServer):
-    """A model whose weights this process loads."""
-
-    def revision(self) -> str:
-        """Return the commit or the hash; see :func:`mlflow_l3d.approaches.icl.models.revision`."""
+        """Return the commit or the hash of the weights; see :func:`mlflow_l3d.approaches.icl.models.revision`."""
         from mlflow_l3d.approaches.icl.models import revision
 
         return revision(self.model)
 
     def dependencies(self, recipe: Recipe) -> Mapping[str, str]:
-        """Refuse settings of endpoints; return nothing."""
+        """Return what joins the numerics of the cells: nothing; raise a ParameterError for settings of endpoints."""
         refuse_settings(self.model, recipe)
         return {}
 
-    def judge_identity(self, recipe: Recipe) -> str:
-        """Return the revision."""
-        del recipe
+    def judge_identity(self, recipe: Recipe) -> str:  # noqa: ARG002
+        """Return what identifies the model as a judge: its revision."""
         return self.revision()
 
     def session(self, task: Task, recipe: Recipe, device: str, cache: Path) -> Session:
@@ -69,8 +47,11 @@ class LocalModel(ModelServer):
         return PromptSession(task, recipe, self.model, device, cache)
 
 
-class ServedModel(ModelServer):
-    """A model behind an endpoint."""
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model behind an endpoint; the same methods as :class:`LocalModel`."""
+
+    model: str
 
     def revision(self) -> str:
         """Return the reference: :meth:`dependencies` has what the server says of the model."""
@@ -99,6 +80,6 @@ class ServedModel(ModelServer):
         return EndpointSession(task, recipe, self.model, device, cache)
 
 
-def server_of(model: str) -> ModelServer:
+def server_of(model: str) -> LocalModel | ServedModel:
     """Return who runs the model of a reference."""
     return ServedModel(model) if is_endpoint(model) else LocalModel(model)

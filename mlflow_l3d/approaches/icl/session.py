@@ -229,9 +229,7 @@ class PromptSession(CellwiseSession):
         else:
             answers = [answer_text(text, stops) for text in texts]
             predictions, unread = self.task.form.predictions(answers), [not answer for answer in answers]
-        reasons = Counter(
-            each.reason(thinks=thinks) for each, is_unread in zip(written, unread, strict=True) if is_unread
-        )
+        reasons = Counter(each.reason(thinks=thinks) for each, lost in zip(written, unread, strict=True) if lost)
         if reasons["thought"] and not self.hinted:
             self.hinted = True
             _log.warning("%d of %d answers %s.", reasons["thought"], len(written), REASONS["thought"])

@@ -12,21 +12,14 @@ class ProjectParameters(TypedDict, total=False):
     """Which project is run, and how."""
 
     uri: Annotated[
-        str,
-        Of(
-            "",
-            "approach=project: folder of an MLflow project, or address of a git repository",
-            approach="project",
-            text="address",
-        ),
+        str, Of("", "folder of an MLflow project, or address of a git repository", approach="project", text="address")
     ]
-    entry_point: Annotated[str, Of("main", "approach=project: an entry point of it, or a script", approach="project")]
+    entry_point: Annotated[str, Of("main", "an entry point of it, or a script", approach="project")]
     project_parameters: Annotated[
         str | Mapping[str, Any],
         Of(
             "",
-            "approach=project: name=value pairs or JSON, with {factor} where a seed belongs: "
-            "seed={data_order},epochs=3",
+            "name=value pairs or JSON, with {factor} where a seed belongs: seed={data_order},epochs=3",
             approach="project",
             text="words",
         ),

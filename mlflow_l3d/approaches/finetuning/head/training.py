@@ -250,12 +250,12 @@ class _Training:
         """
         if all(layer.device.type == "cpu" for layers in weights for layer in layers):
             return [
-                logits_of(self.rows.at(self.rows.places(part_positions)), *each)
-                for part_positions, each in zip(parts, weights, strict=True)
+                logits_of(self.rows.at(self.rows.places(positions)), *each)
+                for positions, each in zip(parts, weights, strict=True)
             ]
         longest = max(parts, key=len)
         places = self.rows.places(
-            np.stack([np.concatenate([part_positions, longest[len(part_positions) :]]) for part_positions in parts])
+            np.stack([np.concatenate([positions, longest[len(positions) :]]) for positions in parts])
         )
         outputs: list[torch.Tensor] = []
         size = max(1, EVALUATED // max(1, self.rows.empty(len(longest)).nbytes))

@@ -14,19 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mlflow_l3d.approaches.icl.endpoint.failures import (
-    EndpointError,
-    RefusedError,
-    UnreachableError,
-    final_error,
-    is_rate_limit,
-    lacks_models,
-    may_pass,
-    may_pass_for_models,
-    retry_after,
-    server_message,
-    status_of,
-)
+from mlflow_l3d.approaches.icl.endpoint import failures
+from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError, RefusedError, UnreachableError, server_message
 from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
 from mlflow_l3d.approaches.icl.endpoint.replies import counted
 from mlflow_l3d.approaches.icl.endpoint.store import Store, key_of
@@ -120,17 +109,17 @@ class Client:
         A failure that may pass is waited for. An empty list instead would describe another model, and every cell would
         be asked again.
         """
-        for failures in itertools.count(1):
+        for attempt in itertools.count(1):
             try:
                 answer: Any = await self._openai.get("/models", cast_to=object)
                 break
             except Exception as error:  # noqa: BLE001 - sorted below
-                if lacks_models(error):
+                if failures.lacks_models(error):
                     return []
-                if not may_pass_for_models(error) or failures >= _TRIES:
+                if not failures.may_pass_for_models(error) or attempt >= _TRIES:
                     final = self._final(error)
                     raise final if isinstance(final, EndpointError) else EndpointError(str(final)) from None
-                await self._pause(error, failures)
+                await self._pause(error, attempt)
         rows = answer.get("data") if isinstance(answer, Mapping) else None
         return [row for row in rows or () if isinstance(row, Mapping)]
 
@@ -189,7 +178,7 @@ class Client:
     ) -> tuple[Any, float, float]:
         """Send a request until it is answered; return what `read` extracts, what was reserved for it, and its cost."""
         most = self._most(body)
-        failures = refusals = 0
+        faults = refusals = 0
         while True:
             await self._wait_until_ready()
             if self._stopped is not None:
@@ -202,28 +191,28 @@ class Client:
                 content = read(answer)
             except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
                 self.store.settle(most, most)
-                failures += 1
-                if failures >= tries:
-                    often = f"{failures} times" if failures > 1 else "once"
+                faults += 1
+                if faults >= tries:
+                    often = f"{faults} times" if faults > 1 else "once"
                     what = f"{self.endpoint.base_url}{path} gave no answer of that protocol {often}"
                     raise RefusedError(f"{what} ({type(error).__name__})") from None
             except Exception as error:  # noqa: BLE001 - sorted below
-                status, limited = status_of(error), is_rate_limit(error)
+                status, limited = failures.status_of(error), failures.is_rate_limit(error)
                 self.store.settle(most, 0.0 if status else most)
                 if status == 400 and not renamed and "messages" in body and _NEW_LIMIT in server_message(error):
                     self._renamed = {"max_tokens": _NEW_LIMIT}
                     continue
-                failures, refusals = failures + (not limited), refusals + limited
-                if not (limited and refusals < _MOST_REFUSALS) and not (may_pass(error) and failures < tries):
+                faults, refusals = faults + (not limited), refusals + limited
+                if not (limited and refusals < _MOST_REFUSALS) and not (failures.may_pass(error) and faults < tries):
                     raise self._final(error) from None
                 self._away = self._away or status is None
-                await self._pause(error, refusals if limited else failures)
+                await self._pause(error, refusals if limited else faults)
             else:
                 return content, most, self._cost(answer, most)
 
     async def _pause(self, error: Exception, attempt: int) -> None:
         """Wait as long as the server asks for, then all other requests wait as well, or longer after each attempt."""
-        requested = retry_after(error)
+        requested = failures.retry_after(error)
         wait = min(_FIRST_WAIT * 2 ** (attempt - 1), 30.0) if requested is None else requested
         if wait > _LONGEST_WAIT:
             raise EndpointError(f"{self.endpoint.base_url} asks to wait for {wait:.0f} s. Run the same command then.")
@@ -262,7 +251,7 @@ class Client:
         return (asked * self.endpoint.prices[0] + answered * self.endpoint.prices[1]) / 1e6
 
     def _final(self, error: Exception) -> L3DError:
-        return final_error(error, self.endpoint.base_url, self._secret)
+        return failures.final_error(error, self.endpoint.base_url, self._secret)
 
 
 def _key() -> str:

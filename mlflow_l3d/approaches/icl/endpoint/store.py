@@ -106,15 +106,13 @@ class Store:
     def _reclaim(self) -> bool:
         """Give back what processes that are gone had reserved; return whether there was anything."""
         rows = self._execute("SELECT rowid, owner, since, cost FROM reserved").fetchall()
-        abandoned = [
-            (row, cost) for row, owner, since, cost in rows if owner != self._owner and _given_up(owner, since)
-        ]
-        for row, cost in abandoned:
+        gone = [(row, cost) for row, owner, since, cost in rows if owner != self._owner and _given_up(owner, since)]
+        for row, cost in gone:
             self._execute("BEGIN IMMEDIATE")
             if self._execute("DELETE FROM reserved WHERE rowid = ?", (row,)).rowcount:  # else another process did
                 self._execute("UPDATE spent SET cost = cost - ?", (cost,))
             self._execute("COMMIT")
-        return bool(abandoned)
+        return bool(gone)
 
     def reserve(self, cost: float) -> None:
         """Count a request before it is sent, with the most that it can cost.

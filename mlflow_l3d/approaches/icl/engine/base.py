@@ -98,7 +98,7 @@ class Engine(ABC):
         The new tokens of each prompt, without the stop token, in the order of the prompts.
         """
         texts = [tuple(prompt) for prompt in prompts]
-        return self._generate(texts, max_new_tokens, stop, sampling, ended or _never) if texts else []
+        return self._generate(texts, max_new_tokens, stop, sampling, ended or (lambda _: False)) if texts else []
 
     @abstractmethod
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
@@ -109,7 +109,3 @@ class Engine(ABC):
         self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None, ended: Ended
     ) -> list[list[int]]:
         """Return the continuations of at least one text."""
-
-
-def _never(_: Sequence[int]) -> bool:
-    return False

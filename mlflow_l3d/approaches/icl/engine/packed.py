@@ -279,13 +279,13 @@ def _fault(model: Any, window: int | None, *, shared_from: int | None) -> str | 
         expected = _plain(model, [[*prefix, *text, *ending] for text in texts for ending in endings]).view_as(logits)
         leak = 0.0
         # Each row has one text of the first two, and one of the others.
-        for text_slice in (slice(0, 2), slice(2, 4)):
+        for half in (slice(0, 2), slice(2, 4)):
             others = [
-                text if at in range(4)[text_slice] else [(token + 1) % size for token in text]
+                text if at in range(4)[half] else [(token + 1) % size for token in text]
                 for at, text in enumerate(texts)
             ]
             moved = packed.rest(row, others, trie, most=10).float() - logits
-            leak = max(leak, float(moved[text_slice].abs().max()))
+            leak = max(leak, float(moved[half].abs().max()))
         # A few tokens are near to each other, and rounding may hide that the distances are wrong.
         placed = whole or _looks_at_positions(packed, row, texts)
     except Exception as error:
