@@ -160,6 +160,7 @@ def test_page_on_runs_is_what_an_investigation_writes(tracking_uri: str, monkeyp
     assert steps == {"score_mean": {1, 2, 3}, "importance": {2, 3}, "consistency": {1, 2, 3}}
 
 
+@pytest.mark.slow
 def test_metric_of_the_page_is_computed_asked_for_and_shown(
     tmp_path: Path, tracking_uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

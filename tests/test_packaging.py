@@ -131,6 +131,7 @@ def test_forbidden_things_are_recognised(what: str, line: str) -> None:
     assert re.search(FORBIDDEN[what], line)
 
 
+@pytest.mark.slow
 def test_wheel_holds_the_package_and_its_templates(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()

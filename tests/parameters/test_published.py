@@ -49,6 +49,7 @@ def paper(hyperparameters: str = "paper", **changes: object) -> InvestigationReq
     return specify(given, approach=Authors(), task=generate(400))
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_the_papers() -> None:
     found = paper(model="tiny")
     plan = found.plan

@@ -132,6 +132,7 @@ def test_resolved_holds_what_was_not_typed_and_nothing_else() -> None:
     assert "golden_runs" not in small(golden_runs=12).resolved()
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_loaded_for_the_synthetic_approach() -> None:
     import subprocess
 

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from mlflow import MlflowClient
 from test_privacy import SECRETS
 
@@ -23,6 +24,7 @@ COMMAND = (
 )
 
 
+@pytest.mark.slow
 def test_no_credential_is_kept_or_shown(tracking_uri, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     monkeypatch.setenv("MY_VAULT_PASSWORD", "first-of-the-environment")

@@ -44,6 +44,7 @@ def script(tmp_path):
     return write
 
 
+@pytest.mark.slow
 def test_a_command_is_investigated_as_any_approach(script):
     script(of_c="c % 7")
     found = investigate(**TYPED, **SIZES)
@@ -58,6 +59,7 @@ def test_a_command_is_investigated_as_any_approach(script):
     assert investigate(**TYPED, **SIZES).computed == 10
 
 
+@pytest.mark.slow
 def test_a_seed_that_does_nothing_stops_before_the_cells(script):
     script()
     with pytest.raises(L3DError, match=r"^self-test: c: 2 new seeds changed nothing"):
@@ -67,6 +69,7 @@ def test_a_seed_that_does_nothing_stops_before_the_cells(script):
     assert investigate(**TYPED, **SIZES, self_test="skip").computed == 10
 
 
+@pytest.mark.slow
 def test_what_is_drawn_beside_the_seeds_is_found(script):
     script(leak=True, of_c="c % 7")
     found = investigate(**TYPED, **SIZES, self_test="only")
@@ -77,6 +80,7 @@ def test_what_is_drawn_beside_the_seeds_is_found(script):
     investigate(**TYPED, **SIZES, deterministic="false")
 
 
+@pytest.mark.slow
 def test_runs_of_the_self_test_that_the_study_has_are_its_cells(script, tmp_path, monkeypatch):
     """Base run and swaps of the radial design, and two seeds of a study of seeds, are trained once."""
     script(of_c="c % 7")
@@ -93,6 +97,7 @@ def test_runs_of_the_self_test_that_the_study_has_are_its_cells(script, tmp_path
         assert len((tmp_path / "count").read_text()) - before == 1 + cells + 1  # which metrics it has; the replicate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3])
 def test_a_seed_that_does_nothing_stops_a_study_of_seeds(script, count):
     script()
@@ -128,6 +133,7 @@ def forgetful(task, split, seeds, hyperparameters):
     return np.random.default_rng().integers(len(task.class_names), size=len(split.test))
 
 
+@pytest.mark.slow
 def test_a_function_is_tried_in_every_study():
     approach = FunctionApproach(forgetful, name="forgetful", version="1", factors=["data_order"])
     given = {"approach": approach, "task": "synthetic", "num_labelled": 20, "test_size": 50, "executor": "inline"}
@@ -136,6 +142,7 @@ def test_a_function_is_tried_in_every_study():
             study(**{**given, **more})
 
 
+@pytest.mark.slow
 def test_points_of_a_sweep_are_tried_once(script, tmp_path):
     script(of_c="c % 7")
     script_of = (tmp_path / "train.py").read_text()
@@ -150,6 +157,7 @@ def test_points_of_a_sweep_are_tried_once(script, tmp_path):
         sweep(**TYPED, **SIZES, root_seed=[2, 3], self_test="only")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_c", ["0", "c % 7"])
 def test_golden_runs_of_a_gate_are_tried_before_the_first(script, of_c):
     script(of_c=of_c)

@@ -41,6 +41,7 @@ def test_bbc_news() -> None:
     assert "£15.8m" in task.texts[0][task.example_ids.tolist().index("sports/199")]
 
 
+@pytest.mark.slow
 @needs_reviews
 @needs_news
 def test_the_packages_are_read_and_not_imported() -> None:

@@ -53,6 +53,7 @@ def scores(runs: ImportedRuns | SeedsEvaluation) -> dict[str, float]:
     return study.metrics()
 
 
+@pytest.mark.slow
 def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
     with pytest.raises(ParameterError, match=r"runs of 2 tasks, capitals_text, reviews\. Name one"):
         importing(place, LOGS, from_="lm-eval")
@@ -85,6 +86,7 @@ def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
     assert "num_fewshot" in again.summary()
 
 
+@pytest.mark.slow
 def test_one_varying_seed_is_a_study_of_seeds(place: Place, tmp_path: Path):
     done = importing(place, write(tmp_path / "logs", *(table(seed) for seed in (42, 52, 62))))
     assert done.study.seeds == (42, 52, 62)
@@ -93,6 +95,7 @@ def test_one_varying_seed_is_a_study_of_seeds(place: Place, tmp_path: Path):
     assert "3 seeds" in place.client.get_run(done.run_id).info.run_name
 
 
+@pytest.mark.slow
 def test_what_is_broken_is_named_and_what_is_whole_is_written_once(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -131,6 +134,7 @@ def test_what_is_broken_is_named_and_what_is_whole_is_written_once(
         assert scores(evaluate(more.run_id)) == pytest.approx(scores(more))
 
 
+@pytest.mark.slow
 def test_models_that_were_imported_are_compared_in_pairs_of_equal_settings(place: Place, tmp_path: Path):
     runs = [table(seed, shots, model) for seed in range(4) for shots in (0, 4) for model in ("a", "bb")]
     for run in runs:  # answers are texts

@@ -66,6 +66,7 @@ def scored(place: Place) -> Investigation:
     return investigated(place, "regression", factor=",".join(FACTORS), metric="rmse")
 
 
+@pytest.mark.slow
 def test_numbers_have_the_importance_of_the_scores(scored: Investigation, place: Place) -> None:
     cells = scored.cells[scored.cells["factor"] == "data_order"]
     table = cells.pivot(index="row", columns="column", values="rmse").to_numpy()
@@ -82,6 +83,7 @@ def test_numbers_have_the_importance_of_the_scores(scored: Investigation, place:
     assert "points" not in text
 
 
+@pytest.mark.slow
 def test_other_studies_read_them(scored: Investigation, place: Place) -> None:
     with place.entered():
         again = evaluate(scored.run_id, metric="mae", log=False)
@@ -99,6 +101,7 @@ def test_other_studies_read_them(scored: Investigation, place: Place) -> None:
     assert "points" not in text
 
 
+@pytest.mark.slow
 def test_choices(place: Place) -> None:
     found = investigated(place, "multiple_choice", choices, factor="data_order", design="radial", golden_runs="auto")
     assert found.analysis.metric == "accuracy"
@@ -124,6 +127,7 @@ def texts_of(task: Task, split: Split, seeds: Mapping[str, int], given: Mapping[
     return [spoilt[task.kind] if bad else answer for answer, bad in zip(answers, wrong, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "metric", "agreement"),
     [

@@ -198,6 +198,7 @@ def test_texts_are_compared_letter_by_letter_and_never_logged(place: Place, tmp_
     assert listed == [{"path": "cells.json", "type": "table"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rougeL", "squad_f1", "squad_exact"])
 def test_graded_scores_of_texts(tmp_path: Path, name: str) -> None:
     analysis = direct(tmp_path, ANSWERS, TRUTHS, name)

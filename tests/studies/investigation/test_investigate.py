@@ -31,6 +31,7 @@ def place(tmp_path: Path, migrated_store: Path) -> Place:
     return sqlite_place(migrated_store, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_functions_of_the_package_stay_functions() -> None:
     code = (
         "import mlflow_l3d.studies.investigation.evaluate, mlflow_l3d.studies.investigation.run, mlflow_l3d;"
@@ -78,6 +79,7 @@ def test_cells_that_raise(place: Place, caplog: pytest.LogCaptureFixture) -> Non
         assert evaluate(again.run_id, log=False).analysis.metrics() == pytest.approx(again.analysis.metrics())
 
 
+@pytest.mark.slow
 def test_what_matters_stands_in_terminal_description_and_report(place: Place, tmp_path: Path) -> None:
     class Remarking(Synthetic):
         def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:

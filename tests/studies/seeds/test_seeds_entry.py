@@ -73,6 +73,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tup
     return place, study(place, seeds="42, 52,0", metric="f1_macro")
 
 
+@pytest.mark.slow
 def test_parent(whole: tuple[Place, SeedsRun], tmp_path: Path) -> None:
     place, result = whole
     assert_whole(place, result.run_id, 3)
@@ -111,9 +112,10 @@ def test_parent(whole: tuple[Place, SeedsRun], tmp_path: Path) -> None:
     assert "one text of the toy" not in place.download(result.run_id, "report.html", tmp_path).read_text()
 
 
+@pytest.mark.slow
 def test_page_on_runs_names_everything(whole: tuple[Place, SeedsRun]) -> None:
     place, result = whole
-    page = (Path(__file__).parents[2] / "docs" / "runs.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "runs.md").read_text(encoding="utf-8")
     parent = place.client.get_run(result.run_id)
     metrics = {name.partition("/")[0] for name in parent.data.metrics}
     ends = ("_ci_low", "_ci_high", "_spread", "_spread_ci_low", "_spread_ci_high")
@@ -131,6 +133,7 @@ def expected(wanted: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return np.array(found)
 
 
+@pytest.mark.slow
 def test_children(whole: tuple[Place, SeedsRun], tmp_path: Path) -> None:
     place, result = whole
     cells = place.cells(result.run_id)
@@ -172,6 +175,7 @@ def test_same_seed_is_the_same_run_and_only_new_seeds_are_trained(place: Place, 
     assert table[["index", "seed.seed"]].to_numpy().tolist() == [[0, 52], [1, 0], [2, 42]]
 
 
+@pytest.mark.slow
 def test_another_machine_gets_the_same_predictions(whole: tuple[Place, SeedsRun], place: Place) -> None:
     result = study(place, seeds="42, 52,0", metric="f1_macro")
     assert result.computed == 3
@@ -195,6 +199,7 @@ def test_seeds_that_are_none(text: str, place: Place) -> None:
     assert place.runs() == []
 
 
+@pytest.mark.slow
 def test_regression(place: Place, tmp_path: Path) -> None:
     result = study(place, approach=by_number(), task=number_task())
     assert (result.study.kind, result.study.metric) == ("regression", "pearson")
@@ -212,6 +217,7 @@ def test_regression(place: Place, tmp_path: Path) -> None:
     assert by_error.own.mean == pytest.approx(result.study.spreads["mse"].mean)
 
 
+@pytest.mark.slow
 def test_multiple_choice(place: Place) -> None:
     result = study(place, approach=by_choice(), task=choice_task())
     assert (result.study.kind, result.study.metric) == ("multiple_choice", "accuracy")
@@ -221,6 +227,7 @@ def test_multiple_choice(place: Place) -> None:
     assert (again.kind, again.metrics()) == ("multiple_choice", pytest.approx(result.study.metrics()))
 
 
+@pytest.mark.slow
 def test_part_of_train_is_held_out_and_fewer_are_trained_on(place: Place, tmp_path: Path) -> None:
     result = study(place, seeds=2, validation_fraction=0.25, num_labelled=20, test_size=10, self_test="skip")
     about = document(place, result.run_id, "investigation.json", tmp_path)["task"]
@@ -238,6 +245,7 @@ def break_seeds(place: Place, *broken: int) -> None:
     (place.cache / "broken").write_text("\n".join(map(str, wrong)))
 
 
+@pytest.mark.slow
 def test_a_seed_that_fails(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     break_seeds(place, 52)
     result = study(place)
@@ -257,6 +265,7 @@ def test_a_seed_that_fails(place: Place, caplog: pytest.LogCaptureFixture) -> No
     assert place.client.get_run(result.run_id).data.tags["l3d.superseded_by"] == again.run_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [(42, 52, 62), (42, 62)], ids=["all", "all but one"])
 def test_too_many_seeds_fail(place: Place, broken: tuple[int, ...]) -> None:
     break_seeds(place, *broken)
@@ -270,7 +279,7 @@ def test_too_many_seeds_fail(place: Place, broken: tuple[int, ...]) -> None:
 
 @pytest.mark.slow
 def test_killed_and_started_again(place: Place) -> None:
-    script = Path(__file__).parents[1] / "seeds_entry_cases.py"
+    script = Path(__file__).parents[2] / "seeds_entry_cases.py"
     process = place.start(str(script), "6")
     wait_until(lambda: len(place.spooled()) >= 2 or process.poll() is not None, "two seeds")
     assert process.poll() is None, process.communicate()
@@ -288,6 +297,7 @@ def test_killed_and_started_again(place: Place) -> None:
     )
 
 
+@pytest.mark.slow
 def test_interrupted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow_l3d.tracking.ledger import Ledger
 
@@ -313,6 +323,7 @@ def test_interrupted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {each.step: each.value for each in scores} == dict(enumerate(result.study.scores["accuracy"]))
 
 
+@pytest.mark.slow
 def test_evaluating_a_study_again(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = study(place)
     before = place.client.get_run(result.run_id).data.metrics
@@ -376,6 +387,7 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     assert len(place.runs("tags.`l3d.role` = 'seeds_over_tasks'")) == 1
 
 
+@pytest.mark.slow
 def test_two_studies_of_one_task(place: Place) -> None:
     first, second = study(place, seeds=2), study(place, seeds=3)
     with place.entered(), pytest.raises(ParameterError, match="task=toy: must have one study for each model"):
@@ -383,6 +395,7 @@ def test_two_studies_of_one_task(place: Place) -> None:
     assert running(place) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbered", [True, False])
 def test_a_strangers_runs(place: Place, tmp_path: Path, numbered: bool) -> None:
     client = place.client
@@ -426,6 +439,7 @@ def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: 
     assert place.client.get_run(seeds_run.run_id).data.metrics == before
 
 
+@pytest.mark.slow
 def test_delete(place: Place) -> None:
     result = study(place)
     with place.entered():
@@ -531,6 +545,7 @@ def test_metric_of_classes_for_a_regression(place: Place) -> None:
         study(place, approach=by_number(), task=number_task(), metric="f1_macro")
 
 
+@pytest.mark.slow
 def test_command_line(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = toy_file(tmp_path)
     with place.entered():

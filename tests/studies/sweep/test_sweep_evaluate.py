@@ -26,6 +26,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tup
     return place, found
 
 
+@pytest.mark.slow
 def test_the_result_is_made_again_from_the_runs(swept: tuple[Place, Sweep]) -> None:
     place, found = swept
     before = place.client.get_run(found.run_id)
@@ -52,6 +53,7 @@ def test_the_result_is_made_again_from_the_runs(swept: tuple[Place, Sweep]) -> N
     assert "sweep.html" in again.summary()
 
 
+@pytest.mark.slow
 def test_points_are_set_side_by_side_in_a_run_of_their_own(swept: tuple[Place, Sweep]) -> None:
     place, found = swept
     run_ids = [point.run_id for point in found.points[:2]]

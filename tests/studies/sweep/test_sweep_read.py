@@ -91,6 +91,7 @@ def logged(client: MlflowClient, points: list[SweptPoint], top: str = "", **para
     return run_ids
 
 
+@pytest.mark.slow
 def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient, tmp_path: Path) -> None:
     points = drawn_sweep({"shots": [2.0, 4.0, 8.0], "prompt_format": ["A", "B"]})
     points.append(SweptPoint("", {"shots": 16.0, "prompt_format": "A"}, "sst2", None, "no such model"))
@@ -114,6 +115,7 @@ def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient
     assert results[0].metrics() == pytest.approx(results[1].metrics())
 
 
+@pytest.mark.slow
 def test_choices_of_parents_that_were_never_swept(client: MlflowClient) -> None:
     points = drawn_sweep({"shots": [2, 4], "prompt_format": ["A", "B"]})
     run_ids = logged(client, points, workers="2", model="flan", executor="inline")
