@@ -87,6 +87,15 @@ class Table:
             lines += [*[""][: min(number, 1)], *shown[:deep], rule, *shown[deep:]]
         return [*lines, *(["", *wrap(self.note)] if self.note else [])]
 
+    def markdown(self) -> str:
+        """Return the table as Markdown, under its title."""
+
+        def line(cells: Iterable[str]) -> str:
+            return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+        rows = [line(self.head), line(["---"] * len(self.head)), *map(line, self.rows)]
+        return "\n\n".join([f"**{self.title}**", "\n".join(rows), *([self.note] if self.note else [])])
+
 
 def _blocks(widths: Sequence[int], room: int, keys: int) -> Iterator[list[_Column]]:
     """Yield the columns that stand side by side, each time after the first ones."""

@@ -204,7 +204,7 @@ def test_figures_leave_no_global_state(importance, path, tmp_path):
 def test_neither_import_nor_drawing_loads_pyplot():
     code = (
         "import sys, numpy as np\n"
-        "from mlflow_l3d.report.investigation import figures, heatmap, page\n"
+        "from mlflow_l3d.studies.investigation.report import figures, heatmap, page\n"
         "from mlflow_l3d.report.style import save_png\n"
         "assert 'matplotlib' not in sys.modules\n"
         "from mlflow_l3d.analysis.importance.results import Importance\n"

@@ -237,7 +237,7 @@ def difference_table(better: BetterSeed, count: int = 10) -> Table | None:
         for row in frame.head(count).to_dict("records")
     )
     note = f"{len(frame)} of {len(better.differences)} pairs; p adjusted for all pairs (Holm)."
-    return Table(("seeds", "ranks apart", "p Holm"), rows, note)
+    return Table(("seeds", "ranks apart", "p Holm"), rows, note, title="Seeds that differ")
 
 
 def correlation_table(correlations: pd.DataFrame) -> Table:
