@@ -94,7 +94,8 @@ class Table:
             return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
         rows = [line(self.head), line(["---"] * len(self.head)), *map(line, self.rows)]
-        return "\n\n".join([f"**{self.title}**", "\n".join(rows), *([self.note] if self.note else [])])
+        title = f"**{self.title}**" if self.title else ""
+        return "\n\n".join(filter(None, [title, "\n".join(rows), self.note]))
 
 
 def _blocks(widths: Sequence[int], room: int, keys: int) -> Iterator[list[_Column]]:

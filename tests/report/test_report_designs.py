@@ -176,7 +176,7 @@ def test_every_pair_stands_in_the_ranking(every):
 @pytest.mark.usefixtures("undrawn")
 def test_fragile_examples_show_ids_and_votes(every):
     analysis = every["crossed"]
-    table = fragile_table(analysis)
+    table = fragile_table(analysis.examples)
     assert table is not None
     assert len(table.rows) == 15
     worst = analysis.examples.frame.iloc[0]

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.page import Document, Picture, Section
 from mlflow_l3d.studies.comparison.report import figures as draw
 from mlflow_l3d.studies.comparison.report import tables
-from mlflow_l3d.studies.comparison.report.words import answers, check_sentence
+from mlflow_l3d.studies.comparison.report.words import answers
 
 _DIFFERENCES: Final = (
     "Thick: the interval of one pair; thin: the one that holds together with those of all pairs. Blue where the better "
@@ -55,7 +55,7 @@ def comparison_document(
     opening = answers(comparison)
     differences, ranks = tables.difference_table(comparison), tables.rank_table(comparison)
     luck, wins = tables.luck_table(comparison), tables.wins_table(comparison)
-    factors = tables.factor_table(comparison, importances)
+    factors, claims = tables.factor_table(comparison, importances), tables.check_table(checks)
     intervals = Picture(
         partial(draw.difference_figure, comparison), "difference", "Differences with their intervals", _DIFFERENCES
     )
@@ -65,9 +65,8 @@ def comparison_document(
         answers=opening,
         lines=[f"MLflow run {run_id}; report.html is among its artifacts"] if run_id else [],
         text=[
-            *(differences, ranks, luck, wins, factors, [""]),
+            *(differences, ranks, luck, wins, factors, claims, [""]),
             *[answer.text for answer in opening],
-            *map(check_sentence, checks),
             *comparison.notes,
         ],
         notes=comparison.notes,
@@ -78,7 +77,7 @@ def comparison_document(
             Section("What the difference varies by, and what would settle it", [luck]),
             Section("Single runs and test examples", [wins]),
             Section("Which luck decides the difference?", [factors]),
-            Section("A/A: how often is a claim false?", [tables.check_table(checks)]),
+            Section("A/A: how often is a claim false?", [claims]),
         ],
         settings=settings,
     )

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes
 from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.numbers import MISSING, between, plain, points, signed
+from mlflow_l3d.report.numbers import MISSING, between, plain, points, shorten, signed
 from mlflow_l3d.report.page import Snippet
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -32,7 +32,7 @@ def prediction_parts(shown: Shown) -> list[Snippet | Table | None]:
     """Return the section about single predictions: shares of examples, agreement of runs, the most fragile examples."""
     bar = shares(shown.analysis)
     snippet = Snippet("prediction_shares.html", {"shares": bar}) if bar else None
-    return [snippet, agreement_table(shown), fragile_table(shown.analysis)]
+    return [snippet, agreement_table(shown), fragile_table(shown.analysis.examples)]
 
 
 def agreement_table(shown: Shown) -> Table | None:
@@ -99,23 +99,23 @@ def _agreement_note(shown: Shown, head: Sequence[str]) -> str:
     return " ".join(parts)
 
 
-def fragile_table(analysis: Analysis) -> Table | None:
-    """Return the examples on which runs differ most: ids and votes, no texts; None where there are none."""
-    worst = None if analysis.examples is None else analysis.examples.most_fragile(FRAGILE_SHOWN)
+def fragile_table(examples: ExampleVotes | None, runs: str = "runs") -> Table | None:
+    """Return the examples on which runs differ most: ids and votes, no texts; None if they differ on none."""
+    worst = None if examples is None else examples.most_fragile(FRAGILE_SHOWN)
     if worst is None or worst.empty:
         return None
     rows = [
         {
-            "example": str(row["example_id"]),
+            "example": shorten(str(row["example_id"]), 24),
             "true class": str(row["label"]),
             "votes": _votes(row["votes"], int(row["unparsed"])),
-            "runs": str(row["runs"]),
+            runs: str(row["runs"]),
             "right %": points(float(row["share_right"]), 0),
             "entropy (bits)": plain(float(row["entropy"])),
         }
         for row in worst.to_dict("records")
     ]
-    note = "Votes: how many runs predict each class, as class: runs. Entropy is 0 where all runs agree."
+    note = f"Votes: how many {runs} predict each class, as class: {runs}. Entropy is 0 if all {runs} agree."
     return Table.of(rows, note, texts=frozenset({2}), title="The most fragile examples")
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from mlflow_l3d.report.numbers import between, counted, percent
+from mlflow_l3d.report.numbers import between, percent
 from mlflow_l3d.report.page import Document, Item, Picture, Section, Snippet
 from mlflow_l3d.report.table import Part
 from mlflow_l3d.report.text import heading
@@ -17,7 +18,7 @@ from mlflow_l3d.studies.sweep.numbers.results import Sweep
 from mlflow_l3d.studies.sweep.report import figures as draw
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import interaction_table, score_table, trend_table
-from mlflow_l3d.studies.sweep.report.words import answers, interaction_sentence, trend_sentence, watch
+from mlflow_l3d.studies.sweep.report.words import answers, watch
 
 _HEAT: Final = (
     "Corrected importance. Orange: the factor makes up more than half of the variance; blue: less. Pale, hatched: "
@@ -27,9 +28,6 @@ _TREND: Final = (
     "Each dot is a point with its interval; points that are alike in all other choices are joined. Line: the slope "
     "through their mean, dashed where it is not certain. Adjusted p-value."
 )
-
-_SENTENCES: Final = 8
-"""More tests than this are not all put into words: the table has them."""
 
 
 def sweep_document(sweep: Sweep, *, title: str, links: Mapping[str, str] = MappingProxyType({})) -> Document:
@@ -46,10 +44,7 @@ def sweep_document(sweep: Sweep, *, title: str, links: Mapping[str, str] = Mappi
     """
     shown = ShownSweep(sweep)
     opening, watched = answers(shown), watch(shown)
-    slope, moves = partial(trend_sentence, shown), partial(interaction_sentence, shown)
-    surest = [*shown.moved(), *(one for one in sweep.interactions if not shown.claimed(one.p_holm))]
-    steepest = sorted(sweep.trends, key=lambda one: not shown.claimed(one.p_holm))
-    certain = sum(shown.claimed(one.p_holm) for one in steepest)
+    slopes, moves = trend_table(shown), interaction_table(shown)
     choices = list(sweep.choices) if sweep.factors else []
     trended = list(dict.fromkeys(one.choice for one in sweep.trends)) if sweep.factors else []
     heat = Picture(partial(draw.heatmap, shown), "importance", "Importance of each factor at each point", _HEAT)
@@ -74,31 +69,18 @@ def sweep_document(sweep: Sweep, *, title: str, links: Mapping[str, str] = Mappi
             [Snippet("sweep_heat.html", {"heat": heat}) if sweep.factors else "No point has a score."],
         ),
         Section("What to watch", [[Item(note, kind="warning") for note in watched]]),
-        Section(
-            "What choices move",
-            [*_short(list(map(moves, surest)), len(shown.moved())), interaction_table(shown)],
-        ),
-        Section("Trends", [*_short(list(map(slope, steepest)), certain), *trends, trend_table(shown)]),
+        Section("What choices move", [moves]),
+        Section("Trends", [*trends, slopes]),
         Section("Golden standard deviation", [golden if sweep.rows["golden_std"].notna().any() else None]),
         Section("All points", [Snippet("sweep_points.html")]),
         Section("How to read this", [Snippet("sweep_reading.html", {"level": level, "data": data})]),
     ]
     text: list[Part] = [*[answer.text for answer in opening], score_table(shown)]
-    for name, sentences in (
-        ("Trends", list(map(slope, sweep.trends))),
-        ("What choices move", list(map(moves, sweep.interactions))),
-        ("What to watch", watched),
-    ):
-        text += [["", *heading(name, "-")], *sentences] if sentences else []
+    for name, table in (("Trends", slopes), ("What choices move", moves)):
+        text.append(table and replace(table, title=name))
+    text += [["", *heading("What to watch", "-")], *watched] if watched else []
     files = [heat, *by_choice] if len(choices) > 1 else [heat] if sweep.factors else []
     return Document(title=title, answers=opening, text=text, sections=sections, files=files)
-
-
-def _short(sentences: list[str], claims: int) -> list[str]:
-    """Return all sentences where they are few, else the claims, which come first."""
-    if len(sentences) <= _SENTENCES:
-        return sentences
-    return [*sentences[:claims], f"{counted(len(sentences) - claims, 'test')} found nothing certain: see the table."]
 
 
 def page_data(shown: ShownSweep, links: Mapping[str, str]) -> dict[str, Any]:
