@@ -11,30 +11,15 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def blank(put: Callable[[object, str, Any], None] = setattr) -> None:
-    """Let studies make no figures, and write empty pictures; `put` sets an attribute of a module."""
-    from mlflow_l3d.report import page, style
-    from mlflow_l3d.report.search import figures as of_a_search
-    from mlflow_l3d.studies.comparison.report import figures as of_a_comparison
-    from mlflow_l3d.studies.gate import record as of_a_gate
-    from mlflow_l3d.studies.investigation.report import figures as of_an_investigation
-    from mlflow_l3d.studies.investigation.report import page as page_of_an_investigation
-    from mlflow_l3d.studies.seeds.report import figures as of_seeds
-    from mlflow_l3d.studies.seeds.report import page as page_of_seeds
-    from mlflow_l3d.studies.sweep.report import figures as of_a_sweep
+    """Let studies make no figures, and write empty pictures; `put` sets an attribute of a module or class."""
+    from markupsafe import Markup
 
-    put(page, "to_svg", lambda *_: SVG)
-    for module in (style, of_a_gate):
-        put(module, "save_png", lambda _, path: Path(path).write_bytes(PNG))
-    made = {
-        of_an_investigation: ("importance_bars", "golden_distribution", "convergence"),
-        page_of_an_investigation: ("heatmap",),
-        of_a_search: ("importance_bars", "history", "slices"),
-        of_a_comparison: ("difference_figure", "score_figure"),
-        of_a_gate: ("gate_figure",),
-        of_a_sweep: ("heatmap", "trends", "golden_stds"),
-        of_seeds: ("seed_figure", "seed_heatmap", "size_figure"),
-        page_of_seeds: ("seed_heatmap", "size_figure"),
-    }
-    for module, names in made.items():
-        for name in names:
-            put(module, name, lambda *_, **__: None)
+    from mlflow_l3d.report import style
+    from mlflow_l3d.report.page import Picture
+    from mlflow_l3d.report.search import figures as of_a_search
+
+    put(Picture, "svg", Markup(SVG))
+    put(Picture, "save", lambda picture, folder: (folder / f"{picture.stem}.png").write_bytes(PNG))
+    put(style, "save_png", lambda _, path: Path(path).write_bytes(PNG))
+    for name in ("importance_bars", "history", "slices"):
+        put(of_a_search, name, lambda *_, **__: None)

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from mlflow.projects._project_spec import load_project
+from pictures import blank
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.studies.sweep.request import specify_sweep
@@ -131,7 +132,7 @@ def test_each_kind_of_command_runs_reduced(
 def undrawn() -> Iterator[None]:
     """Draw no figure of a sweep: its report is tested elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_l3d.studies.sweep.report.figures.drawn", lambda _: {})
+        blank(patch.setattr)
         yield
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from mlflow_l3d.metrics.known import named
 
@@ -86,16 +86,20 @@ def share_text(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else "<1 %"
 
 
-def between(low: float, high: float, shown: Callable[[float], str] = signed) -> str:
-    """Return an interval as in ``-0.90 to +0.10``, ``n/a`` where it has no end."""
+def between(low: float, high: float, shown: Callable[[float], str] = signed, form: str = "{} to {}") -> str:
+    """Return an interval as in ``-0.90 to +0.10``, ``n/a`` if it has no end."""
     ends = shown(low), shown(high)
-    return MISSING if MISSING in ends else f"{ends[0]} to {ends[1]}"
+    return MISSING if MISSING in ends else form.format(*ends)
 
 
 def bracketed(low: float, high: float, shown: Callable[[float], str] = signed) -> str:
-    """Return an interval as in ``[-0.90, +0.10]``, ``n/a`` where it has no end."""
-    ends = shown(low), shown(high)
-    return MISSING if MISSING in ends else f"[{ends[0]}, {ends[1]}]"
+    """Return an interval as in ``[-0.90, +0.10]``, ``n/a`` if it has no end."""
+    return between(low, high, shown, "[{}, {}]")
+
+
+def interval_of(row: Mapping[Any, Any], name: str, shown: Callable[[float], str] = signed) -> str:
+    """Return the interval of a number in a row of a table, ``n/a`` if it has none."""
+    return between(row.get(f"{name}_ci_low", math.nan), row.get(f"{name}_ci_high", math.nan), shown)
 
 
 def counted(number: int, what: str) -> str:

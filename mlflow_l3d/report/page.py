@@ -1,92 +1,180 @@
-"""A report as one HTML file without scripts (but the filter of a sweep), fonts or pictures from elsewhere."""
+"""A result as people read it: one document, which the terminal prints and one HTML file shows.
+
+The file has no fonts or pictures from elsewhere, and no scripts but the filter of a sweep.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from types import MappingProxyType
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mlflow_l3d.report.numbers import shorten
-from mlflow_l3d.report.style import to_svg
-from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.style import save_png, to_svg
+from mlflow_l3d.report.table import Part, Table, document
 from mlflow_l3d.report.text import Answer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Picture:
-    """A figure on a page: as SVG, what readers who cannot see it are told, and the line below it."""
+    """A figure of a document: on a page as SVG, and as a PNG of its own; drawn once, when it is needed.
 
-    svg: Markup
-    label: str
-    caption: str
+    Attributes
+    ----------
+    draw
+        Returns the figure.
+    name
+        Of the file; on a page its ids begin with it.
+    label
+        What readers who cannot see it are told.
+    caption
+        The line below it.
+    """
+
+    draw: Callable[[], Figure]
+    name: str
+    label: str = ""
+    caption: str = ""
 
     @classmethod
     def of(cls, figure: Figure, name: str, label: str, caption: str) -> Picture:
-        """Draw a figure; `name` makes the ids in it its own."""
-        # Made by matplotlib, which escapes every text in it.
-        return cls(Markup(to_svg(figure, name)), shorten(label, 200), caption)  # noqa: S704
+        """Return the picture of a figure that is drawn already."""
+        return cls(lambda: figure, name, shorten(label, 200), caption)
+
+    @cached_property
+    def figure(self) -> Figure:
+        """The figure."""
+        return self.draw()
+
+    @property
+    def stem(self) -> str:
+        """The name without signs that stand for something else in a path."""
+        return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in self.name)
+
+    @property
+    def svg(self) -> Markup:
+        """The figure as an element of a page: matplotlib escapes every text in it."""
+        return Markup(to_svg(self.figure, self.stem))  # noqa: S704
+
+    def save(self, folder: Path) -> None:
+        """Write the figure as a PNG."""
+        save_png(self.figure, folder / f"{self.stem}.png")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line of a list on a page: a name in bold, something about it, and a text; `kind` is a class of the styles."""
+
+    text: str
+    name: str = ""
+    about: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A part of a page with a template of its own, and the values that it shows."""
+
+    template: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def __html__(self) -> str:
+        """Return it as HTML, every value escaped."""
+        return _environment().get_template(self.template).render(self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a page under a heading: paragraphs, tables and pictures in their order, and a list of notes.
+    """A part of a page under a heading: paragraphs, lists, tables, pictures and snippets in their order.
 
-    It is left out where it has none but None.
+    It is left out if it has none but None.
     """
 
     title: str
-    parts: Sequence[str | Table | Picture | None]
-    notes: Sequence[str] = ()
+    parts: Sequence[str | Table | Picture | Snippet | list[Item] | None]
 
 
-def page(
-    title: str,
-    *,
-    answers: Sequence[Answer] = (),
-    sections: Sequence[Section] = (),
-    notes: Sequence[str] = (),
-    settings: Mapping[str, str] = MappingProxyType({}),
-    template: str = "page.html",
-    **more: Any,
-) -> str:
-    """Return a page that works offline and in a frame, follows the reader's light or dark setting, and prints.
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A result as people read it: terminal, page and the run's description show the same answers and tables.
 
-    Parameters
+    Attributes
     ----------
-    title
-        Heading of the page.
+    title, headline
+        Its heading; what the terminal has in its place.
     answers
-        What it opens with.
-    sections
-        What follows.
+        What a page opens with.
+    lines, text
+        For the terminal: paragraphs below the title, whose long words (paths, addresses) stay whole, and what follows.
     notes
-        Sentences shown below the heading.
+        Sentences below the heading of a page.
+    sections
+        What follows on a page.
     settings
         Name -> value, shown as they are: leave out what must not be seen (tokens, private paths).
-    template
-        Of this package; `more` is what else it shows.
-
-    Returns
-    -------
-    str
-        Every text that is passed in is escaped. Same input, same page.
+    sources
+        Literature, at the end of a page.
+    files
+        Pictures that are files alone.
     """
-    shown = {"title": title, "answers": answers, "sections": sections, "notes": notes, "settings": settings}
-    return _environment().get_template(template).render(**shown, **more)
+
+    title: str
+    headline: str = ""
+    answers: Sequence[Answer] = ()
+    lines: Sequence[str] = ()
+    text: Sequence[Part] = ()
+    notes: Sequence[str] = ()
+    sections: Sequence[Section] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    sources: str = ""
+    files: Sequence[Picture] = ()
+
+    def to_text(self) -> str:
+        """Return what the terminal shows: lines of at most 100 characters, but for words of `lines` that are longer."""
+        return document(self.headline or self.title, self.lines, self.text)
+
+    def to_html(self) -> str:
+        """Return a page that works offline and in a frame, follows the reader's light or dark setting, and prints.
+
+        Every text is escaped. Same document, same page.
+        """
+        return _environment().get_template("page.html").render(document=self)
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """Those of the page, in its order, and those that are files alone."""
+        shown = [part for section in self.sections for part in section.parts if isinstance(part, Picture)]
+        return [*shown, *self.files]
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write the page under a name, and every picture as a PNG."""
+        (folder / name).write_text(self.to_html(), encoding="utf-8")
+        for picture in self.pictures:
+            picture.save(folder)
+
+
+def page(title: str, **parts: Any) -> str:
+    """Return the page of a document with these parts."""
+    return Document(title=title, **parts).to_html()
 
 
 def chip(kind: str, text: str) -> Markup:
     """Return a short word on a coloured ground, for a cell of a table; `kind` is a class of the style sheet."""
     return Markup('<span class="chip {}">{}</span>').format(kind, text)
+
+
+def subheading(text: str) -> Snippet:
+    """Return a heading within a section."""
+    return Snippet("subheading.html", {"text": text})
 
 
 def minus(text: str) -> str:

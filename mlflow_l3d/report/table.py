@@ -87,6 +87,16 @@ class Table:
             lines += [*[""][: min(number, 1)], *shown[:deep], rule, *shown[deep:]]
         return [*lines, *(["", *wrap(self.note)] if self.note else [])]
 
+    def markdown(self) -> str:
+        """Return the table as Markdown, under its title."""
+
+        def line(cells: Iterable[str]) -> str:
+            return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+        rows = [line(self.head), line(["---"] * len(self.head)), *map(line, self.rows)]
+        title = f"**{self.title}**" if self.title else ""
+        return "\n\n".join(filter(None, [title, "\n".join(rows), self.note]))
+
 
 def _blocks(widths: Sequence[int], room: int, keys: int) -> Iterator[list[_Column]]:
     """Yield the columns that stand side by side, each time after the first ones."""

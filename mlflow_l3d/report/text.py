@@ -26,6 +26,10 @@ class Answer:
         """All of it in one paragraph."""
         return f"{self.question} {self.short}. {' '.join(self.sentences)}"
 
+    def markdown(self, most: int | None = None) -> str:
+        """Return question, short answer and at most so many sentences as Markdown, for the description of a run."""
+        return f"**{self.question}** {self.short}. {' '.join(self.sentences[:most])}"
+
 
 def advice(do: str, why: str) -> Answer:
     """Return what would settle a comparison, and why: decided in one place, and printed everywhere alike."""

@@ -22,11 +22,6 @@ def temporary_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def file_stem(name: str) -> str:
-    """Return the name of a figure as a name of a file: what stands for nothing else in a path."""
-    return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)
-
-
 def json_types(value: Any) -> Any:
     """Return a value as JSON types, at any depth: a frame as its rows, and null for what is missing or not finite."""
     if isinstance(value, pd.DataFrame):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import Markup
 from pictures import SVG
 
 from mlflow_l3d.analysis.consistency.results import Consistency
@@ -125,5 +126,5 @@ def six() -> Analysis:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put empty pictures on pages of which only the words matter; their figures are made all the same."""
-    monkeypatch.setattr("mlflow_l3d.report.page.to_svg", lambda *_: SVG)
+    """Put empty pictures on pages of which only the words matter; no figure is made."""
+    monkeypatch.setattr("mlflow_l3d.report.page.Picture.svg", Markup(SVG))

@@ -12,7 +12,7 @@ import pytest
 from mlflow_l3d.analysis.comparison.compare import compare_systems
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.studies.comparison.report.page import comparison_text
+from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.tables import luck_table
 from mlflow_l3d.studies.comparison.report.words import advice_on, answers
 
@@ -23,6 +23,10 @@ def compared(first, second, **options):
         for name, scores in (("A", first), ("B", second))
     ]
     return compare_systems({"task": pair}, named("accuracy"), **options)
+
+
+def text_of(comparison):
+    return comparison_document(comparison, pd.DataFrame(), pd.DataFrame()).to_text()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,7 @@ def compared(first, second, **options):
 def test_short_answers(second, options, shorts):
     found = compared([0.5, 0.6, 0.7, 0.8], second, **options)
     assert tuple(answer.short for answer in answers(found)) == shorts
-    text = comparison_text(found, pd.DataFrame())
+    text = text_of(found)
     assert max(map(len, text.splitlines())) <= 100
     assert advice_on(found.differences[0]).text.partition(" Of ")[0] in " ".join(text.split())
 
@@ -66,8 +70,8 @@ def test_advice_follows_the_verdict_and_what_the_difference_varies_by(changes, d
 def test_what_is_paired_and_what_is_not_is_said():
     one = System("A", np.array([0.5, 0.6, 0.8]), {"data_split": np.arange(3), "data_order": np.arange(3)})
     other = System("B", np.array([0.4, 0.6, 0.7]), {"data_split": np.arange(3), "sample_choice": np.arange(3)})
-    text = " ".join(comparison_text(compare_systems({"t": [one, other]}, named("accuracy")), pd.DataFrame()).split())
+    text = " ".join(text_of(compare_systems({"t": [one, other]}, named("accuracy"))).split())
     assert "Shared runs have the same data_split, not data_order, sample_choice." in text
     apart = System("B", other.scores, {"data_split": np.arange(5, 8)})
-    text = " ".join(comparison_text(compare_systems({"t": [one, apart]}, named("accuracy")), pd.DataFrame()).split())
+    text = " ".join(text_of(compare_systems({"t": [one, apart]}, named("accuracy"))).split())
     assert "Nothing is paired: the two share neither runs nor test examples." in text

@@ -14,7 +14,7 @@ from mlflow_l3d.studies.gate.numbers.power import Outlook
 from mlflow_l3d.studies.gate.numbers.sequential import Measured, SequentialPlan
 from mlflow_l3d.studies.gate.record import write_record
 from mlflow_l3d.studies.gate.report.figure import gate_figure
-from mlflow_l3d.studies.gate.report.page import advice_on, gate_markdown, gate_page, gate_text, look_line, sentence
+from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, gate_markdown, look_line, sentence
 
 PLAN = SequentialPlan((10, 20), 0.01)
 OUTLOOK = Outlook(0.01, 0.02, 0.85, 0.12, 15.4)
@@ -59,7 +59,7 @@ def test_every_text_says_the_same(difference: float, error: float, said: str) ->
     head = f"## Gate: {found.decision} (exit status {found.exit_status})"
     assert gate_markdown(found, run_id="abc").startswith(head)
     assert said in gate_markdown(found, run_id="abc")
-    text = gate_text(found, lines=["MLflow run abc"])
+    text = gate_document(found, lines=["MLflow run abc"]).to_text()
     assert said in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 100
     assert text.isascii()
@@ -85,8 +85,8 @@ def test_every_text_gives_the_same_advice(
     assert advice.short == do
     said = advice.text
     assert said in gate_markdown(found, run_id="abc")
-    assert said in " ".join(gate_text(found, lines=[]).split())
-    assert advice.sentences[0] in " ".join(gate_page(found, gate_figure(found), settings={}).split())
+    assert said in " ".join(gate_document(found).to_text().split())
+    assert advice.sentences[0] in " ".join(gate_document(found).to_html().split())
     write_record(tmp_path, found, {})
     assert json.loads((tmp_path / "gate.json").read_text())["advice"]["short"] == do
     assert ("The candidate probably has no effect" in sentence(found)) == outstanding.equal
@@ -94,7 +94,7 @@ def test_every_text_gives_the_same_advice(
 
 def test_page_has_the_figure_and_escapes_names() -> None:
     found = answer(-0.03, other=(-0.05, 0.001))
-    page = gate_page(found, gate_figure(found), settings={"alpha": "0.05"})
+    page = gate_document(found, settings={"alpha": "0.05"}).to_html()
     assert "old &lt;b&gt;" in page
     assert "<svg" in page
     assert "On new examples, too, the interval of the same look is" in page

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.importance.results import Check
-from mlflow_l3d.studies.investigation.report.page import drawn, render
+from mlflow_l3d.studies.investigation.report.page import investigation_document
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,9 @@ class Page(HTMLParser):
 
 def page(analysis, path, **more) -> tuple[str, Page]:
     paths = {name: path(record) for name, record in analysis.importances.items()}
-    text = render(analysis, drawn(analysis, paths), **{"settings": {"task": "rotten_tomatoes"}, "title": "t", **more})
+    settings = {"task": "rotten_tomatoes"}
+    more = {"settings": settings, "title": "t", **more}
+    text = investigation_document(analysis, paths=lambda: paths, **more).to_html()
     return text, Page(text)
 
 
@@ -152,11 +154,11 @@ def test_nan_everywhere(empty, analysis, path):
 
 def test_without_paths_settings_checks_or_factors(importance, analysis):
     one, none = analysis([importance("a", rows=2, columns=2)]), analysis([])
-    text = render(one, drawn(one, {}), settings={}, title="t")
+    text = investigation_document(one, title="t").to_html()
     assert Page(text).tags.count("svg") == 3
     assert "No check found anything doubtful." in text
     assert "<h2>Settings</h2>" not in text
-    assert "No factor was investigated." in render(none, drawn(none, {}), settings={}, title="t")
+    assert "No factor was investigated." in investigation_document(none, title="t").to_html()
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -2,10 +2,12 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import Markup
 from pictures import SVG
 from simulated_analyses import FACTORS, simulated, with_interim_analyses
 
@@ -19,7 +21,7 @@ from mlflow_l3d.studies.investigation.report.factor_tables import (
     ranking_tables,
 )
 from mlflow_l3d.studies.investigation.report.heatmap import heatmap
-from mlflow_l3d.studies.investigation.report.page import _FURTHER, drawn, render, summary
+from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import fragile_table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers, early_stops
@@ -31,9 +33,13 @@ MINUS = "\N{MINUS SIGN}"
 ATTACK = "<script>alert('x')</script>"
 
 
+def text_of(analysis, title="t"):
+    return investigation_document(analysis, title=title).to_text()
+
+
 def page(analysis, **settings: str) -> str:
-    figures = drawn(analysis, design_named(analysis.design).paths(analysis.importances))
-    return render(analysis, figures, settings=settings, title="t")
+    paths = partial(design_named(analysis.design).paths, analysis.importances)
+    return investigation_document(analysis, title="t", settings=settings, paths=paths).to_html()
 
 
 def words(text: str) -> str:
@@ -45,7 +51,7 @@ def words(text: str) -> str:
 def words_alone(request, monkeypatch):
     """Leave pictures out of pages but where texts in them are looked at, too."""
     if not request.node.name.startswith("test_page_has_no_nan"):
-        monkeypatch.setattr("mlflow_l3d.report.page.to_svg", lambda *_: SVG)
+        monkeypatch.setattr("mlflow_l3d.report.page.Picture.svg", Markup(SVG))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +61,7 @@ def every():
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_terminal_fits_and_is_ascii(every, design):
-    text = summary(every[design], title=design)
+    text = text_of(every[design], title=design)
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= WIDTH
     assert not re.search(r"\bnan\b", text)
@@ -72,7 +78,7 @@ def test_pooled_runs_are_nowhere_called_golden():
     pooled = simulated("crossed", pooled=True, factors=FACTORS[:2])
     # The check of pooled runs names golden runs to ask for them.
     pooled = replace(pooled, checks=())
-    for text in (words(page(pooled)), " ".join(summary(pooled, title="t").split())):
+    for text in (words(page(pooled)), " ".join(text_of(pooled, title="t").split())):
         assert "pooled runs" in text
         # The only places left are those that say what the pooled runs stand for.
         assert "golden" not in re.sub(r"(in|the) place of golden runs", "", text).lower()
@@ -83,7 +89,7 @@ def test_pooled_runs_are_nowhere_called_golden():
 
 def test_level_of_the_records_is_shown():
     analysis = simulated("crossed", level=0.9, factors=FACTORS[:1])
-    for text in (words(page(analysis)), summary(analysis, title="t")):
+    for text in (words(page(analysis)), text_of(analysis, title="t")):
         assert "90 % interval" in text
     labels = [text.get_text() for text in figures.importance_bars(Shown(analysis)).legends[0].get_texts()]
     assert "corrected importance, 90 % interval" in labels
@@ -114,7 +120,7 @@ def test_strategies_have_no_importance(every, design):
 
 def test_numbers_of_the_further_table_are_those_of_the_records(every):
     analysis = every["crossed"]
-    table = further_numbers(Shown(analysis), _FURTHER)
+    table = further_numbers(Shown(analysis))
     assert table is not None
     letters = analysis.ranking.to_frame().set_index("factor")["group"]
     for row in table.rows:
@@ -170,7 +176,7 @@ def test_every_pair_stands_in_the_ranking(every):
 @pytest.mark.usefixtures("undrawn")
 def test_fragile_examples_show_ids_and_votes(every):
     analysis = every["crossed"]
-    table = fragile_table(analysis)
+    table = fragile_table(analysis.examples)
     assert table is not None
     assert len(table.rows) == 15
     worst = analysis.examples.frame.iloc[0]
@@ -198,7 +204,7 @@ def test_early_stop_stands_on_top_with_its_reason():
     assert "allow for every interim analysis" in looked
     text = words(page(analysis, mitigation_runs="320"))
     assert text.index(f"Stopped by its rule: {reason}") < text.index("How much of the score is luck?")
-    assert "Stopped by its rule: after 6 rows" in summary(analysis, title="t")
+    assert "Stopped by its rule: after 6 rows" in text_of(analysis, title="t")
     assert interim_table(analysis).rows[-1][-2:] == ("stop", reason)
     going_on = replace(analysis, interim_analyses=analysis.interim_analyses.assign(decision="continue"))
     assert early_stops(going_on) == (looked,)

@@ -16,7 +16,7 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, study_rows
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.studies.seeds.report.figures import seed_figure, seed_heatmap, size_figure
-from mlflow_l3d.studies.seeds.report.page import over_tasks_page, over_tasks_text, study_page, study_text
+from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
 from mlflow_l3d.studies.seeds.report.tables import (
     difference_table,
     interval_table,
@@ -69,7 +69,7 @@ class Page(HTMLParser):
 
 def test_text_of_one_study_holds_its_numbers(studies):
     one = studies[2]
-    text = study_text(one, title="t")
+    text = seeds_document(one, title="t").to_text()
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 100
     accuracy = next(line for line in text.splitlines() if line.startswith("accuracy"))
@@ -86,7 +86,7 @@ def test_text_of_one_study_holds_its_numbers(studies):
 
 def test_text_of_numbers_keeps_errors_in_their_unit():
     one = regression()
-    text = study_text(one, title="My study", lines=["a line"])
+    text = seeds_document(one, title="My study", lines=["a line"]).to_text()
     assert text.startswith("My study\n========\na line\n")
     mse = next(line for line in text.splitlines() if line.startswith("mse"))
     assert f"{one.spreads['mse'].mean:.3f}" in mse
@@ -95,7 +95,7 @@ def test_text_of_numbers_keeps_errors_in_their_unit():
 
 
 def test_text_over_tasks_holds_tables_test_and_seed_42(found):
-    text = over_tasks_text(found, title="t")
+    text = over_tasks_document(found, title="t").to_text()
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 100
     flat = re.sub(r"\s+", " ", text)
@@ -129,7 +129,7 @@ def test_intervals_over_tasks(found):
     ends = f"[{100 * row['std_ci_low']:.1f}, {100 * row['std_ci_high']:.1f}]"
     assert cells[2] == f"{100 * row['var']:.1f}\n{ends}"
     assert table.rows[-1][4:7] == ("-", "-", "-"), "numbers have no CCON, and no robust examples"
-    assert ends in over_tasks_text(found, title="t")
+    assert ends in over_tasks_document(found, title="t").to_text()
 
 
 def test_a_wide_table_goes_on_below():
@@ -208,7 +208,7 @@ def test_seed_figure_marks_collapses(studies, tmp_path):
 
 
 def test_page_of_one_study(studies):
-    page = Page(study_page(studies[2], seed_figure(studies[2]), title="t", settings={"task": "rte"}, notes=["A note."]))
+    page = Page(seeds_document(studies[2], title="t", settings={"task": "rte"}, notes=["A note."]).to_html())
     assert "script" not in page.tags
     assert all(link.startswith("#") for link in page.links)
     assert "3 of 10 collapsed" in page.text
@@ -220,22 +220,22 @@ def test_page_of_one_study(studies):
 
 @pytest.mark.slow
 def test_page_over_tasks(found):
-    text = over_tasks_page(found, title="t")
+    text = over_tasks_document(found, title="t").to_html()
     page, better = Page(text), found[0].better_seed
     assert "Is there a better seed (RoBERTa-large)?" in page.text
     assert f"Kendall's W {better.kendall_w:.2f}" in page.text
     assert page.tags.count("svg") == 2
-    assert over_tasks_page(found, title="t") == text
+    assert over_tasks_document(found, title="t").to_html() == text
 
 
 def test_names_are_escaped_and_kept_on_one_line():
     attacked = study("mrpc", model=ATTACK)
-    page = study_page(attacked, seed_figure(attacked), title=ATTACK, notes=[ATTACK], settings={ATTACK: ATTACK})
-    over = over_tasks_page(over_tasks([attacked, study("cola", model=ATTACK)]), title=ATTACK)
+    page = seeds_document(attacked, title=ATTACK, notes=[ATTACK], settings={ATTACK: ATTACK}).to_html()
+    over = over_tasks_document(over_tasks([attacked, study("cola", model=ATTACK)]), title=ATTACK).to_html()
     for text in (page, over):
         assert "<script" not in text
         assert "script" not in Page(text).tags
-    lines = study_text(attacked, title="two\nlines").splitlines()
+    lines = seeds_document(attacked, title="two\nlines").to_text().splitlines()
     assert lines[0] == "two lines"
 
 
@@ -252,8 +252,8 @@ def test_a_better_seed_is_named_with_its_differences():
     assert "some seed is better" in better_sentences(found[0])[0]
     assert over_answers(found)[1].short == "yes"
     assert f"{SEEDS[6]} before" in difference_table(found[0].better_seed).rows[0][0]
-    assert f"{SEEDS[6]} before" in over_tasks_text(found, title="t")
-    assert f"{SEEDS[6]} before" in Page(over_tasks_page(found, title="t")).text
+    assert f"{SEEDS[6]} before" in over_tasks_document(found, title="t").to_text()
+    assert f"{SEEDS[6]} before" in Page(over_tasks_document(found, title="t").to_html()).text
 
 
 @pytest.mark.slow
@@ -263,19 +263,19 @@ def test_several_models_stand_side_by_side(studies):
     where, better, size = over_answers(found)
     assert [len(answer.sentences) for answer in (where, better, size)] == [2, 2, 1]
     assert better.sentences[1].startswith("Llama3.2-3B: ")
-    text = over_tasks_text(found, title="t")
+    text = over_tasks_document(found, title="t").to_text()
     assert "Llama3.2-3B, GLUE" in text
     assert max(map(len, text.splitlines())) <= 100
-    assert Page(over_tasks_page(found, title="t")).tags.count("svg") == 4
+    assert Page(over_tasks_document(found, title="t").to_html()).tags.count("svg") == 4
 
 
 def test_one_task_alone_has_no_test():
     found = over_tasks([study("mrpc")])
     assert over_answers(found)[1].short == "n/a"
-    assert "two tasks or more" in over_tasks_text(found, title="t")
-    assert Page(over_tasks_page(found, title="t")).tags.count("svg") == 1
+    assert "two tasks or more" in over_tasks_document(found, title="t").to_text()
+    assert Page(over_tasks_document(found, title="t").to_html()).tags.count("svg") == 1
 
 
 def test_failed_runs_are_told():
-    text = study_text(study("mrpc", missing=(52,)), title="t")
+    text = seeds_document(study("mrpc", missing=(52,)), title="t").to_text()
     assert "Seeds without a score: 52." in text

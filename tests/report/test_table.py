@@ -32,7 +32,7 @@ def test_columns_without_numbers_can_be_left_out():
 
 def test_the_same_table_on_a_page():
     table = Table(("factor",), (("a_b<",), (Markup("<b>c</b>"),)), "50 %", title="T")
-    text = page("t", sections=[Section("S", [table, "-1 % <"], ["note"])])
+    text = page("t", sections=[Section("S", [table, "-1 % <"])])
     assert "a_<wbr>b&lt;" in text
     assert "<b>c</b>" in text
     assert "50\N{NO-BREAK SPACE}%" in text

@@ -13,10 +13,14 @@ from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.report.numbers import points, shorten, signed
 from mlflow_l3d.report.text import WIDTH
 from mlflow_l3d.studies.investigation.report.factor_tables import factor_texts
-from mlflow_l3d.studies.investigation.report.page import summary
+from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import prediction_text, shares
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
 from mlflow_l3d.studies.investigation.report.words import answers
+
+
+def text_of(analysis, title="t", **more):
+    return investigation_document(analysis, title=title, **more).to_text()
 
 
 def table_line(text: str, factor: str) -> list[str]:
@@ -26,7 +30,7 @@ def table_line(text: str, factor: str) -> list[str]:
 
 def test_table_holds_the_numbers_of_the_record(importance, analysis):
     record = replace(importance("data_order", missing=[(3, 4)], interval=(-0.31, -0.9, 0.1)), moves_by_std=0.0123)
-    words = table_line(summary(analysis([record]), title="t"), "data_order")
+    words = table_line(text_of(analysis([record]), title="t"), "data_order")
     assert words[1:5] == ["undecided", "-0.31", "[-0.90,", "+0.10]"]
     assert words[5:8] == [f"{100 * each:.2f}" for each in (0.0123, record.golden_std, np.nanmean(record.table))]
     assert words[8:] == ["93.4", "74.1", f"{record.importance:+.2f}", "no", "1"]
@@ -38,7 +42,7 @@ def test_factors_stand_by_corrected_importance_and_unknown_ones_last(importance,
     records = [empty("nothing"), *made]
     found = analysis(records)
     assert [record.factor for record in Shown(found).records] == ["high", "middle", "low", "nothing"]
-    lines = summary(found, title="t").splitlines()
+    lines = text_of(found, title="t").splitlines()
     starts = [lines.index(next(line for line in lines if line.startswith(name))) for name in ("high", "middle", "low")]
     assert starts == sorted(starts)
     assert found.to_frame()["factor"].tolist() == ["high", "middle", "low", "nothing"]
@@ -65,7 +69,7 @@ def test_the_interval_decides_and_the_published_rule_has_a_column_of_its_own(
     found = analysis([record])
     assert (Shown(found).verdict(record), Shown(found).important(record)) == (word, important)
     assert Shown(found).sentence(record).startswith(f"{word}. It moves the score by")
-    texts = summary(found, title="t").splitlines()
+    texts = text_of(found, title="t").splitlines()
     assert word in next(line for line in texts if line.startswith("data_order "))
     assert found.to_frame()["verdict"].tolist() == [word]
 
@@ -86,7 +90,7 @@ _LACKING = {"few": {"golden": np.array([0.8, math.nan])}, "equal": {"golden_std"
 def test_verdicts_and_checks_follow_the_table(importance, analysis):
     check = Check("L3D009", "warning", "Few rows", "Only 3 rows; ask for 20.", "data_order")
     record = importance("data_order", interval=(-0.4, -0.9, 0.1))
-    text = summary(analysis([record], checks=(check,)), title="My run", lines=["task: x"])
+    text = text_of(analysis([record], checks=(check,)), title="My run", lines=["task: x"])
     assert text.startswith("My run\n======\ntask: x\n")
     flat = " ".join(text.split())
     assert "data_order: undecided. It moves the score by n/a points (std), 23 % of the variance (1 to 57 %)" in flat
@@ -97,7 +101,7 @@ def test_verdicts_and_checks_follow_the_table(importance, analysis):
 def test_golden_numbers_are_those_of_the_golden_runs(importance, analysis):
     record = importance("data_order")
     golden = 100 * record.golden
-    flat = " ".join(summary(analysis([record]), title="t").split())
+    flat = " ".join(text_of(analysis([record]), title="t").split())
     assert f"luck: {golden.mean():.2f} +- {golden.std():.2f}." in flat
     assert f"scored {golden.min():.2f}, the luckiest {golden.max():.2f}: {np.ptp(golden):.2f} points apart" in flat
     assert f"more than {1.96 * math.sqrt(2) * golden.std():.1f} points" in flat
@@ -109,14 +113,14 @@ def test_golden_numbers_are_those_of_the_golden_runs(importance, analysis):
 
 
 def test_nothing_at_all_shows_as_not_available(empty, analysis):
-    text = summary(analysis([empty("data_order")], predictions=False), title="t")
+    text = text_of(analysis([empty("data_order")], predictions=False), title="t")
     assert table_line(text, "data_order")[1:] == ["undecided", *["n/a"] * 7, "12"]
     assert "nan" not in text.replace("n/a", "")
     assert "The runs hold no predictions" in " ".join(text.split())
 
 
 def test_no_factor_at_all(analysis):
-    text = summary(analysis([]), title="t")
+    text = text_of(analysis([]), title="t")
     assert "factor" in text
     assert "0 golden runs have a score" in text
 
@@ -160,7 +164,7 @@ def test_widest_table_fits(importance, analysis):
         score_std=0.1234,
         cells_missing=2000,
     )
-    text = summary(analysis([record]), title="t")
+    text = text_of(analysis([record]), title="t")
     assert max(map(len, text.splitlines())) <= WIDTH
 
 
@@ -173,13 +177,13 @@ def test_widest_table_fits(importance, analysis):
 def test_any_name_and_number_gives_printable_lines_that_fit(importance, analysis, name, title, values):
     score, *bounds = values
     record = replace(importance(name, interval=tuple(bounds)), importance=score)
-    text = summary(analysis([record]), title=title)
+    text = text_of(analysis([record]), title=title)
     assert all(len(line) <= WIDTH + 6 for line in text.splitlines())
     assert all(char == "\n" or char.isprintable() for char in text)
 
 
 def test_own_words_are_ascii(six):
-    assert summary(six, title="t").isascii()
+    assert text_of(six, title="t").isascii()
 
 
 def test_escape_codes_do_not_reach_the_terminal():
@@ -200,7 +204,7 @@ def test_interval_without_bounds(importance, analysis):
 
 def test_a_metric_that_is_not_read_in_percent_keeps_its_unit(importance, analysis):
     found = replace(analysis([importance("data_order")]), metric="mse")
-    text = " ".join(summary(found, title="t").split())
+    text = " ".join(text_of(found, title="t").split())
     assert f"{found.importances['data_order'].golden_std:.3f}" in text
     assert "units: units of mse" in text
     assert "percentage" not in text
@@ -230,7 +234,7 @@ def test_a_share_says_what_it_rests_on_and_is_not_told_of_a_few_examples(importa
     golden = Consistency("golden", 1.0, 1.0, 6, 1, 15 * examples // 5, 0.0, examples / 5)
     one = analysis([importance("data_order")])
     one = replace(one, examples=votes, consistencies={**one.consistencies, "golden": golden})
-    flat = " ".join(summary(one, title="t").split())
+    flat = " ".join(text_of(one, title="t").split())
     assert ("100.0 % agree" in flat) is told
     each = f"{examples / 5:.2g} examples on average, {examples} in all"
     assert (f"over 6 runs: 15 pairs that share {each}" in flat) is told

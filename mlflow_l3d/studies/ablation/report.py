@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,14 +52,10 @@ def spread(frame: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for key, part in frame.groupby(_KEYS, dropna=False, sort=False):
         for name in NUMBERS[:2] if key[-1] == GOLDEN_ROW else NUMBERS:
-            known = part[name].to_numpy(dtype=np.float64)
-            known = known[np.isfinite(known)]
-            mean = low = high = math.nan
-            if len(known):
-                low, high = np.percentile(known, [5, 95]).tolist()
-                # Repeats of a setting without a choice are equal, and their mean must be that number to the last digit.
-                mean = float(np.clip(known.mean(), known.min(), known.max()))
-            lines.append((*key, name, mean, low, high, len(known)))
+            values = part[name][np.isfinite(part[name])]
+            # Repeats of a setting without a choice are equal, and their mean must be that number to the last digit.
+            mean = np.clip(values.mean(), values.min(), values.max())
+            lines.append((*key, name, mean, *values.quantile([0.05, 0.95]), len(values)))
     result = pd.DataFrame(lines, columns=[*_KEYS, "number", "mean", "low", "high", "repeats"])
     return result.astype({"test_examples": "Int64", "investigation_runs": "Int64"})
 

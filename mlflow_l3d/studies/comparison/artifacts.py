@@ -20,42 +20,30 @@ DOCUMENT: Final = "comparison.json"
 TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks.json", "self_check.json"
 
 
-def write_comparison(folder: Path, found: ComparedRuns) -> list[str]:
+def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     """Write tables, pictures and report; return the names of what MLflow shows as tables."""
-    from mlflow_l3d.report.style import save_png
-    from mlflow_l3d.studies.comparison.report.figures import difference_figure, score_figure
-    from mlflow_l3d.studies.comparison.report.page import comparison_page
-
-    comparison, frame = found.comparison, found.to_frame()
+    comparison, frame = compared.comparison, compared.to_frame()
     frame.to_csv(folder / "differences.csv", index=False)
     frame.to_parquet(folder / "differences.parquet", index=False)
-    found.scores.to_parquet(folder / "scores.parquet", index=False)
-    parents = [parent._asdict() for parent in found.parents]
-    checks = [asdict(check) | {"rate": check.rate} for check in found.self_checks]
+    compared.scores.to_parquet(folder / "scores.parquet", index=False)
+    parents = [parent._asdict() for parent in compared.parents]
+    checks = [asdict(check) | {"rate": check.rate} for check in compared.self_checks]
     advice = [asdict(advice_on(each)) for each in comparison.differences]
-    more = {"parents": parents, "metrics": found.metrics(), "self_checks": checks, "advice": advice}
+    more = {"parents": parents, "metrics": compared.metrics(), "self_checks": checks, "advice": advice}
     document = {**asdict(comparison), **more}
     write_json(folder / DOCUMENT, document, indent=2)
-    figures = {"difference": difference_figure(comparison), "scores": score_figure(comparison, found.scores)}
-    for name, figure in figures.items():
-        save_png(figure, folder / f"{name}.png")
-    settings = {f"{parent.system} ({parent.task})": f"run {parent.run_id}" for parent in found.parents}
-    page = comparison_page(comparison, figures, found.importances, found.self_checks, settings=settings)
-    (folder / names.REPORT).write_text(page, encoding="utf-8")
+    compared.document().save(folder, names.REPORT)
     frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
-    importances = None if found.importances.empty else found.importances
+    importances = None if compared.importances.empty else compared.importances
     frames |= {"importances.json": importances, CHECKS: pd.DataFrame(checks) if checks else None}
     return write_tables(folder, frames)
 
 
-def note(found: ComparedRuns) -> str:
+def note(compared: ComparedRuns) -> str:
     """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI."""
-    said = [
-        f"**{answer.question}** {answer.short}. {' '.join(answer.sentences[:2])}\n"
-        for answer in answers(found.comparison)
-    ]
+    opening = [answer.markdown(2) for answer in answers(compared.comparison)]
     links = [
         f"* {each.system}, {each.task}: [{each.run_id}]({run_page(each.experiment_id, each.run_id)})"
-        for each in found.parents
+        for each in compared.parents
     ]
-    return "\n".join([*said, *links])[:5000]
+    return "\n\n".join([*opening, "\n".join(links)])[:5000]

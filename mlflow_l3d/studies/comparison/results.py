@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.studies.shown import OnOneScreen
+
+if TYPE_CHECKING:
+    from mlflow_l3d.report.page import Document
 
 _OF_FACTOR: Final = (
     "importance",
@@ -78,6 +81,17 @@ class ComparedRuns(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.studies.comparison.report.page import comparison_text
+        return self.document().to_text()
 
-        return comparison_text(self.comparison, self.importances, self.self_checks, run_id=self.run_id)
+    def document(self) -> Document:
+        """Return the comparison as people read it."""
+        from mlflow_l3d.studies.comparison.report.page import comparison_document
+
+        return comparison_document(
+            self.comparison,
+            self.scores,
+            self.importances,
+            self.self_checks,
+            run_id=self.run_id,
+            settings={f"{parent.system} ({parent.task})": f"run {parent.run_id}" for parent in self.parents},
+        )

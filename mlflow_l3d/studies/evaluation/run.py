@@ -38,9 +38,9 @@ class Evaluation(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.studies.investigation.report.page import summary
+        from mlflow_l3d.studies.investigation.report.page import investigation_document
 
-        return summary(self.analysis, title=f"evaluation of run {self.run_id}")
+        return investigation_document(self.analysis, title=f"evaluation of run {self.run_id}").to_text()
 
 
 def evaluate(

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.report.numbers import counted
-from mlflow_l3d.report.style import save_png
 from mlflow_l3d.studies.files import write_json
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, Outstanding
-from mlflow_l3d.studies.gate.report.figure import gate_figure
-from mlflow_l3d.studies.gate.report.page import advice_on, gate_markdown, gate_page
+from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, gate_markdown
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.earlier.reader import known_document
@@ -108,9 +106,7 @@ def write_record(folder: Path, answer: GateAnswer, about: dict[str, Any]) -> Non
 
 def write_results(folder: Path, answer: GateAnswer, *, run_id: str, settings: dict[str, str]) -> str:
     """Write the report, its picture and the summary for a CI job; return the summary."""
-    figure = gate_figure(answer)
-    save_png(figure, folder / "gate.png")
-    (folder / names.REPORT).write_text(gate_page(answer, figure, settings=settings), encoding="utf-8")
+    gate_document(answer, settings=settings).save(folder, names.REPORT)
     summary = gate_markdown(answer, run_id=run_id)
     (folder / "gate.md").write_text(summary, encoding="utf-8")
     return summary

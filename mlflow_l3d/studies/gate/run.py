@@ -41,7 +41,7 @@ from mlflow_l3d.studies.gate.record import (
     write_record,
     write_results,
 )
-from mlflow_l3d.studies.gate.report.page import advice_on, gate_text, look_line
+from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, look_line
 from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
 from mlflow_l3d.studies.gate.runs import Runs, systems_of
 from mlflow_l3d.studies.progress import shows_progress
@@ -96,7 +96,7 @@ class Gate:
         """Return the text that the command line prints at the end."""
         ahead = f", {self.ahead} of them begun for the next look and not looked at" if self.ahead else ""
         lines = [f"{counted(self.computed, 'run')} trained now{ahead}; MLflow run {self.run_id}; with report.html"]
-        return gate_text(self.answer, lines=lines)
+        return gate_document(self.answer, lines=lines).to_text()
 
 
 @with_signature(GateOptions)

@@ -64,7 +64,7 @@ class ImportedRuns(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.studies.seeds.report.page import study_text
+        from mlflow_l3d.studies.seeds.report.page import seeds_document
 
         left = len(self.problems)
         mend = f"{left} left out, see above: the same command after the fix writes only what is missing"
@@ -72,7 +72,8 @@ class ImportedRuns(OnOneScreen):
             f"{self.written} runs written, {self.known} there before{f'; {mend}' if left else ''}",
             f"MLflow run {self.run_id}; report.html is among its artifacts",
         ]
-        return study_text(self.study, title=f"Imported: {len(self.study.seeds)} runs, {self.study.task}", lines=lines)
+        title = f"Imported: {len(self.study.seeds)} runs, {self.study.task}"
+        return seeds_document(self.study, title=title, lines=lines).to_text()
 
 
 def import_runs(
@@ -176,8 +177,6 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
 
     def carry_out(self) -> ImportedRuns:
         """Write what is missing, and score all."""
-        from mlflow_l3d.studies.seeds.report.words import study_answers
-
         asked, ledger = self.request, self.ledger
         known = set(ledger.recovered.metrics)
         for cell, record, outcome in asked.records():
@@ -191,13 +190,13 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
             cells = cells.drop(columns="seed")
             settings = {**heading(ledger.parent.run_id), "task": asked.task, "from": asked.given["from_"]}
             settings |= {**asked.shared, "versions": version_words()}
-            write_scores(folder, study, cells, predictions, title=asked.title, notes=asked.remarks, settings=settings)
+            description = write_scores(
+                folder, study, cells, predictions, title=asked.title, notes=asked.remarks, settings=settings
+            )
             write_json(folder / names.INVESTIGATION, asked.document(), indent=2)
             left_out = float(len(asked.problems))
             ledger.log_metrics({**study.metrics(), "cells_failed": left_out}, len(study.seeds))
-            said = [f"**{each.question}** {each.short}. {' '.join(each.sentences)}" for each in study_answers(study)]
-            text = "\n\n".join([*said, *asked.remarks])[:5000]
-            ledger.finish(folder, complete=not asked.problems, description=text)
+            ledger.finish(folder, complete=not asked.problems, description=description)
         return ImportedRuns(
             run_id=ledger.parent.run_id,
             study=study,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.studies.files import file_stem, write_json, write_tables
+from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
 
@@ -44,8 +45,7 @@ def write_artifacts(
     title, notes
         Headline of the report, and remarks.
     """
-    from mlflow_l3d.report.style import save_png
-    from mlflow_l3d.studies.investigation.report.page import drawn, render
+    from mlflow_l3d.studies.investigation.report.page import investigation_document
 
     analysis = scored.analysis
     public = cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore")
@@ -61,11 +61,9 @@ def write_artifacts(
     write_json(folder / names.IMPORTANCE, importance_document(analysis))
     if document:
         write_json(folder / names.INVESTIGATION, document)
-    figures = drawn(analysis, design_named(analysis.design).paths(analysis.importances))
-    html = render(analysis, figures, settings=settings, title=title, notes=notes)
-    (folder / names.REPORT).write_text(html, encoding="utf-8")
-    for name, figure in figures.items():
-        save_png(figure, folder / f"{file_stem(name)}.png")
+    paths = partial(design_named(analysis.design).paths, analysis.importances)
+    report = investigation_document(analysis, title=title, notes=notes, settings=settings, paths=paths)
+    report.save(folder, names.REPORT)
 
 
 def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
@@ -73,10 +71,9 @@ def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
     from mlflow_l3d.studies.investigation.report.verdicts import Shown
     from mlflow_l3d.studies.investigation.report.words import answers
 
-    found = answers(Shown(analysis))
-    said = [f"**{answer.question}** {answer.short}. {answer.sentences[0]}" for answer in found]
-    said[1] += "".join(f" {name}: {advice.text}" for name, advice in analysis.advice.items() if advice.text)
-    return "\n\n".join([*said, *notes])[:5000]
+    luck, which, stable = (answer.markdown(1) for answer in answers(Shown(analysis)))
+    which += "".join(f" {name}: {advice.text}" for name, advice in analysis.advice.items() if advice.text)
+    return "\n\n".join([luck, which, stable, *notes])[:5000]
 
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:
@@ -105,9 +102,9 @@ def importance_document(analysis: Analysis) -> dict[str, Any]:
 
 def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
     record = analysis.importances[factor]
-    known = record.components
     verdict = None if factor in analysis.strategies else analysis.verdict(factor)
     parts = {
+        "advice": analysis.advice.get(factor),
         "prediction_importance": analysis.prediction_importances.get(factor),
         "strategy": analysis.strategies.get(factor),
     }
@@ -115,9 +112,8 @@ def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
     return {
         **{name: getattr(record, name) for name in (*IMPORTANCE_METRICS, *numbers)},
         **({} if verdict is None else {"verdict": verdict.word, "verdict_doubt": verdict.doubt}),
-        "advice": None if factor not in analysis.advice else asdict(analysis.advice[factor]),
-        **{name: None if part is None else asdict(part) for name, part in parts.items()},
-        "components": None if known is None else {**asdict(known), **known.derived()},
+        **{name: part and asdict(part) for name, part in parts.items()},
+        "components": record.components and {**asdict(record.components), **record.components.derived()},
         "table": record.table.tolist(),
     }
 

@@ -55,14 +55,14 @@ class Investigation(CellStudyResult[InvestigationRequest]):
 
     def summary(self) -> str:
         """Return the table and the sentences that the command line prints at the end."""
-        from mlflow_l3d.studies.investigation.report.page import summary
+        from mlflow_l3d.studies.investigation.report.page import investigation_document
 
         lines = [
             f"{self.computed} cells computed, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
             f"MLflow run {self.run_id}; report.html is among its artifacts",
             *self.request.notes(self.cells),
         ]
-        return summary(self.analysis, title=self.request.title, lines=lines)
+        return investigation_document(self.analysis, title=self.request.title, lines=lines).to_text()
 
 
 @with_signature(InvestigateOptions)

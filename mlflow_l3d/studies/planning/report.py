@@ -1,70 +1,60 @@
-"""A plan as text."""
+"""The document of a plan."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.report.numbers import MISSING, Unit, bracketed, plain, rough_duration, share_text, shorten, unit_of
-from mlflow_l3d.report.table import Table, document
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    Unit,
+    bracketed,
+    counted,
+    plain,
+    rough_duration,
+    share_text,
+    shorten,
+    unit_of,
+)
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.table import Part, Table
+
+if TYPE_CHECKING:
+    from mlflow_l3d.studies.planning.result import Plan
 
 
-def plan_text(
-    title: str,
-    *,
-    lines: Sequence[str],
-    half_width: float,
-    assurance: float,
-    cells: pd.DataFrame,
-    factors: pd.DataFrame,
-    designs: pd.DataFrame,
-    guidance: pd.DataFrame | None,
-    projection: pd.DataFrame | None = None,
-    metric: str = "",
-    notes: Sequence[str],
-) -> str:
-    """Return a plan as people read it.
-
-    Parameters
-    ----------
-    title
-        First line.
-    lines
-        What is planned and what it costs.
-    half_width
-        Wanted half-width of the interval of the corrected importance.
-    assurance
-        Probability with which it is to be reached.
-    cells, factors, designs, guidance
-        Tables of :mod:`mlflow_l3d.studies.planning.tables`; `guidance` only where variances are not known well.
-    projection, metric
-        What a budget buys, and the score that it is about.
-    notes
-        Remarks.
-
-    Returns
-    -------
-    str
-        Lines of at most 100 characters.
-    """
-    wanted = f"wanted half-width of the corrected importance: {half_width:g}, kept with {assurance:.0%}"
-    tables = {"Cells": _cells(cells)}
-    if factors["total_index"].notna().any():
-        tables[f"Factors ({wanted})"] = _factors(factors)
-    if guidance is not None:
-        tables[f"For assumed values of S_T ({wanted})"] = _guidance(guidance)
-    tables["Designs side by side (all cells, computed from nothing)"] = _designs(designs)
-    if projection is not None:
-        tables[f"What the budget says of the mean {metric}"] = _projection(projection, unit_of(metric))
-    parts: list[str | list[str]] = [["", head, *table.lines("  ")] for head, table in tables.items()]
+def plan_document(plan: Plan) -> Document:
+    """Return a plan as people read it."""
+    request, unknown = plan.request, math.isnan(plan.seconds_per_cell)
+    wanted = f"wanted half-width of the corrected importance: {request.plan.half_width:g}, kept with "
+    wanted += f"{plan.assurance:.0%}"
+    tables = {"Cells": _cells(plan.counts)}
+    if plan.factors["total_index"].notna().any():
+        tables[f"Factors ({wanted})"] = _factors(plan.factors)
+    if plan.guidance is not None:
+        tables[f"For assumed values of S_T ({wanted})"] = _guidance(plan.guidance)
+    tables["Designs side by side (all cells, computed from nothing)"] = _designs(plan.designs)
+    if plan.projection is not None:
+        unit = unit_of(request.metric)
+        tables[f"What the budget says of the mean {request.metric}"] = _projection(plan.projection, unit)
+    text: list[Part] = [["", head, *table.lines("  ")] for head, table in tables.items()]
     if any(MISSING in cell for table in tables.values() for row in table.rows for cell in row):
-        parts += [[""], _UNKNOWN]
-    parts += [["", "Notes"], *[f"- {note}" for note in notes]] if notes else []
-    return document(title, lines, parts)
+        text += [[""], _UNKNOWN]
+    text += [["", "Notes"], *[f"- {note}" for note in plan.notes]] if plan.notes else []
+    most = " at most (a stopping rule may end it)" if request.plan.stop != "none" else ""
+    cost = f"{plan.seconds_per_cell:.3g} s a cell ({plan.cost_source}), {counted(plan.workers, 'worker')}: "
+    cost += f"{rough_duration(plan.hours)} for the cells to compute"
+    lines = [
+        request.plan.words(),
+        f"{plan.cells} cells, {plan.cells_done} of them done on the tracking server, {plan.cells_to_compute} to compute"
+        f"{most}",
+        f"cost {plan.cost_source}. pilot=run measures it with a small part of the plan." if unknown else cost,
+    ]
+    return Document(title=f"plan: {request.title}", lines=lines, text=text)
 
 
 _UNKNOWN: Final = (
@@ -82,12 +72,12 @@ def _cells(cells: pd.DataFrame) -> Table:
 def _factors(factors: pd.DataFrame) -> Table:
     rows = []
     for row in factors.to_dict("records"):
-        found = {"factor": shorten(str(row["factor"]), 26), "S_T": plain(row["total_index"])}
-        found |= {"95 % interval": bracketed(row["low"], row["high"], plain), "pilot": MISSING}
+        texts = {"factor": shorten(str(row["factor"]), 26), "S_T": plain(row["total_index"])}
+        texts |= {"95 % interval": bracketed(row["low"], row["high"], plain), "pilot": MISSING}
         if isinstance(row["pilot_design"], str):
             small = "" if row["pilot_enough"] else ", small"
-            found["pilot"] = f"{row['pilot_design']} {row['pilot_rows']:.0f}x{row['pilot_columns']:.0f}{small}"
-        rows.append(found | _precision(row))
+            texts["pilot"] = f"{row['pilot_design']} {row['pilot_rows']:.0f}x{row['pilot_columns']:.0f}{small}"
+        rows.append(texts | _precision(row))
     return Table.of(rows, _legend("in the pilot", "the errors of the pilot are allowed for"))
 
 
@@ -108,14 +98,14 @@ def _guidance(guidance: pd.DataFrame) -> Table:
 
 
 def _precision(row: Mapping[Hashable, Any]) -> dict[str, str]:
-    found = {"this plan": _half_width(row["half_width"])}
+    texts = {"this plan": _half_width(row["half_width"])}
     for design in [str(name).removeprefix("rows/") for name in row if str(name).startswith("rows/")]:
         rows, columns = row[f"rows/{design}"], row[f"columns/{design}"]
         if not math.isfinite(rows):
-            found[design] = "never" if math.isfinite(row["nested_optimum"]) else MISSING
+            texts[design] = "never" if math.isfinite(row["nested_optimum"]) else MISSING
         else:
-            found[design] = f"{rows:.0f}" if design_named(design).table_columns else f"{rows:.0f}x{columns:.0f}"
-    return found
+            texts[design] = f"{rows:.0f}" if design_named(design).table_columns else f"{rows:.0f}x{columns:.0f}"
+    return texts
 
 
 def _designs(designs: pd.DataFrame) -> Table:

@@ -81,36 +81,9 @@ class Plan(OnOneScreen):
 
     def summary(self) -> str:
         """Return the plan as the command line prints it."""
-        from mlflow_l3d.report.numbers import rough_duration
-        from mlflow_l3d.studies.planning.report import plan_text
+        from mlflow_l3d.studies.planning.report import plan_document
 
-        request = self.request
-        lines = [
-            request.plan.words(),
-            f"{self.cells} cells, {self.cells_done} of them done on the tracking server, {self.cells_to_compute} to "
-            "compute" + (" at most (a stopping rule may end it)" if request.plan.stop != "none" else ""),
-        ]
-        if math.isnan(self.seconds_per_cell):
-            lines.append(f"cost {self.cost_source}. pilot=run measures it with a small part of the plan.")
-        else:
-            workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
-            lines.append(
-                f"{self.seconds_per_cell:.3g} s a cell ({self.cost_source}), {workers}: "
-                f"{rough_duration(self.hours)} for the cells to compute"
-            )
-        return plan_text(
-            f"plan: {request.title}",
-            lines=lines,
-            half_width=request.plan.half_width,
-            assurance=self.assurance,
-            cells=self.counts,
-            factors=self.factors,
-            designs=self.designs,
-            guidance=self.guidance,
-            projection=self.projection,
-            metric=request.metric,
-            notes=self.notes,
-        )
+        return plan_document(self).to_text()
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run of a plan; those that are not known are left out."""
@@ -127,7 +100,6 @@ class Plan(OnOneScreen):
     def document(self) -> dict[str, Any]:
         """Return the plan as JSON types, free of private paths; numbers that are not known are null."""
         shown = [each.name for each in fields(self) if each.name not in ("request", "run_id")]
-        own = {name: getattr(self, name) for name in shown}
-        asked = self.request
-        written = {"schema": 1, **own, "half_width": asked.plan.half_width, "investigation": asked.document()}
-        return dict(json_types(written))
+        numbers = {name: getattr(self, name) for name in shown}
+        about = {"half_width": self.request.plan.half_width, "investigation": self.request.document()}
+        return dict(json_types({"schema": 1, **numbers, **about}))

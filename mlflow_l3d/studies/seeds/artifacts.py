@@ -25,11 +25,12 @@ def write_scores(
     title: str,
     notes: Sequence[str],
     settings: Mapping[str, str],
-) -> None:
-    """Write tables, picture and report: what can be made of runs alone, ours or a stranger's."""
-    from mlflow_l3d.report.style import save_png
-    from mlflow_l3d.studies.seeds.report.figures import seed_figure
-    from mlflow_l3d.studies.seeds.report.page import study_page
+) -> str:
+    """Write tables, picture and report: what can be made of runs alone, ours or a stranger's.
+
+    Return the answers as Markdown, for the description of the run in MLflow's UI.
+    """
+    from mlflow_l3d.studies.seeds.report.page import seeds_document
 
     cells.to_parquet(folder / names.CELLS, index=False)
     if predictions is not None:
@@ -39,34 +40,29 @@ def write_scores(
     about = ("task", "model", "kind", "metric", "training_size", "seeds")
     document = {**{name: getattr(study, name) for name in about}, "metrics": study.metrics()}
     write_json(folder / names.SEEDS, {**document, "scores": study.scores.reset_index()}, indent=2)
-    figure = seed_figure(study)
-    save_png(figure, folder / "seeds.png")
-    page = study_page(study, figure, title=title, notes=notes, settings=settings)
-    (folder / names.REPORT).write_text(page, encoding="utf-8")
+    report = seeds_document(study, title=title, notes=notes, settings=settings)
+    report.save(folder, names.REPORT)
+    return "\n\n".join([*(answer.markdown() for answer in report.answers), *notes])[:5000]
 
 
-def write_over_tasks(folder: Path, found: Sequence[ModelOverTasks], *, title: str) -> list[str]:
+def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], *, title: str) -> list[str]:
     """Write the tables, pictures and page of several studies; return the names of what MLflow shows as tables.
 
     Parameters
     ----------
     folder
         Where the files go; it exists.
-    found
+    models
         One record a model.
     title
         Of the page.
     """
-    from mlflow_l3d.report.style import save_png
-    from mlflow_l3d.studies.seeds.report.figures import seed_heatmap, size_figure
-    from mlflow_l3d.studies.seeds.report.page import over_tasks_page
+    from mlflow_l3d.studies.seeds.report.page import over_tasks_document
 
-    rows = pd.concat([one.rows for one in found], ignore_index=True)
+    rows = pd.concat([model.rows for model in models], ignore_index=True)
     rows.to_csv(folder / "tasks.csv", index=False)
-    for at, one in enumerate(found):
-        ending = f"-{at}" if len(found) > 1 else ""
-        one.matrix.to_csv(folder / f"seed_by_task{ending}.csv")
-        save_png(seed_heatmap(one.matrix, one.better_seed, title=one.model), folder / f"seed_by_task{ending}.png")
-        save_png(size_figure(one.rows, one.correlations, title=one.model), folder / f"training_size{ending}.png")
-    (folder / names.REPORT).write_text(over_tasks_page(found, title=title), encoding="utf-8")
+    for number, model in enumerate(models):
+        ending = f"-{number}" if len(models) > 1 else ""
+        model.matrix.to_csv(folder / f"seed_by_task{ending}.csv")
+    over_tasks_document(models, title=title).save(folder, names.REPORT)
     return write_tables(folder, {"tasks.json": rows})

@@ -52,11 +52,11 @@ class SeedsEvaluation(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.studies.seeds.report.page import over_tasks_text, study_text
+        from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
 
         if not self.over_tasks:
-            return study_text(self.studies[0], title=f"evaluation of run {self.run_ids[0]}")
-        return over_tasks_text(self.over_tasks, title=f"Seeds over tasks (MLflow run {self.run_id})")
+            return seeds_document(self.studies[0], title=f"evaluation of run {self.run_ids[0]}").to_text()
+        return over_tasks_document(self.over_tasks, title=f"Seeds over tasks (MLflow run {self.run_id})").to_text()
 
 
 def is_seeds_study(parent_run_id: str) -> bool:

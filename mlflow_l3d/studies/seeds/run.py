@@ -46,7 +46,7 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.studies.seeds.report.page import study_text
+        from mlflow_l3d.studies.seeds.report.page import seeds_document
 
         new = f"{self.computed} seed{'' if self.computed == 1 else 's'}"
         lines = [
@@ -54,7 +54,7 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
             f"MLflow run {self.run_id}; report.html is among its artifacts",
             *self.notes,
         ]
-        return study_text(self.study, title=self.request.title, lines=lines)
+        return seeds_document(self.study, title=self.request.title, lines=lines).to_text()
 
 
 @with_signature(SeedsOptions)
@@ -122,8 +122,6 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
 
 def _finalize(request: SeedsRequest, ledger: Ledger[CellRecord]) -> tuple[SeedsStudy, tuple[str, ...]]:
     """Score everything from what is recorded, write the parent's artifacts, and end the parent."""
-    from mlflow_l3d.studies.seeds.report.words import study_answers
-
     with deferred_interrupts():
         run_ids = ledger.run_ids()
     frame, predictions = _recorded(request, ledger, run_ids)
@@ -148,7 +146,7 @@ def _finalize(request: SeedsRequest, ledger: Ledger[CellRecord]) -> tuple[SeedsS
     notes = request.notes(frame)
     with temporary_folder() as folder:
         write_json(folder / names.INVESTIGATION, request.document(), indent=2)
-        write_scores(
+        description = write_scores(
             folder,
             study,
             frame,
@@ -159,10 +157,7 @@ def _finalize(request: SeedsRequest, ledger: Ledger[CellRecord]) -> tuple[SeedsS
         )
         ledger.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
         ledger.wait()
-        said = [
-            f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}" for answer in study_answers(study)
-        ]
-        ledger.finish(folder, complete=failed == 0, description="\n\n".join([*said, *notes])[:5000])
+        ledger.finish(folder, complete=failed == 0, description=description)
     return study, notes
 
 

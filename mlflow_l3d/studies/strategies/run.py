@@ -20,8 +20,8 @@ from mlflow_l3d.analysis.importance.strategies import (
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.report.numbers import Unit, signed, unit_of
-from mlflow_l3d.report.text import heading
+from mlflow_l3d.report.numbers import Unit, bracketed, signed, unit_of
+from mlflow_l3d.report.table import Table, document
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.request import specify
@@ -80,19 +80,20 @@ class ComparedStrategies(OnOneScreen):
     def summary(self) -> str:
         """Return the table and what differs, as text of at most 100 columns."""
         crossed = self.investigations["crossed"]
-        title = crossed.request.setup.title("strategies")
-        done = ", ".join(f"{found.computed} for {name}" for name, found in self.investigations.items())
-        reused = sum(found.reused for found in self.investigations.values())
-        table = self.table().rename(index={"golden_model": "golden model"}).rename_axis(index="")
-        lines = [
-            *heading(title),
-            f"cells computed: {done}; {reused} shared or taken from earlier runs",
-            *(f"MLflow run {self.run_id}", "", table.to_string(), ""),
-            f"std in {self.unit.name}; (*) important: random and fixed from half of the golden std on,",
-            "interactions where the importance score is above 0.",
-            *("", *_differences(crossed.analysis, self.results), ""),
-        ]
-        return "\n".join(lines)
+        done = ", ".join(f"{part.computed} for {name}" for name, part in self.investigations.items())
+        reused = sum(part.reused for part in self.investigations.values())
+        lines = [f"cells computed: {done}; {reused} shared or taken from earlier runs", f"MLflow run {self.run_id}"]
+        text = [self.text_table(), [""], *_differences(crossed.analysis, self.results)]
+        return document(crossed.request.setup.title("strategies"), lines, text)
+
+    def text_table(self) -> Table:
+        """Return the table with a sentence below it."""
+        table = self.table().rename(index={"golden_model": "golden model"})
+        note = (
+            f"std in {self.unit.name}; (*) important: random and fixed from half of the golden std on, interactions if "
+            "the importance is above 0."
+        )
+        return Table(("factor", *table.columns), tuple(map(tuple, table.itertuples(name=None))), note)
 
 
 @with_signature(StrategiesOptions)
@@ -148,7 +149,7 @@ def compare_strategies(
             comparison = ComparedStrategies(opened.run_id, parts, _results(parts))
             frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
             run_ids = ",".join(each.run_id for each in parts.values())
-            tags = {names.INVESTIGATIONS: run_ids, names.NOTE: _note(comparison)}
+            tags = {names.INVESTIGATIONS: run_ids, names.NOTE: comparison.text_table().markdown()}
             opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=write_tables(folder, frames))
     return comparison
 
@@ -183,24 +184,12 @@ def _metrics(comparison: ComparedStrategies) -> dict[str, float]:
     }
 
 
-def _note(comparison: ComparedStrategies) -> str:
-    """Return the table as Markdown, for the description of the run in MLflow's UI."""
-    lines = ["| factor | random | fixed | interactions |", "|---|---|---|---|"]
-    for factor, row in comparison.table().iterrows():
-        lines.append(f"| {factor} | {row['random']} | {row['fixed']} | {row['interactions']} |")
-    return "\n".join([*lines, "", f"std in {comparison.unit.name}; (*) important by that strategy."])
-
-
 def _differences(analysis: Analysis, results: tuple[StrategyResult, ...]) -> list[str]:
-    """Return one line a factor: what each strategy calls it, and the corrected score of the published method."""
-    lines = []
+    """Return a sentence for each factor: what each strategy calls it, and what the published method measures."""
+    words = {True: "important", False: "not important", None: "no verdict"}
+    sentences = []
     for factor, record in analysis.importances.items():
-        said = {each.strategy: each.important for each in results if each.factor == factor}
-        words = {True: "important", False: "not important", None: "no verdict"}
-        verdicts = ", ".join(f"{strategy}: {words[important]}" for strategy, important in said.items())
-        interval = f"[{signed(record.importance_corrected_ci_low)}, {signed(record.importance_corrected_ci_high)}]"
-        lines.append(f"{factor}: {verdicts}")
-        lines.append(
-            f"    importance {signed(record.importance)}, corrected {signed(record.importance_corrected)} {interval}"
-        )
-    return lines
+        verdicts = [f"{each.strategy}: {words[each.important]}" for each in results if each.factor == factor]
+        numbers = f"importance {signed(record.importance)}, corrected {signed(record.importance_corrected)}"
+        sentences.append(f"{factor}: {', '.join(verdicts)}; {numbers} {bracketed(*record.corrected_interval)}")
+    return sentences

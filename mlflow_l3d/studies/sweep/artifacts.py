@@ -11,7 +11,7 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.studies.files import file_stem, write_tables
+from mlflow_l3d.studies.files import write_tables
 from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import Sweep, analyse_sweep
@@ -52,9 +52,9 @@ class SweepResult:
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.studies.sweep.report.page import summary
+        from mlflow_l3d.studies.sweep.report.page import sweep_document
 
-        return summary(self.sweep, title=self.title)
+        return sweep_document(self.sweep, title=self.title).to_text()
 
 
 def write_sweep(
@@ -82,25 +82,20 @@ def write_sweep(
     ParameterError
         If there is no point.
     """
-    from mlflow_l3d.report.style import save_png
-    from mlflow_l3d.studies.sweep.report.figures import drawn
-    from mlflow_l3d.studies.sweep.report.page import render
+    from mlflow_l3d.studies.sweep.report.page import sweep_document
     from mlflow_l3d.studies.sweep.report.shown import ShownSweep
     from mlflow_l3d.studies.sweep.report.tables import latex_table
 
-    result = SweepResult(analyse_sweep(points, left_out(points)), title)
-    shown = ShownSweep(result.sweep)
+    sweep = analyse_sweep(points, left_out(points))
+    shown = ShownSweep(sweep)
     shown.rows.to_parquet(folder / f"{names.POINTS}.parquet", index=False)
     shown.rows.to_csv(folder / f"{names.POINTS}.csv", index=False)
     (folder / f"{names.POINTS}.tex").write_text(latex_table(shown, title=title), encoding="utf-8")
-    frames = {"trends": result.sweep.trends_frame(), "interactions": result.sweep.interactions_frame()}
-    found = {names.POINTS: shown.rows, **{name: frame for name, frame in frames.items() if len(frame)}}
-    tables = write_tables(folder, {f"{name}.json": frame for name, frame in found.items()})
-    figures = drawn(shown)
-    (folder / names.SWEEP_REPORT).write_text(render(shown, figures, title=title, links=links), encoding="utf-8")
-    for name, figure in figures.items():
-        save_png(figure, folder / f"{file_stem(name)}.png")
-    return SweepResult(result.sweep, title, tuple(tables))
+    frames = {"trends": sweep.trends_frame(), "interactions": sweep.interactions_frame()}
+    frames = {names.POINTS: shown.rows, **{name: frame for name, frame in frames.items() if len(frame)}}
+    tables = write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
+    sweep_document(sweep, title=title, links=links).save(folder, names.SWEEP_REPORT)
+    return SweepResult(sweep, title, tuple(tables))
 
 
 def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str]:
@@ -131,11 +126,11 @@ def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
     from mlflow_l3d.studies.sweep.report.words import answers
 
     shown = ShownSweep(result.sweep)
-    said = [f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}" for answer in answers(shown)]
+    opening = [answer.markdown() for answer in answers(shown)]
     points = zip(shown.names, (point.run_id for point in result.sweep.points), strict=True)
     links = [f"- [{name}]({run_page(experiments[run_id], run_id)})" for name, run_id in points if run_id in experiments]
     more = [f"- and {len(links) - _MOST_LINKS} more"] if len(links) > _MOST_LINKS else []
-    return "\n\n".join([*said, "\n".join([*links[:_MOST_LINKS], *more])])
+    return "\n\n".join([*opening, "\n".join([*links[:_MOST_LINKS], *more])])
 
 
 def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:

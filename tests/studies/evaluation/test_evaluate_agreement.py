@@ -25,7 +25,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation.run import evaluate
-from mlflow_l3d.studies.investigation.report.page import summary
+from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.scoring import score
 
 with warnings.catch_warnings():
@@ -121,7 +121,7 @@ def told(analysis: Analysis, *, ten_times: bool = False) -> str:
         name: replace(one, pairs_of_predictions=one.pairs_of_predictions * (10 if ten_times else 1))
         for name, one in analysis.consistencies.items()
     }
-    return " ".join(summary(replace(analysis, consistencies=more), title="mine").split())
+    return " ".join(investigation_document(replace(analysis, consistencies=more), title="mine").to_text().split())
 
 
 def by_hand(agreement: str, answers: Sequence[Sequence[Any]], truths: Sequence[Any] | None) -> tuple[float, float]:
@@ -287,7 +287,7 @@ def test_numbers_are_regression(place: Place, tmp_path: Path, capsys: pytest.Cap
     assert f"predictions: Pearson's correlation {golden[0]:.2f}." in printed
     assert "Of the numbers that two golden runs predict" in " ".join(printed.split())
     analysis = evaluate(parent, metric="quality", log=False).analysis
-    for line in summary(analysis, title="mine").splitlines():
+    for line in investigation_document(analysis, title="mine").to_text().splitlines():
         assert len(line) <= 100, line
 
 
@@ -309,7 +309,10 @@ def test_closeness_adds_consistency(tmp_path: Path) -> None:
 def test_numbers_that_never_vary_have_no_correlation(tmp_path: Path) -> None:
     analysis = direct(tmp_path, [[0.5, 0.5, 0.5]] * 7, SCALES)
     assert not [name for name in analysis.metrics() if name.startswith("consistency")]
-    assert "predictions: The runs predict too few different numbers to correlate." in summary(analysis, title="mine")
+    assert (
+        "predictions: The runs predict too few different numbers to correlate."
+        in investigation_document(analysis, title="mine").to_text()
+    )
 
 
 TAGS = [["O", "PER"], ["O"], []]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pictures import blank
 from run_helpers import Place, copied, sqlite_place, wait_until
 
 from mlflow_l3d import cli, compare
@@ -41,18 +42,13 @@ def simulate_little(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("mlflow_l3d.studies.gate.request.power", partial(power, draws=500))
 
 
-def draw_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("mlflow_l3d.studies.gate.record.save_png", lambda _, path: path.touch())
-    patch.setattr("mlflow_l3d.studies.gate.record.gate_page", lambda *_, **__: "<html></html>")
-
-
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate little and draw nothing, except where that is what is tested."""
     if "budget_is_planned" not in request.node.name:
         simulate_little(monkeypatch)
     if "true_record" not in request.node.name:
-        draw_nothing(monkeypatch)
+        blank(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +57,7 @@ def worse(whole: tuple[Place, str], tmp_path_factory: pytest.TempPathFactory) ->
     place = copied(whole[0], tmp_path_factory.mktemp("worse") / "place")
     with pytest.MonkeyPatch.context() as patch:
         simulate_little(patch)
-        draw_nothing(patch)
+        blank(patch.setattr)
         return place, gated(place, LOWER, baseline=whole[1], **FINE)
 
 

@@ -62,7 +62,7 @@ def running(place: Place) -> list[Run]:
 @pytest.fixture
 def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mlflow_l3d.studies.seeds.report.page.study_page", lambda *_, **__: "<html></html>")
+    monkeypatch.setattr("mlflow_l3d.report.page.Document.to_html", lambda _: "<html></html>")
     return sqlite_place(migrated_store, tmp_path / "place")
 
 

@@ -192,11 +192,15 @@ def check_table(checks: Sequence[SelfCheck]) -> Table | None:
             "false claims %": points(each.rate, 1),
             "95 %": between(*each.interval, lambda one: points(one, 1)),
             "nominal %": points(each.nominal, 1),
+            "verdict": ("at most nominal" if each.rate <= each.nominal else "repeat more often")
+            if each.holds
+            else "TOO MANY",
         }
         for each in checks
     ]
     note = (
         "One system: random halves of its runs. A pair: the two runs of each shared configuration, swapped or not by "
-        "the toss of a coin. There is no difference, so every claim is false."
+        "the toss of a coin. There is no difference, so every claim is false. Repeat more often: the excess may be by "
+        "chance. Too many: do not trust the claims of this comparison."
     )
-    return Table.of(rows, note)
+    return Table.of(rows, note, texts=frozenset({6}))

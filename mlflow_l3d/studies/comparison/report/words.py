@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 
 from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED, WORSE, Comparison, Difference
-from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.comparison.wins import Share
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.metrics.known import named
@@ -51,7 +50,7 @@ def _better(found: Comparison) -> Answer:
         f"{_runs(one)} ({found.metric}, {unit.name}): a difference of {unit.change(one.difference)}.",
         f"Its {percent(found.level)} interval is {limits} (p {probability(one.p)}). It counts the luck of "
         f"{factors}{examples}.",
-        f"{one.first} is better on average with probability {_percent(one.probability_better)}: the share of the "
+        f"{one.first} is better on average with probability {_probability_text(one.probability_better)}: the share of the "
         f"confidence distribution on its side, which is a posterior probability if all differences were equally "
         f"probable before.",
     ]
@@ -81,18 +80,18 @@ def _single(one: Difference) -> Answer:
     wins = one.example_wins
     if 0 < wins.examples < FEWEST_EXAMPLES:
         sentences.append(
-            f"On which test examples one wins whatever the luck cannot be said: ten runs of both saw {wins.examples} "
-            "of them (test_selection=fixed keeps one test set for all runs)."
+            f"Ten runs of both saw only {wins.examples} test examples, too few to count those on which one always "
+            "wins. test_selection=fixed keeps one test set for all runs."
         )
     elif wins.examples:
         sentences += [
-            f"{one.first} wins whatever the luck on {_share(wins.first)} of the {wins.examples:,} test examples that "
-            f"ten runs of both saw: any ten of its runs are all right, and not all of {one.second}. {one.second} does "
-            f"on {_share(wins.second)}.",
-            f"All ten right against all ten wrong: {_percent(wins.first_always)} and {_percent(wins.second_always)}.",
+            f"{one.first} always wins on {_share(wins.first)} of the {wins.examples:,} test examples that ten runs of "
+            f"both saw: any ten of its runs are all right, and not all of {one.second}. {one.second} does so on "
+            f"{_share(wins.second)}.",
+            f"All ten right against all ten wrong: {_probability_text(wins.first_always)} and {_probability_text(wins.second_always)}.",
         ]
     question = f"Does a run of {one.first} beat a run of {one.second}?"
-    return Answer(question, f"{_percent(one.run_wins.value)} of the time", tuple(sentences))
+    return Answer(question, f"{_probability_text(one.run_wins.value)} of the time", tuple(sentences))
 
 
 def advice_on(one: Difference) -> Answer:
@@ -149,26 +148,14 @@ def _rank(low: int, high: int) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def check_sentence(check: SelfCheck) -> str:
-    """Return what comparisons of a system with itself say."""
-    low, high = check.interval
-    word = "MORE THAN NOMINAL: claims of this comparison are not to be trusted"
-    if check.holds:
-        word = "at most nominal" if check.rate <= check.nominal else "more may be luck: repeat it more often"
-    return (
-        f"{check.what}: {check.claims} of {check.repeats} comparisons without a difference claimed one, "
-        f"{points(check.rate, 1)} % ({between(low, high, lambda share: points(share, 1))}); "
-        f"{points(check.nominal, 1)} % are nominal: {word}."
-    )
-
-
-def direction_sentence(found: Comparison) -> str:
+def direction_sentence(comparison: Comparison) -> str:
     """Return which way differences point."""
-    side = "above" if named(found.metric).greater_is_better else "below"
+    side = "above" if named(comparison.metric).greater_is_better else "below"
     return f"A difference {side} 0 speaks for the first of a pair."
 
 
-def _percent(share: float) -> str:
+def _probability_text(share: float) -> str:
+    """Return a probability in per cent; one that is nearly 0 or 1 without its digits."""
     if math.isnan(share):
         return MISSING
     if min(share, 1 - share) >= 0.0005:
@@ -178,4 +165,4 @@ def _percent(share: float) -> str:
 
 def _share(share: Share) -> str:
     limits = between(share.low, share.high, lambda value: points(value, 1))
-    return _percent(share.value) + ("" if limits == MISSING else f" ({limits})")
+    return _probability_text(share.value) + ("" if limits == MISSING else f" ({limits})")

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
 from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, percent, plain, share_text, unit_of
-from mlflow_l3d.report.page import Picture, Section, page
+from mlflow_l3d.report.page import Document, Picture, Section
 from mlflow_l3d.report.table import Table, document
 from mlflow_l3d.report.text import Answer, advice, advise
 from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, Look
 from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
-from mlflow_l3d.studies.gate.report.figure import VERDICT, gate_bounds, verdict
+from mlflow_l3d.studies.gate.report.figure import VERDICT, gate_bounds, gate_figure, verdict
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_ABOUT: Final = {"fixed": "These test data", "random": "New examples, too"}
+_ABOUT: Final = {
+    "fixed": ("These test data", "On these test data: luck of the runs is the only one that counts."),
+    "random": (
+        "New examples, too",
+        "On new examples, too: luck of the runs and of the test examples counts. More runs do not make the latter "
+        "smaller.",
+    ),
+}
 _CAPTION: Final = (
     "Dots: difference at each look, thin bars its repeated confidence interval, thick bars that for equivalence. Grey "
     "band: differences that do not matter. Dashed: a difference beyond it is claimed at that look, at the spread of "
@@ -45,16 +51,6 @@ def sentence(answer: GateAnswer) -> str:
     if answer.decision == "undecided":
         return f"{same}{look.runs} runs do not tell worse, better, and equivalent within {effect} apart: {found}."
     return f"{VERDICT[answer.decision]}: {found}. Smallest effect: {effect}."
-
-
-def about(answer: GateAnswer) -> str:
-    """Return which question the answer is to."""
-    if answer.examples == "random":
-        return (
-            "On new examples, too: luck of the runs and of the test examples counts. More runs do not make the latter "
-            "smaller."
-        )
-    return "On these test data: luck of the runs is the only one that counts."
 
 
 def advice_on(answer: GateAnswer) -> Answer:
@@ -156,55 +152,60 @@ def power_table(answer: GateAnswer) -> Table:
     return Table.of(rows, note, title="Power")
 
 
-def gate_text(answer: GateAnswer, lines: Sequence[str]) -> str:
-    """Return a finished gate as the terminal shows it."""
-    title = f"gate: {verdict(answer)} (exit status {answer.exit_status})"
-    parts = [*(note for note in answer.notes), look_table(answer) if answer.looks else None, power_table(answer)]
-    return document(title, [sentence(answer), *_means(answer), *_other(answer), advice_on(answer).text, *lines], parts)
+def gate_answers(answer: GateAnswer) -> tuple[Answer, Answer, Answer]:
+    """Return whether the candidate is worse, what that is about, and what would settle it."""
+    unit, short, about = unit_of(answer.metric), *_ABOUT[answer.examples]
+    verdicts, abouts = [sentence(answer)], [about]
+    if all(map(math.isfinite, answer.means)):
+        baseline, candidate = map(unit.text, answer.means)
+        verdicts.append(f"Mean {answer.metric}: baseline {baseline}, candidate {candidate}.")
+    if answer.other is not None:
+        other = "On new examples, too," if answer.examples == "fixed" else "On these test data alone"
+        abouts.append(f"{other} the interval of the same look is {_between(unit, *answer.other)} {unit.noun}.")
+    return (
+        Answer("Is the candidate worse?", verdict(answer), tuple(verdicts)),
+        Answer("What is the answer about?", short, tuple(abouts)),
+        advice_on(answer),
+    )
+
+
+def gate_document(
+    answer: GateAnswer, *, lines: Sequence[str] = (), settings: Mapping[str, str] = MappingProxyType({})
+) -> Document:
+    """Return a gate as people read it; `lines` and `settings` are those of :class:`mlflow_l3d.report.page.Document`."""
+    opening = gate_answers(answer)
+    looks, power = look_table(answer) if answer.looks else None, power_table(answer)
+    label = "Difference at each look, with its intervals and the bounds"
+    caption = _CAPTION + _DOTTED * bool(np.isfinite(gate_bounds(answer)[1]).any())
+    picture = Picture(partial(gate_figure, answer), "gate", label, caption)
+    return Document(
+        title=f"{answer.candidate} against {answer.baseline}",
+        headline=f"gate: {verdict(answer)} (exit status {answer.exit_status})",
+        answers=opening,
+        lines=[*opening[0].sentences, *opening[1].sentences[1:], opening[2].text, *lines],
+        text=[*answer.notes, looks, power],
+        notes=answer.notes,
+        sections=[
+            Section("The looks so far, and those that were planned", [picture, looks]),
+            Section("What was to be expected", [power, bound_table(answer.plan, answer.metric)]),
+        ],
+        settings=settings,
+    )
 
 
 def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
     """Return the summary for a CI job."""
-    head = f"## Gate: {answer.decision} (exit status {answer.exit_status})"
-    lines = [head, "", f"`{answer.candidate}` against `{answer.baseline}`. {sentence(answer)}", ""]
-    lines += [f"{line}\n" for line in [about(answer), *_means(answer), *_other(answer), advice_on(answer).text]]
-    tables = [look_table(answer)] if answer.looks else []
-    for table in [*tables, power_table(answer)]:
-        lines += [*_markdown(table), ""]
-    lines += [*[f"- {note}" for note in answer.notes], ""] if answer.notes else []
-    return "\n".join([*lines, f"MLflow run `{run_id}`", ""])
-
-
-def gate_page(answer: GateAnswer, figure: Figure, *, settings: Mapping[str, str]) -> str:
-    """Return a gate and its figure as an HTML page."""
-    caption = _CAPTION + _DOTTED * bool(np.isfinite(gate_bounds(answer)[1]).any())
-    picture = Picture.of(figure, "looks", "Difference at each look, with its intervals and the bounds", caption)
-    answers = [
-        Answer("Is the candidate worse?", verdict(answer), (sentence(answer), *_means(answer))),
-        Answer("What is the answer about?", _ABOUT[answer.examples], (about(answer), *_other(answer))),
-        advice_on(answer),
+    worse, about, advised = gate_answers(answer)
+    tables = [*([look_table(answer)] if answer.looks else []), power_table(answer)]
+    blocks = [
+        f"## Gate: {answer.decision} (exit status {answer.exit_status})",
+        f"`{answer.candidate}` against `{answer.baseline}`. {worse.sentences[0]}",
+        *(*worse.sentences[1:], *about.sentences, advised.text),
+        *[table.markdown() for table in tables],
+        *(["\n".join(f"- {note}" for note in answer.notes)] if answer.notes else []),
+        f"MLflow run `{run_id}`",
     ]
-    sections = [
-        Section(
-            "The looks so far, and those that were planned", [picture, look_table(answer) if answer.looks else None]
-        ),
-        Section("What was to be expected", [power_table(answer), bound_table(answer.plan, answer.metric)]),
-    ]
-    title = f"{answer.candidate} against {answer.baseline}"
-    return page(title, answers=answers, sections=sections, notes=answer.notes, settings=settings)
-
-
-def _means(answer: GateAnswer) -> Iterator[str]:
-    unit = unit_of(answer.metric)
-    if all(map(math.isfinite, answer.means)):
-        yield f"Mean {answer.metric}: baseline {unit.text(answer.means[0])}, candidate {unit.text(answer.means[1])}."
-
-
-def _other(answer: GateAnswer) -> Iterator[str]:
-    unit = unit_of(answer.metric)
-    if answer.other is not None:
-        what = "On new examples, too," if answer.examples == "fixed" else "On these test data alone"
-        yield f"{what} the interval of the same look is {_between(unit, *answer.other)} {unit.noun}."
+    return "\n\n".join(blocks) + "\n"
 
 
 def _interval(answer: GateAnswer, look: Look) -> str:
@@ -244,11 +245,3 @@ def _between(unit: Unit, low: float, high: float) -> str:
 def _list(numbers: Sequence[int]) -> str:
     *first, last = map(str, numbers)
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _markdown(table: Table) -> list[str]:
-    def line(cells: Sequence[Any]) -> str:
-        return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
-
-    rows = [line(table.head), line(["---"] * len(table.head)), *map(line, table.rows)]
-    return [f"**{table.title}**", "", *rows, *(["", table.note] if table.note else [])]

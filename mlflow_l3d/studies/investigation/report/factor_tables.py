@@ -3,24 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
-from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.numbers import MISSING, between, bracketed, percent, plain, points, probability, signed
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.investigation.report.prediction_tables import prediction_text
+from mlflow_l3d.studies.investigation.report.prediction_tables import RATIO, prediction_text
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share
 
 INTERIM_SHOWN: Final = 12
 """Interim analyses of one factor that are shown at most: the rule of Appendix B.3 has one after every row."""
+_FURTHER: Final = {
+    "letters": ("distinguished\n(letters)", "Factors that share a letter do not differ significantly."),
+    "published": (
+        "importance,\n{level} interval",
+        "Importance, interval: of what the published importance tends to with many runs.",
+    ),
+    "uneven": (
+        "unevenness\nof rows",
+        "Unevenness: squared coefficient of variation of the standard deviations within rows. Above 0, importance and "
+        "corrected importance tend to different numbers.",
+    ),
+    "contributed": ("contr. std", "contr., mitig.: contributed and mitigated, as published."),
+    "mitigated": ("mitig. std", ""),
+    "predictions": (
+        "importance for\npredictions",
+        "Importance for predictions: the same scale, for single predictions in place of the score; below it the "
+        f"{RATIO}.",
+    ),
+    "kappa": ("kappa", "kappa: agreement of two runs beyond chance (Fleiss)."),
+    "iqr": ("IQR of cells", "IQR: distance of the quartiles in {noun}, which a few collapsed runs do not move."),
+    "golden_iqr": ("IQR of {golden} runs", ""),
+    "collapsed": ("collapsed %", "Collapsed: runs that score below chance."),
+    "pearson": ("Pearson", "Pearson: correlation of the numbers that two runs predict, blind to shift and scale."),
+    "ccc": ("CCC", "CCC: Lin's concordance of these, 1 only for equal predictions."),
+}
+"""Further numbers: key of :func:`factor_texts` -> head of the column, and what it means."""
 
 
 def factor_texts(shown: Shown) -> list[dict[str, str]]:
@@ -66,70 +90,63 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
     return rows
 
 
-def further_numbers(shown: Shown, columns: Mapping[str, tuple[str, str]]) -> Table | None:
-    """Return what else is known of each factor; None where nothing is. Columns without a number are left out.
+def further_numbers(shown: Shown, *, terminal: bool = False) -> Table | None:
+    """Return what else is known of each factor; None if that is nothing. Columns without a number are left out.
 
-    Parameters
-    ----------
-    shown
-        The analysis.
-    columns
-        Key of :func:`factor_texts` -> head of the column, and what it means. A share of collapsed runs alone is no
-        reason for a table.
+    The terminal has what its narrower table of factors leaves out. A share of collapsed runs alone is no reason for a
+    table.
     """
+    left_out = ("golden_iqr", "collapsed") if terminal else ("contributed", "mitigated", "pearson", "ccc")
+    columns = {key: column for key, column in _FURTHER.items() if key not in left_out}
     notes = {shown.say(head): note for head, note in columns.values()}
     rows = tuple((texts["factor"], *[texts[key] for key in columns]) for texts in factor_texts(shown))
     table = Table(("factor", *notes), rows).without_empty(notes)
     if set(table.head) <= {"factor", "collapsed %"}:
         return None
-    return replace(table, note=shown.say(" ".join(notes[head] for head in table.head[1:] if notes[head])))
+    note = shown.say(" ".join(notes[head] for head in table.head[1:] if notes[head]))
+    return replace(table, note=note, title="" if terminal else "More about each factor")
 
 
 def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...]:
     """Return the order of the factors, and the differences of all pairs; nothing without a ranking.
 
-    `helps` says what to do where factors cannot be told apart.
+    `helps` says what to do if factors cannot be distinguished.
     """
     if ranking is None:
         return ()
-    lettered = {name for group in ranking.groups for name in group}
-    if not lettered:
-        return (
-            Table(
-                ("factor", "corrected importance"),
-                tuple((name, signed(value)) for name, value in zip(ranking.factors, ranking.importances, strict=True)),
-                "No two factors could be compared: there are too few rows or columns with scores.",
-            ),
-        )
-    order = Table(
-        ("factor", "corrected importance", "letters"),
-        tuple((name, signed(value), group or MISSING) for name, value, group in _rows(ranking.to_frame())),
-        "Factors that share a letter cannot be told apart."
+    rows = [
+        {
+            "factor": row.factor,
+            "corrected importance": signed(row.importance_corrected),
+            "letters": row.group or MISSING,
+        }
+        for row in ranking.to_frame().itertuples()
+    ]
+    order = Table.of(rows).without_empty(["letters"])
+    if "letters" not in order.head:
+        note = "No two factors could be compared: there are too few rows or columns with scores."
+        return (replace(order, note=note),)
+    alone = any(row["letters"] == MISSING for row in rows)
+    note = (
+        "Factors that share a letter do not differ significantly."
         + (helps if any(len(group) > 1 for group in ranking.groups) else "")
-        + (f" {MISSING}: could be compared with no other factor." if len(lettered) < len(ranking.factors) else ""),
+        + (f" {MISSING}: could be compared with no other factor." if alone else "")
     )
     pairs = [
         {
-            "pair": f"{pair.first} \N{MINUS SIGN} {pair.second}",
-            "difference": signed(pair.difference),
-            f"{percent(ranking.level)} interval": between(pair.low, pair.high),
-            "p, Holm": probability(pair.p_holm),
-            "told apart?": ("yes" if pair.different else "no") if math.isfinite(pair.p_holm) else MISSING,
+            "pair": f"{pair['first']} \N{MINUS SIGN} {pair['second']}",
+            "difference": signed(pair["difference"]),
+            f"{percent(ranking.level)} interval": between(pair["low"], pair["high"]),
+            "p, Holm": probability(pair["p_holm"]),
+            "different?": ("yes" if pair["different"] else "no") if math.isfinite(pair["p_holm"]) else MISSING,
         }
-        for pair in _rows(ranking.differences_frame())
+        for pair in ranking.differences_frame().to_dict("records")
     ]
-    if not pairs:
-        return (order,)
-    note = (
+    about = (
         "Differences of corrected importances, paired by row. The interval holds for the pair by itself; the p-value "
         f"is adjusted for all {len(pairs)} pairs."
     )
-    return order, Table.of(pairs, note)
-
-
-def _rows(frame: pd.DataFrame) -> list[Any]:
-    """Return the rows of a frame as named tuples."""
-    return list(frame.itertuples(index=False))
+    return replace(order, note=note), *([Table.of(pairs, about)] if pairs else [])
 
 
 def component_table(shown: Shown) -> Table | None:
@@ -139,14 +156,15 @@ def component_table(shown: Shown) -> Table | None:
     """
     squared, word = shown.unit.squared, shown.golden_word
     alone, golden = "alone\n(main effect)", f"variance of\n{word} runs"
-    found = [(record, record.components) for record in shown.records if record.components is not None]
-    if not found:
-        return None
-    rows = []
-    for record, parts in found:
-        known = record.golden[np.isfinite(record.golden)]
+    rows, below = [], []
+    for record in shown.records:
+        if (parts := record.components) is None:
+            continue
+        scores = record.golden[np.isfinite(record.golden)]
         # A design whose own runs stand for golden runs took its total from these.
-        variance = float(known.var(ddof=1)) if len(known) >= 2 and not shown.design.own_golden else math.nan
+        variance = float(scores.var(ddof=1)) if len(scores) >= 2 and not shown.design.own_golden else math.nan
+        index = record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
+        below += [f"{name} of {record.factor}" for name in parts.truncated]
         rows.append(
             {
                 "factor": record.factor,
@@ -156,14 +174,14 @@ def component_table(shown: Shown) -> Table | None:
                 "mitigated": squared(parts.mitigated),
                 "total": squared(parts.total),
                 golden: squared(variance),
-                "alone, share\nof the total": _share(
-                    record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
-                ),
+                "alone, share\nof the total": _share(*index),
                 f"total /\n{word}": plain(parts.total / variance if variance > 0 else math.nan),
                 "contributed,\nshare": _share(parts.total_index, *map(total_index_of, record.corrected_interval)),
                 "method": parts.method,
             }
         )
+    if not rows:
+        return None
     table = Table.of(rows)
     table = table.without_empty(table.head)
     notes = [
@@ -181,7 +199,6 @@ def component_table(shown: Shown) -> Table | None:
             if word == "golden"
             else "Pooled runs are the same cells, so that their variance confirms nothing."
         )
-    below = [f"{name} of {record.factor}" for record, parts in found for name in parts.truncated]
     if below:
         notes.append(f"Below zero, by chance; the best estimate is 0: {', '.join(below)}.")
     return replace(table, note=" ".join(notes))
@@ -189,27 +206,28 @@ def component_table(shown: Shown) -> Table | None:
 
 def collapse_table(shown: Shown) -> Table | None:
     """Return the two parts of the score, a row a factor; None where no run collapsed."""
-    found = shown.analysis.collapse
-    if found is None:
+    collapse = shown.analysis.collapse
+    if collapse is None:
         return None
     level = shown.say("{level} interval")
     rows = []
     for record in shown.records:
-        cause, rest = found.causes[record.factor], found.rest[record.factor]
+        cause, rest = collapse.causes[record.factor], collapse.rest[record.factor]
+        intervals = [between(*part.corrected_interval) for part in (cause, rest)]
         rows.append(
             {
                 "factor": record.factor,
                 "collapsed\n% of cells": points(record.collapsed_share, 1),
-                "importance for\nwhich collapse": f"{signed(cause.importance_corrected)}\n{_bounds(cause)}",
+                "importance for\nwhich collapse": f"{signed(cause.importance_corrected)}\n{intervals[0]}",
                 "importance of\nthe others": signed(rest.importance),
-                f"corrected\n{level}": f"{signed(rest.importance_corrected)}\n{_bounds(rest)}",
+                f"corrected\n{level}": f"{signed(rest.importance_corrected)}\n{intervals[1]}",
                 f"their\n{shown.golden_word} std": shown.unit.text(rest.golden_std),
             }
         )
     share = ""
-    if found.runs:
-        low, high = (points(end, 1) for end in found.share_interval())
-        share = f"{found.collapsed} of {found.runs} runs that draw every factor score below chance "
+    if collapse.runs:
+        low, high = (points(end, 1) for end in collapse.share_interval())
+        share = f"{collapse.collapsed} of {collapse.runs} runs that draw every factor score below chance "
         share += f"({level}: {low} to {high} %). "
     note = (
         f"{share}A score with collapsed runs has two parts: which runs collapse, and how far the others differ. "
@@ -218,10 +236,6 @@ def collapse_table(shown: Shown) -> Table | None:
         "score do not."
     )
     return Table.of(rows, note)
-
-
-def _bounds(record: Importance) -> str:
-    return between(*record.corrected_interval)
 
 
 def _share(share: float, low: float, high: float) -> str:
@@ -238,8 +252,8 @@ def interim_table(analysis: Analysis) -> Table | None:
     if looks is None or not len(looks):
         return None
     spends = bool(np.isfinite(looks["alpha"].to_numpy(dtype=np.float64)).any())
-    by_factor = looks.groupby("factor", sort=False)
-    last = [look for _, own in by_factor for look in own.tail(INTERIM_SHOWN).to_dict("records")]
+    groups = looks.groupby("factor", sort=False)
+    last = [look for _, group in groups for look in group.tail(INTERIM_SHOWN).to_dict("records")]
     rows = []
     for look in last:
         numbers = {"importance": signed(look["importance"]), "change": _small(look["change"])}

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes
 from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.numbers import MISSING, between, plain, points, signed
+from mlflow_l3d.report.numbers import MISSING, between, plain, points, shorten, signed
+from mlflow_l3d.report.page import Snippet
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
@@ -27,12 +28,19 @@ RATIO: Final = (
 """What the ratio is that stands with importance for predictions."""
 
 
+def prediction_parts(shown: Shown) -> list[Snippet | Table | None]:
+    """Return the section about single predictions: shares of examples, agreement of runs, the most fragile examples."""
+    bar = shares(shown.analysis)
+    snippet = Snippet("prediction_shares.html", {"shares": bar}) if bar else None
+    return [snippet, agreement_table(shown), fragile_table(shown.analysis.examples)]
+
+
 def agreement_table(shown: Shown) -> Table | None:
     """Return how far runs agree on single predictions, a row for each group; None without predictions."""
     analysis = shown.analysis
-    found = dict.fromkeys([*analysis.consistencies, *analysis.regression])
-    groups = [record.factor for record in shown.records if record.factor in found]
-    groups += [name for name in found if name not in analysis.importances]
+    names = dict.fromkeys([*analysis.consistencies, *analysis.regression])
+    groups = [record.factor for record in shown.records if record.factor in names]
+    groups += [name for name in names if name not in analysis.importances]
     if not groups:
         return None
     whole = Table.of([_agreement_row(shown, name) for name in groups])
@@ -47,7 +55,7 @@ def _agreement_row(shown: Shown, name: str) -> dict[str, str]:
     every = "pooled runs" if shown.golden_word == "pooled" else shown.design.words.examples
 
     def shared(attribute: str) -> float:
-        return math.nan if group is None else float(getattr(group, attribute))
+        return float(getattr(group, attribute, math.nan))
 
     common = shared("common_examples")
     return {
@@ -91,24 +99,24 @@ def _agreement_note(shown: Shown, head: Sequence[str]) -> str:
     return " ".join(parts)
 
 
-def fragile_table(analysis: Analysis) -> Table | None:
-    """Return the examples on which runs differ most: ids and votes, no texts; None where there are none."""
-    worst = None if analysis.examples is None else analysis.examples.most_fragile(FRAGILE_SHOWN)
+def fragile_table(examples: ExampleVotes | None, runs: str = "runs") -> Table | None:
+    """Return the examples on which runs differ most: ids and votes, no texts; None if they differ on none."""
+    worst = None if examples is None else examples.most_fragile(FRAGILE_SHOWN)
     if worst is None or worst.empty:
         return None
     rows = [
         {
-            "example": str(row["example_id"]),
+            "example": shorten(str(row["example_id"]), 24),
             "true class": str(row["label"]),
             "votes": _votes(row["votes"], int(row["unparsed"])),
-            "runs": str(row["runs"]),
+            runs: str(row["runs"]),
             "right %": points(float(row["share_right"]), 0),
             "entropy (bits)": plain(float(row["entropy"])),
         }
         for row in worst.to_dict("records")
     ]
-    note = "Votes: how many runs predict each class, as class: runs. Entropy is 0 where all runs agree."
-    return Table.of(rows, note, texts=frozenset({2}))
+    note = f"Votes: how many {runs} predict each class, as class: {runs}. Entropy is 0 if all {runs} agree."
+    return Table.of(rows, note, texts=frozenset({2}), title="The most fragile examples")
 
 
 def shares(analysis: Analysis) -> list[tuple[str, str, str, str]]:
@@ -116,12 +124,12 @@ def shares(analysis: Analysis) -> list[tuple[str, str, str, str]]:
     votes = analysis.examples
     if votes is None or len(votes.frame) < FEWEST_EXAMPLES:
         return []
-    found = {
+    kinds = {
         ("robust", "right in every run"): votes.robust_share,
         ("fragile", "right in some"): votes.fragile_share,
         ("never", "right in none"): votes.never_right_share,
     }
-    return [(*names, points(share, 1), f"{100 * share:.3f}") for names, share in found.items()]
+    return [(*names, points(share, 1), f"{100 * share:.3f}") for names, share in kinds.items()]
 
 
 def prediction_text(record: PredictionImportance | None) -> str:

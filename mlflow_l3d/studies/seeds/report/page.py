@@ -1,103 +1,114 @@
-"""Seeds studies in the terminal, and as one HTML file."""
+"""The documents of a seeds study, and of several over tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 import pandas as pd
 
-from mlflow_l3d.report.page import Picture, Section, page
-from mlflow_l3d.report.table import Part, Table, document
+from mlflow_l3d.report.page import Document, Item, Picture, Section
+from mlflow_l3d.report.table import Part, Table
 from mlflow_l3d.report.text import heading
+from mlflow_l3d.studies.investigation.report.prediction_tables import fragile_table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.report import figures as draw
 from mlflow_l3d.studies.seeds.report import tables
-from mlflow_l3d.studies.seeds.report.figures import seed_heatmap, size_figure
 from mlflow_l3d.studies.seeds.report.words import better_sentences, in_unit, over_answers, study_answers
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+_SOURCES: Final = (
+    "Zhou, Savova, Wang 2025: Assessing the Macro and Micro Effects of Random Seeds on Fine-Tuning Large Language "
+    "Models."
+)
+_HEAT: Final = (
+    "Colours: distance from the task's mean in its own standard deviations (z), blue better. Numbers: the same in "
+    "percentage points."
+)
+_SIZE: Final = "Line: least squares on the log of the size. With so few tasks the intervals say more than the line."
 
 
-def study_page(
-    study: SeedsStudy, figure: Figure, *, title: str, notes: Sequence[str] = (), settings: Mapping[str, str]
-) -> str:
-    """Return one study and its `figure` as an HTML page; see :func:`mlflow_l3d.report.page.page` for the rest."""
-    caption = "Each dot is a seed; the band is mean ± VAR. Hollow: a collapsed seed."
-    picture = Picture.of(figure, "seeds", f"Score and agreement of each {study.unit}", in_unit(study, caption))
-    fragile = None if study.examples is None else tables.fragile_examples(study.examples)
-    sections = [
-        Section(f"Scores over {study.unit}s", [tables.metric_table(study), tables.settings_table(study)]),
-        Section("Single predictions", [tables.pair_table(study), fragile]),
-        Section(f"Each {study.unit}", [picture, tables.seed_table(study)]),
-    ]
+def seeds_document(
+    study: SeedsStudy,
+    *,
+    title: str,
+    lines: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Document:
+    """Return one study as people read it; the parameters are those of :class:`mlflow_l3d.report.page.Document`."""
     answers = study_answers(study)
-    return page(title, notes=notes, answers=answers, sections=sections, settings=settings, template="seeds.html")
-
-
-def over_tasks_page(found: Sequence[ModelOverTasks], *, title: str) -> str:
-    """Return several studies as an HTML page: the papers' tables, heat map with test, luck against training size."""
-    rows = pd.concat([one.rows for one in found], ignore_index=True)
-    intervals = [tables.interval_table(one.rows, one.model if len(found) > 1 else "") for one in found]
-    sections = [
-        Section("Scores and predictions (Table 1)", tables.published_table_1(rows)),
-        Section("With intervals", intervals),
-        Section("All metrics (Tables 7 and 8)", tables.published_table_7(rows)),
-    ]
-    for at, one in enumerate(found):
-        name = f" ({one.model})" if one.model else ""
-        caption = "Line: least squares on the log of the size. With so few tasks the intervals say more than the line."
-        figure = size_figure(one.rows, one.correlations)
-        picture = Picture.of(figure, f"size-{at}", "Training size against VAR, CON and CCON", caption)
-        parts: list[Table | Picture] = [picture, tables.correlation_table(one.correlations)]
-        sections += [_better(one, name, at), Section(f"Does training size help{name}?", parts, one.notes)]
-    return page(title, answers=over_answers(found), sections=sections, template="seeds.html")
-
-
-def _better(one: ModelOverTasks, name: str, at: int) -> Section:
-    parts: list[str | Table | Picture | None] = [*better_sentences(one)]
-    if one.better_seed is not None:
-        caption = (
-            "Colours: distance from the task's mean in its own standard deviations (z), blue better. Numbers: the same "
-            "in percentage points."
-        )
-        figure = seed_heatmap(one.matrix, one.better_seed)
-        parts.append(Picture.of(figure, f"heat-{at}", "Normalised scores of seeds on tasks", caption))
-        differences = tables.difference_table(one.better_seed)
-        parts += [tables.rank_table(one.better_seed), differences and replace(differences, title="Seeds that differ")]
-    return Section(f"Is there a better seed{name}?", parts)
-
-
-def study_text(study: SeedsStudy, *, title: str, lines: Sequence[str] = ()) -> str:
-    """Return one study as text.
-
-    Parameters
-    ----------
-    study
-        The record.
-    title
-        First line.
-    lines
-        Printed below the title.
-    """
-    answers = [f"{answer.question} {answer.short}. {' '.join(answer.sentences)}" for answer in study_answers(study)]
-    return document(
-        title,
-        lines,
-        [tables.metric_table(study), tables.pair_table(study), tables.settings_table(study), [""], *answers],
+    metrics, pairs, recorded = tables.metric_table(study), tables.pair_table(study), tables.settings_table(study)
+    fragile = fragile_table(study.examples, f"{study.unit}s")
+    caption = in_unit(study, "Each dot is a seed; the band is mean ± VAR. Hollow: a collapsed seed.")
+    picture = Picture(partial(draw.seed_figure, study), "seeds", f"Score and agreement of each {study.unit}", caption)
+    return Document(
+        title=title,
+        answers=answers,
+        lines=lines,
+        text=[metrics, pairs, recorded, [""], *[answer.text for answer in answers]],
+        notes=notes,
+        sections=[
+            Section(f"Scores over {study.unit}s", [metrics, recorded]),
+            Section("Single predictions", [pairs, fragile]),
+            Section(f"Each {study.unit}", [picture, tables.seed_table(study)]),
+        ],
+        settings=settings,
+        sources=_SOURCES,
     )
 
 
-def over_tasks_text(found: Sequence[ModelOverTasks], *, title: str) -> str:
-    """Return several studies as text: the papers' tables, better seeds, and training size, model by model."""
-    rows = pd.concat([one.rows for one in found], ignore_index=True)
-    parts: list[Part] = [*tables.published_table_1(rows), *tables.published_table_7(rows), [""]]
-    for one in found:
-        parts += [["", *heading(one.model or "All tasks", "-"), *tables.interval_table(one.rows).lines(), ""]]
-        parts += better_sentences(one)
-        if one.better_seed is not None:
-            parts += [tables.rank_table(one.better_seed), tables.difference_table(one.better_seed)]
-        parts += [tables.correlation_table(one.correlations), *([[""]] if one.notes else []), *one.notes]
-    return document(title, (), parts)
+def over_tasks_document(models: Sequence[ModelOverTasks], *, title: str) -> Document:
+    """Return several studies as people read them, model by model.
+
+    The papers' tables, heat map with test, and luck against training size.
+    """
+    several = len(models) > 1
+    rows = pd.concat([model.rows for model in models], ignore_index=True)
+    first, seventh = tables.published_table_1(rows), tables.published_table_7(rows)
+    intervals = [tables.interval_table(model.rows, model.model if several else "") for model in models]
+    sections = [
+        Section("Scores and predictions (Table 1)", first),
+        Section("With intervals", intervals),
+        Section("All metrics (Tables 7 and 8)", seventh),
+    ]
+    text: list[Part] = [*first, *seventh, [""]]
+    files = []
+    for number, (model, interval) in enumerate(zip(models, intervals, strict=True)):
+        name, ending = f" ({model.model})" if model.model else "", f"-{number}" if several else ""
+        heat = Picture(
+            partial(draw.seed_heatmap, model.matrix, model.better_seed, title=model.model),
+            f"seed_by_task{ending}",
+            "Normalised scores of seeds on tasks",
+            _HEAT,
+        )
+        size = Picture(
+            partial(draw.size_figure, model.rows, model.correlations, title=model.model),
+            f"training_size{ending}",
+            "Training size against VAR, CON and CCON",
+            _SIZE,
+        )
+        better, correlations = better_sentences(model), tables.correlation_table(model.correlations)
+        tested: list[Table | None] = []
+        if model.better_seed is not None:
+            tested = [tables.rank_table(model.better_seed), tables.difference_table(model.better_seed)]
+        pictures = [heat] if tested else []
+        files += [] if tested else [heat]
+        notes = [Item(note) for note in model.notes]
+        sections += [
+            Section(f"Is there a better seed{name}?", [*better, *pictures, *tested]),
+            Section(f"Does training size help{name}?", [size, correlations, notes]),
+        ]
+        text += [["", *heading(model.model or "All tasks", "-"), *replace(interval, title="").lines(), ""]]
+        text += [*better, *tested, correlations, *([[""]] if notes else []), *model.notes]
+    return Document(
+        title=title,
+        answers=over_answers(models),
+        text=text,
+        sections=sections,
+        sources=_SOURCES,
+        files=files,
+    )

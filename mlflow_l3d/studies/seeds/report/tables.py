@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.report.numbers import between, bracketed, plain, points, probability, shorten, signed, unit_of
 from mlflow_l3d.report.table import Table
@@ -158,22 +157,6 @@ def seed_table(study: SeedsStudy) -> Table:
     return Table.of(rows)
 
 
-def fragile_examples(examples: ExampleVotes, count: int = 10) -> Table | None:
-    """Return the examples about which seeds differ most; None where they differ about none."""
-    rows = [
-        {
-            "example": shorten(str(row["example_id"]), 24),
-            "class": str(row["label"]),
-            "votes for class 0 / 1 / ...": " / ".join(map(str, row["votes"])),
-            "right (%)": points(row["share_right"], 0),
-            "entropy (bits)": plain(row["entropy"]),
-        }
-        for row in examples.most_fragile(count).to_dict("records")
-    ]
-    note = "Examples on which the answer depends on the seed most."
-    return Table.of(rows, note, title="The most fragile examples") if rows else None
-
-
 def published_table_1(rows: pd.DataFrame) -> list[Table]:
     """Return Table 1 of Zhou et al. 2025, for each model and benchmark."""
     tables = {}
@@ -237,7 +220,7 @@ def difference_table(better: BetterSeed, count: int = 10) -> Table | None:
         for row in frame.head(count).to_dict("records")
     )
     note = f"{len(frame)} of {len(better.differences)} pairs; p adjusted for all pairs (Holm)."
-    return Table(("seeds", "ranks apart", "p Holm"), rows, note)
+    return Table(("seeds", "ranks apart", "p Holm"), rows, note, title="Seeds that differ")
 
 
 def correlation_table(correlations: pd.DataFrame) -> Table:

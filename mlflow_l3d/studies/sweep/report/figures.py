@@ -34,21 +34,6 @@ _TALL: Final = 4.0
 """Inches from which on the key has room for all its words; the caption has them, too."""
 
 
-def drawn(shown: ShownSweep) -> dict[str, Figure]:
-    """Return the figures by name: heat maps of all points and by each choice, trends, golden standard deviations."""
-    sweep = shown.sweep
-    if not sweep.factors:
-        return {}
-    made = {"importance": heatmap(shown)}
-    if len(sweep.choices) > 1:
-        made |= {f"importance-by-{choice}": heatmap(shown, columns=choice, panel=FACTOR) for choice in sweep.choices}
-    for choice in dict.fromkeys(one.choice for one in sweep.trends):
-        made[f"trend-{choice}"] = trends(shown, choice)
-    if sweep.rows["golden_std"].notna().any():
-        made["golden_std"] = golden_stds(shown)
-    return made
-
-
 def heatmap(shown: ShownSweep, columns: str = FACTOR, panel: str = "") -> Figure:
     """Return the corrected importance of every point and factor; what is undecided is pale, hatched and in italics.
 

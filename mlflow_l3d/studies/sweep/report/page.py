@@ -1,24 +1,24 @@
-"""The report of a sweep: text, and one HTML file whose heat map and table are filtered by a script in the page."""
+"""The document of a sweep, whose page has a heat map and a table that are filtered by a script in it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from mlflow_l3d.report.numbers import between, counted, percent
-from mlflow_l3d.report.page import Picture, Section, page
-from mlflow_l3d.report.table import Part, document
+from mlflow_l3d.report.numbers import between, percent
+from mlflow_l3d.report.page import Document, Item, Picture, Section, Snippet
+from mlflow_l3d.report.table import Part
 from mlflow_l3d.report.text import heading
 from mlflow_l3d.studies.sweep.numbers.point import FACTOR
 from mlflow_l3d.studies.sweep.numbers.results import Sweep
+from mlflow_l3d.studies.sweep.report import figures as draw
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import interaction_table, score_table, trend_table
-from mlflow_l3d.studies.sweep.report.words import answers, interaction_sentence, trend_sentence, watch
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mlflow_l3d.studies.sweep.report.words import answers, watch
 
 _HEAT: Final = (
     "Corrected importance. Orange: the factor makes up more than half of the variance; blue: less. Pale, hatched: "
@@ -29,70 +29,58 @@ _TREND: Final = (
     "through their mean, dashed where it is not certain. Adjusted p-value."
 )
 
-_SENTENCES: Final = 8
-"""More tests than this are not all put into words: the table has them."""
 
-
-def render(
-    shown: ShownSweep,
-    figures: Mapping[str, Figure],
-    *,
-    title: str,
-    notes: Sequence[str] = (),
-    links: Mapping[str, str] = MappingProxyType({}),
-) -> str:
-    """Return the report of a sweep as one HTML page.
+def sweep_document(sweep: Sweep, *, title: str, links: Mapping[str, str] = MappingProxyType({})) -> Document:
+    """Return a sweep as people read it.
 
     Parameters
     ----------
-    shown
-        The sweep.
-    figures
-        What :func:`mlflow_l3d.studies.sweep.report.figures.drawn` returned.
-    title, notes
-        As in :func:`mlflow_l3d.report.page.page`.
+    sweep
+        The records.
+    title
+        Its heading.
     links
         Run id -> address of the run; run ids without one are shown alone.
     """
-    sweep = shown.sweep
-    slopes = sorted(sweep.trends, key=lambda one: not shown.claimed(one.p_holm))
-    surest = [*shown.moved(), *(one for one in sweep.interactions if not shown.claimed(one.p_holm))]
-    moves = [interaction_sentence(shown, one) for one in surest]
-    lines = [trend_sentence(shown, one) for one in slopes]
-    certain = sum(shown.claimed(one.p_holm) for one in slopes)
+    shown = ShownSweep(sweep)
+    opening, watched = answers(shown), watch(shown)
+    slopes, moves = trend_table(shown), interaction_table(shown)
+    choices = list(sweep.choices) if sweep.factors else []
+    trended = list(dict.fromkeys(one.choice for one in sweep.trends)) if sweep.factors else []
+    heat = Picture(partial(draw.heatmap, shown), "importance", "Importance of each factor at each point", _HEAT)
+    by_choice = [
+        Picture(partial(draw.heatmap, shown, columns=choice, panel=FACTOR), f"importance-by-{choice}")
+        for choice in choices
+    ]
     trends = [
-        Picture.of(figure, f"trend-{at}", f"Trend over {name.removeprefix('trend-')}", _TREND)
-        for at, (name, figure) in enumerate(figures.items())
-        if name.startswith("trend-")
+        Picture(partial(draw.trends, shown, choice), f"trend-{choice}", f"Trend over {choice}", _TREND)
+        for choice in trended
     ]
-    drawn = figures.get("golden_std")
-    caption = "Every factor varies in golden runs: the whole luck of a score."
-    label = "Golden standard deviation of each point"
-    golden = None if drawn is None else Picture.of(drawn, "golden", label, caption)
-    sections = [
-        Section("What choices move", [*_short(moves, len(shown.moved())), interaction_table(shown)]),
-        Section("Trends", [*_short(lines, certain), *trends, trend_table(shown)]),
-        Section("Golden standard deviation", [golden]),
-    ]
-    still = figures.get("importance")
-    return page(
-        title,
-        template="sweep.html",
-        notes=notes,
-        answers=answers(shown),
-        sections=sections,
-        watch=watch(shown),
-        level=percent(sweep.level),
-        data=page_data(shown, links),
-        heat=None if still is None else Picture.of(still, "heat", "Importance of each factor at each point", _HEAT),
+    golden = Picture(
+        partial(draw.golden_stds, shown),
+        "golden_std",
+        "Golden standard deviation of each point",
+        "Every factor varies in golden runs: the whole luck of a score.",
     )
-
-
-def _short(sentences: list[str], claims: int) -> list[str]:
-    """Return all sentences where they are few, else the claims, which come first."""
-    if len(sentences) <= _SENTENCES:
-        return sentences
-    return [*sentences[:claims], f"{counted(len(sentences) - claims, 'test')} found nothing certain: see the table."]
+    data, level = page_data(shown, links), percent(sweep.level)
+    sections = [
+        Section(
+            "Importance of each factor at each point",
+            [Snippet("sweep_heat.html", {"heat": heat}) if sweep.factors else "No point has a score."],
+        ),
+        Section("What to watch", [[Item(note, kind="warning") for note in watched]]),
+        Section("What choices move", [moves]),
+        Section("Trends", [*trends, slopes]),
+        Section("Golden standard deviation", [golden if sweep.rows["golden_std"].notna().any() else None]),
+        Section("All points", [Snippet("sweep_points.html")]),
+        Section("How to read this", [Snippet("sweep_reading.html", {"level": level, "data": data})]),
+    ]
+    text: list[Part] = [*[answer.text for answer in opening], score_table(shown)]
+    for name, table in (("Trends", slopes), ("What choices move", moves)):
+        text.append(table and replace(table, title=name))
+    text += [["", *heading("What to watch", "-")], *watched] if watched else []
+    files = [heat, *by_choice] if len(choices) > 1 else [heat] if sweep.factors else []
+    return Document(title=title, answers=opening, text=text, sections=sections, files=files)
 
 
 def page_data(shown: ShownSweep, links: Mapping[str, str]) -> dict[str, Any]:
@@ -120,18 +108,3 @@ def page_data(shown: ShownSweep, links: Mapping[str, str]) -> dict[str, Any]:
 
 def _number(value: float) -> float | None:
     return round(value, 4) if math.isfinite(value) else None
-
-
-def summary(sweep: Sweep, *, title: str) -> str:
-    """Return a sweep as text: answers, importance of every point, trends, what choices move, what to watch."""
-    shown = ShownSweep(sweep)
-    said = [answer.text for answer in answers(shown)]
-    parts: list[Part] = [*said, score_table(shown)]
-    for name, sentences in (
-        ("Trends", [trend_sentence(shown, one) for one in sweep.trends]),
-        ("What choices move", [interaction_sentence(shown, one) for one in sweep.interactions]),
-        ("What to watch", watch(shown)),
-    ):
-        if sentences:
-            parts += [["", *heading(name, "-")], *sentences]
-    return document(title, (), parts)

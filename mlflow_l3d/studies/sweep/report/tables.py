@@ -7,25 +7,36 @@ from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from mlflow_l3d.report.numbers import between, percent, plain, probability, signed
+import pandas as pd
+
+from mlflow_l3d.report.numbers import MISSING, between, percent, probability, signed
 from mlflow_l3d.report.table import Table
+from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import FACTOR, value_text
+from mlflow_l3d.studies.sweep.numbers.trends import Trend
 from mlflow_l3d.studies.sweep.report.shown import DECIDED, ShownSweep, per, short
 
-_TREND_NOTE = (
-    "Change of the importance (no unit), or of the golden standard deviation in per cent. p: adjusted for all trends "
-    "and choices (Holm). Points are set against points that are alike in all other choices."
+_SCOPES: Final = {
+    "one task": "one task",
+    "these tasks": "these two tasks",
+    "tasks": "{tasks} tasks",
+    "between tasks": "{tasks} tasks, a slope each",
+}
+_TREND_NOTE: Final = (
+    "Change of the importance (no unit), or of the golden standard deviation in per cent. Claims: whether there is a "
+    "trend, by a p-value {tests} of trends and choices (Holm). Points are compared with points that are alike in all "
+    "other choices."
 )
-_INTERACTION_NOTE = (
+_INTERACTION_NOTE: Final = (
     "Whether all values of a choice have one importance, or one golden standard deviation. Std: how far they differ, "
-    "without what their errors add. p: adjusted for all trends and choices (Holm). It is about these points: whether "
-    "other tasks or models would show the same is another question."
+    "without what their errors add. Claims: whether they differ, by a p-value {tests} of trends and choices (Holm). It "
+    "is about these points: whether other tasks or models would show the same is another question."
 )
 
 
 def trend_table(shown: ShownSweep) -> Table | None:
-    """Return the slopes of all trends; None where there is none."""
+    """Return the slopes of all trends, claims first; None if there is none."""
     rows = [
         {
             "choice": one.choice,
@@ -34,18 +45,20 @@ def trend_table(shown: ShownSweep) -> Table | None:
             "change": shown.change(one.of, one.slope),
             percent(shown.sweep.level): between(one.low, one.high, partial(shown.change, one.of)),
             "p, Holm": probability(one.p_holm),
+            "claim": _claim(shown, one),
             "points": str(one.points),
-            "tasks": str(one.tasks),
+            "over": _SCOPES[one.scope].format(tasks=one.tasks),
         }
-        for one in shown.sweep.trends
+        for one in sorted(shown.sweep.trends, key=lambda one: not shown.claimed(one.p_holm))
     ]
-    return Table.of(rows, _TREND_NOTE, texts=frozenset({1, 2})) if rows else None
+    note = _TREND_NOTE.format(tests=shown.tests)
+    return Table.of(rows, note, texts=frozenset({1, 2, 6, 8}), keys=2) if rows else None
 
 
 def interaction_table(shown: ShownSweep) -> Table | None:
-    """Return the tests of all choices and factors; None where there is none."""
+    """Return the tests of all choices and factors, the surest first; None if there is none."""
     rows = []
-    for one in shown.sweep.interactions:
+    for one in [*shown.moved(), *(one for one in shown.sweep.interactions if not shown.claimed(one.p_holm))]:
         ends = [f"{short(value_text(value))} {shown.level(one.of, mean)}" for value, mean in one.extremes()]
         spread = partial(shown.change, one.of, sign=False)
         rows.append(
@@ -57,10 +70,16 @@ def interaction_table(shown: ShownSweep) -> Table | None:
                 "std": spread(one.test.spread),
                 percent(shown.sweep.level): between(one.test.spread_low, one.test.spread_high, spread),
                 "p, Holm": probability(one.p_holm),
+                "claim": _claim(shown, one),
                 "points": str(one.test.points),
             }
         )
-    return Table.of(rows, _INTERACTION_NOTE, texts=frozenset({1, 2, 3})) if rows else None
+    note = _INTERACTION_NOTE.format(tests=shown.tests)
+    return Table.of(rows, note, texts=frozenset({1, 2, 3, 7}), keys=2) if rows else None
+
+
+def _claim(shown: ShownSweep, one: Trend | Interaction) -> str:
+    return MISSING if math.isnan(one.p_holm) else "yes" if shown.claimed(one.p_holm) else "no"
 
 
 def score_table(shown: ShownSweep, most: int = 60) -> Table | None:
@@ -84,18 +103,13 @@ def _of(name: str) -> str:
     return "golden std" if name == GOLDEN_STD else name
 
 
+_WORDS: Final = dict(
+    zip('\\~^<>|"', ("backslash", "asciitilde", "asciicircum", "less", "greater", "bar", "quotedbl"), strict=True)
+)
 _ESCAPED: Final = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    | {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\textquotedbl{}",
-        "\n": " ",
-    }
+    | {sign: rf"\text{word}{{}}" for sign, word in _WORDS.items()}
+    | {"\n": " "}
 )
 _HEADS: Final = ("score", r"$s_{golden}$", r"$s_{contr.}$", r"$s_{mitig.}$", "importance", "corrected", "interval")
 _STDS: Final = ("score_mean", "golden_std", "contributed_std", "mitigated_std")
@@ -112,58 +126,44 @@ def latex_table(shown: ShownSweep, *, title: str) -> str:
     r"""Return the table of all points and factors.
 
     A factor that is important by the published rule has ``(*)``, as in the paper; undecided ones are in italics. Needs
-    ``\usepackage{booktabs}``, and ``longtable`` where rows do not fit on a page.
+    ``\usepackage{booktabs}``, and ``longtable`` if rows do not fit on a page.
     """
     choices = [name for name in shown.values if name != FACTOR]
-    long = len(shown.rows) > _MOST
-    columns = "l" * (len(choices) + 1) + "r" * len(_HEADS)
-    head = " & ".join([*map(escape, choices), "factor", *_HEADS]) + r" \\"
+    names = shown.labels[choices].map(escape)
+    new = names.ne(names.shift()).any(axis=1) if choices else shown.rows["point"].diff().ne(0)
+    numbers = pd.DataFrame([_cells(shown, row) for row in shown.rows.to_dict("records")], index=names.index)
+    frame = pd.concat([names.where(new, ""), numbers], axis=1)
+    frame.iloc[:, 0] = frame.iloc[:, 0].where(~new | (frame.index == 0), "\\addlinespace " + frame.iloc[:, 0])
+    frame.columns = pd.Index([*map(escape, choices), "factor", *_HEADS])
+    long = len(frame) > _MOST
     caption = (
         f"{escape(title)}. Scores and standard deviations in {shown.unit.name}. (*) important as published; "
         f"in italics: undecided; interval: of the corrected importance, {100 * shown.sweep.level:.4g}\\,\\% for all "
         "factors."
     )
-    body = []
-    before: tuple[str, ...] = ()
-    for place, row in enumerate(shown.rows.to_dict("records")):
-        own = tuple(shown.labels[name].iloc[place] for name in choices)
-        names = [""] * len(own) if own == before else [escape(each) for each in own]
-        if before and own != before:
-            body.append(r"\addlinespace")
-        before = own
-        body.append(" & ".join([*names, *_cells(shown, row)]) + r" \\")
-    comment = "% Needs \\usepackage{booktabs}" + (" and \\usepackage{longtable}" if long else "")
-    if long:
-        begin = [rf"\begin{{longtable}}{{{columns}}}", rf"\caption{{{caption}}} \\", r"\toprule", head, r"\midrule"]
-        begin += [r"\endfirsthead", r"\toprule", head, r"\midrule", r"\endhead", r"\bottomrule", r"\endfoot"]
-        return "\n".join([comment, *begin, *body, r"\end{longtable}", ""])
-    begin = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{caption}}}",
-        rf"\begin{{tabular}}{{{columns}}}",
-    ]
-    end = [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
-    return "\n".join([comment, *begin, r"\toprule", head, r"\midrule", *body, *end])
+    text = frame.to_latex(
+        index=False,
+        escape=False,
+        longtable=long,
+        column_format="l" * (len(choices) + 1) + "r" * len(_HEADS),
+        caption=caption,
+        position=None if long else "htbp",
+    )
+    return "% Needs \\usepackage{booktabs}" + (" and \\usepackage{longtable}" if long else "") + f"\n{text}"
 
 
 def _cells(shown: ShownSweep, row: Mapping[Hashable, Any]) -> list[str]:
     """Return factor and numbers of one row."""
     if not row["factor"]:
-        return [r"\multicolumn{" + str(len(_HEADS) + 1) + r"}{l}{\textit{no score}}"]
-
-    unsure = row["verdict"] not in DECIDED
+        return [r"\textit{no score}", *[""] * len(_HEADS)]
+    stds = [shown.unit.text(row[name]).replace(MISSING, "--") for name in _STDS]
     mark = "(*) " if row["importance"] > 0 else ""
-    texts = [_set(shown.unit.text(row[name])) for name in _STDS]
-    scores = mark + _math(row["importance"]), _math(row["importance_corrected"])
-    low, high = row["importance_corrected_ci_low"], row["importance_corrected_ci_high"]
-    interval = f"[{_math(low)}, {_math(high)}]" if math.isfinite(low) else "--"
-    wrapped = [rf"\textit{{{text}}}" if unsure and text != "--" else text for text in (*scores, interval)]
-    return [escape(str(row["factor"])), *texts, *wrapped]
-
-
-def _set(text: str) -> str:
-    return "--" if text == plain(math.nan) else text
+    low, high = (_math(row[f"importance_corrected_ci_{end}"]) for end in ("low", "high"))
+    interval = "--" if "--" in (low, high) else f"[{low}, {high}]"
+    scores = [mark + _math(row["importance"]), _math(row["importance_corrected"]), interval]
+    if row["verdict"] not in DECIDED:
+        scores = [text if text == "--" else rf"\textit{{{text}}}" for text in scores]
+    return [escape(str(row["factor"])), *stds, *scores]
 
 
 def _math(value: float) -> str:

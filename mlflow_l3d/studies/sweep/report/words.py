@@ -2,60 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from functools import partial
-from typing import Final
 
-from mlflow_l3d.report.numbers import MISSING, between, counted, percent, probability, shorten
+import pandas as pd
+
+from mlflow_l3d.report.numbers import MISSING, between, counted, shorten
 from mlflow_l3d.report.text import Answer
-from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
-from mlflow_l3d.studies.sweep.numbers.point import TASK, value_text
+from mlflow_l3d.studies.sweep.numbers.point import TASK
 from mlflow_l3d.studies.sweep.numbers.trends import Trend
-from mlflow_l3d.studies.sweep.report.shown import ShownSweep, per
-
-_SCOPES: Final = {
-    "one task": "",
-    "these tasks": " on average over these two tasks",
-    "tasks": " over {tasks} tasks",
-    "between tasks": " from task to task, of which there are {tasks}",
-}
-
-
-def trend_sentence(shown: ShownSweep, one: Trend) -> str:
-    """Return what one trend says."""
-    change = partial(shown.change, one.of)
-    interval, what = between(one.low, one.high, change), shown.what(one.of)
-    if interval == MISSING or math.isnan(one.p_holm):
-        return f"{_first(what)} over {one.choice}: {counted(one.points, 'point')} cannot tell a trend."
-    step = f"with each {per(one)} of {one.choice}"
-    scope = _SCOPES[one.scope].format(tasks=one.tasks)
-    numbers = f"{percent(shown.sweep.level)} interval {interval}; p {probability(one.p_holm)}, {shown.tests}"
-    if shown.claimed(one.p_holm):
-        return f"{_first(what)} {_moves_word(one)} by {change(one.slope).lstrip('+-')} {step}{scope} ({numbers})."
-    return f"{_first(what)} has no certain trend: {change(one.slope)} {step}{scope} ({numbers})."
-
-
-def interaction_sentence(shown: ShownSweep, one: Interaction) -> str:
-    """Return whether a choice moves a factor."""
-    what = shown.what(one.of)
-    if math.isnan(one.p_holm):
-        return f"{one.choice} and {what}: there is nothing to tell its values apart by."
-    (low, lowest), (high, highest) = one.extremes()
-    ends = [
-        f"{shown.level(one.of, mean)} ({shorten(value_text(value), 30)})"
-        for value, mean in ((low, lowest), (high, highest))
-    ]
-    spread = partial(shown.change, one.of, sign=False)
-    numbers = (
-        f"over {counted(len(one.values), 'value')} a standard deviation of {spread(one.test.spread)}, "
-        f"{percent(shown.sweep.level)} interval {between(one.test.spread_low, one.test.spread_high, spread)}; "
-        f"p {probability(one.p_holm)}, "
-        f"{shown.tests}"
-    )
-    moves = "moves" if shown.claimed(one.p_holm) else "does not for certain move"
-    return f"{one.choice} {moves} {what}: from {ends[0]} to {ends[1]} ({numbers})."
+from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 
 
 def answers(shown: ShownSweep) -> tuple[Answer, Answer, Answer]:
@@ -67,23 +23,15 @@ def _factors(shown: ShownSweep) -> Answer:
     question = "Which factors matter?"
     if not shown.sweep.factors:
         return Answer(question, MISSING, ("No point has a score.",))
-    found = {
-        factor: Counter(shown.rows.loc[shown.rows["factor"] == factor, "verdict"]) for factor in shown.sweep.factors
-    }
-    alike: dict[tuple[int, int, int], list[str]] = {}
-    for factor, own in found.items():
-        alike.setdefault((own["dominates"], own["minor"], own.total()), []).append(factor)
-    sentences = [
-        f"{', '.join(factors)}: "
-        + (
-            f"dominates at {yes} of {counted(total, 'point')}, minor at {no}, undecided at {total - yes - no}."
-            if yes or no
-            else f"undecided at all of {counted(total, 'point')}."
-        )
-        for (yes, no, total), factors in alike.items()
-    ]
-    dominant = [factor for factor, own in found.items() if 2 * own["dominates"] > own.total()]
-    decided = all(own["minor"] == own.total() for own in found.values())
+    verdicts = pd.crosstab(shown.rows["factor"], shown.rows["verdict"])
+    counts = verdicts.reindex(index=shown.sweep.factors, columns=["dominates", "minor", "undecided"], fill_value=0)
+    sentences = []
+    for (yes, no, unsure), factors in counts.groupby(list(counts), sort=False).groups.items():
+        total = counted(yes + no + unsure, "point")
+        said = f"dominates at {yes} of {total}, minor at {no}, undecided at {unsure}"
+        sentences.append(f"{', '.join(factors)}: {said if yes or no else f'undecided at all of {total}'}.")
+    dominant = counts.index[2 * counts["dominates"] > counts.sum(axis=1)]
+    decided = bool(counts["minor"].eq(counts.sum(axis=1)).all())
     short = ", ".join(dominant) or ("none of them" if decided else "none at most points")
     sentences.append(
         "A factor dominates if it makes up more than half of the variance of the score, and is minor if less. The "
@@ -101,9 +49,9 @@ def _moves(shown: ShownSweep) -> Answer:
     moved = shown.moved()
     trends = [one for one in shown.sweep.trends if shown.claimed(one.p_holm)]
     if not (moved or trends):
-        text = "No choice moves the importance of a factor, or the golden standard deviation, for certain"
-        more = "That is no proof that none does: the intervals say how much they may."
-        return Answer(question, "not for certain", (*idle, f"{text} ({shown.tests}).", more))
+        text = "No choice is shown to move the importance of a factor or the golden standard deviation"
+        more = "Choices may still have an effect: the intervals show how large it may be."
+        return Answer(question, "not established", (*idle, f"{text} ({shown.tests}).", more))
     sentences = [
         f"{choice} moves {_listed(shown, [one.of for one in moved if one.choice == choice])}."
         for choice in dict.fromkeys(one.choice for one in moved)
