@@ -29,8 +29,9 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import Design, design_named, design_of
 from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.designs.base import Sizes
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import unparsed_reasons
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.known import as_metric
 from mlflow_l3d.plan.factors import REPLICATE, TEST_SAMPLE
 
 
@@ -101,7 +102,7 @@ def analyse(
     cells: pd.DataFrame,
     planned: Planned | None = None,
     *,
-    metric: str,
+    metric: Metric | str,
     consistencies: Mapping[str, Consistency] | None = None,
     level: float = LEVEL,
 ) -> Analysis:
@@ -114,7 +115,7 @@ def analyse(
     planned
         What is known of the plan; by default what the cells tell.
     metric
-        Column whose spread is investigated.
+        The metric whose spread is investigated, or its name: a column of `cells`.
     consistencies
         Factor or ``golden`` -> agreement of single predictions, from
         :class:`mlflow_l3d.analysis.consistency.consistency.Stability`.
@@ -132,16 +133,17 @@ def analyse(
         If the frame lacks a column, a place in the plan is wrong or taken twice, or `level` is not allowed.
     """
     check_level(level)
+    metric = as_metric(metric)
     plan = planned or Planned()
     design = plan.design_of(cells)
     plan = replace(plan, design=design)
-    chance = named(metric).chance_level(plan.classes)
-    scores = plan.tables(cells, metric)
+    chance = metric.chance_level(plan.classes)
+    scores = plan.tables(cells, metric.name)
     shown = _level_of_looks(scores, level) if plan.sequential else joint_level(level, len(scores.tables))
     importances = design.importances(scores, chance=chance, missing=plan.missing, level=shown)
     if plan.sequential:
         importances = _sequential(design, scores, importances)
-    least, most = named(metric).range
+    least, most = metric.range
     # Of few golden runs the interval has ends that no scores within the range can have.
     importances = {
         name: replace(record, golden_std_ci_high=min(record.golden_std_ci_high, (most - least) / 2))
@@ -155,7 +157,7 @@ def analyse(
         plan,
         chance=chance,
         collapse=collapse,
-        percent=named(metric).percent,
+        percent=metric.percent,
         unread=unread,
         others=(
             *searched_split_checks(cells, plan.searched_splits),

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mlflow_l3d.studies.search.request import specify_search
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.callable import FunctionApproach
@@ -31,6 +30,7 @@ from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.search.cells import held_out_cells, trial_key
+from mlflow_l3d.studies.search.request import specify_search
 from mlflow_l3d.studies.seeds.request import specify_seeds
 from mlflow_l3d.tasks import resolve
 from mlflow_l3d.tasks.base import Task
@@ -346,7 +346,7 @@ def record(case: Case, folder: Path) -> dict[str, Any]:
         return {
             "context_key": study.context_key,
             "seeds_key": study.key,
-            "metric": study.metric,
+            "metric": study.metric.name,
             "split": _digest(np.concatenate([study.split.train, study.split.validation, study.split.test]).tolist()),
             **_of_cells(study.design().cells()),
         }

@@ -10,6 +10,7 @@ from mlflow_l3d.analysis.consistency.examples import example_votes
 from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
 from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import points, shorten, signed
 from mlflow_l3d.report.text import WIDTH
 from mlflow_l3d.studies.investigation.report.factor_tables import factor_texts
@@ -199,7 +200,7 @@ def test_interval_without_bounds(importance, analysis):
 
 
 def test_a_metric_that_is_not_read_in_percent_keeps_its_unit(importance, analysis):
-    found = replace(analysis([importance("data_order")]), metric="mse")
+    found = replace(analysis([importance("data_order")]), metric=named("mse"))
     text = " ".join(summary(found, title="t").split())
     assert f"{found.importances['data_order'].golden_std:.3f}" in text
     assert "units: units of mse" in text

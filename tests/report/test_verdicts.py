@@ -11,6 +11,7 @@ from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers
 
@@ -49,7 +50,7 @@ def test_the_same_cell_again_is_luck_of_the_machine_or_none(changed):
     table[0, 0] += 0.01 * changed
     record = importance(table, 0.7 + 0.01 * np.arange(6), factor="replicate")
     checks = tuple(replicate_checks(record, None, deterministic=True))
-    found = Shown(Analysis("f1_macro", {"replicate": record}, checks=checks)).sentence(record)
+    found = Shown(Analysis(F1_MACRO, {"replicate": record}, checks=checks)).sentence(record)
     same = "every cell that was computed again has the same result."
     assert (found.startswith("minor. ") and found.endswith(same)) != changed
 

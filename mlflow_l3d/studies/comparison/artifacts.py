@@ -34,7 +34,7 @@ def write_comparison(folder: Path, found: ComparedRuns) -> list[str]:
     checks = [asdict(check) | {"rate": check.rate} for check in found.self_checks]
     advice = [asdict(advice_on(each)) for each in comparison.differences]
     more = {"parents": parents, "metrics": found.metrics(), "self_checks": checks, "advice": advice}
-    document = {**asdict(comparison), **more}
+    document = {**asdict(comparison), "metric": comparison.metric.name, **more}
     write_json(folder / DOCUMENT, document, indent=2)
     figures = {"difference": difference_figure(comparison), "scores": score_figure(comparison, found.scores)}
     for name, figure in figures.items():

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import MISSING, Unit, bracketed, plain, rough_duration, share_text, shorten, unit_of
 from mlflow_l3d.report.table import Table, document
 
@@ -24,7 +25,7 @@ def plan_text(
     designs: pd.DataFrame,
     guidance: pd.DataFrame | None,
     projection: pd.DataFrame | None = None,
-    metric: str = "",
+    metric: Metric,
     notes: Sequence[str],
 ) -> str:
     """Return a plan as people read it.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import given_texts, set_up
@@ -171,7 +172,7 @@ def specify_search(
     return SearchRequest(
         given=given,
         setup=setup,
-        metric=given["metric"],
+        metric=named(given["metric"]),
         space=space,
         coarse_trials=coarse_trials,
         fine_trials=fine_trials,

@@ -19,6 +19,7 @@ from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.metrics.known import named
 
 _CORRECTED: Final = (
     "importance",
@@ -46,7 +47,7 @@ def analysis_of(document: Mapping[str, Any]) -> Analysis:
     looks = document.get("looks")
     parts = {factor: own.get("prediction_importance") for factor, own in document["factors"].items()}
     return Analysis(
-        metric=str(document["metric"]),
+        metric=named(str(document["metric"])),
         importances=importances,
         consistencies={
             name: Consistency(**{key: _known(value) for key, value in own.items()})

@@ -9,7 +9,6 @@ from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.comparison.wins import Share
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import (
     MISSING,
     between,
@@ -164,7 +163,7 @@ def check_sentence(check: SelfCheck) -> str:
 
 def direction_sentence(found: Comparison) -> str:
     """Return which way differences point."""
-    side = "above" if named(found.metric).greater_is_better else "below"
+    side = "above" if found.metric.greater_is_better else "below"
     return f"A difference {side} 0 speaks for the first of a pair."
 
 

@@ -108,7 +108,7 @@ class Shown:
         """Return a sentence of the design with the words in braces filled in."""
         return text.format(
             design=self.analysis.design,
-            metric=shorten(self.analysis.metric, 40),
+            metric=shorten(self.analysis.metric.name, 40),
             unit=self.unit.name,
             noun=self.unit.noun,
             pp=self.unit.short,

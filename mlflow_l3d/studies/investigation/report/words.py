@@ -12,7 +12,6 @@ from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.checks.collapse import Collapse
 from mlflow_l3d.analysis.importance.verdicts import Word
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, signed
 from mlflow_l3d.report.text import Answer
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -65,7 +64,7 @@ def _luck(shown: Shown) -> Answer:
     # A design's own runs are not independent of each other; the record's std allows for it.
     std = record.golden_std if shown.design.own_golden else float(scores.std())
     low, high = float(scores.min()), float(scores.max())
-    unlucky, lucky = (low, high) if named(shown.analysis.metric).greater_is_better else (high, low)
+    unlucky, lucky = (low, high) if shown.analysis.metric.greater_is_better else (high, low)
     bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, unit.text)
     collapse = shown.analysis.collapse
     sure = "" if bounds == MISSING else f" ({shown.say('{level}')} interval of the deviation {bounds})"

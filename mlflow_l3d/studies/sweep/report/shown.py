@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
@@ -76,7 +77,7 @@ class ShownSweep:
     def unit(self) -> Unit:
         """What scores are written in; that of the first metric where points have several."""
         found = (point.analysis.metric for point in self.sweep.points if point.analysis is not None)
-        return unit_of(next(found, "f1_macro"))
+        return unit_of(next(found, F1_MACRO))
 
     @cached_property
     def labels(self) -> pd.DataFrame:
