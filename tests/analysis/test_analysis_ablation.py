@@ -55,7 +55,7 @@ def ablation(
             place = Place("x", *divmod(cell, table.shape[1])) if inside else Place(None, cell - table.size)
             cells[place] = tuple(part[name].to_numpy() for name in ("number", "label", "prediction"))
         answers = Answers(cells, len(ids))
-    shape = (options.pop("rows", [table.shape[0]]), options.pop("columns", [table.shape[1]]))
+    shape = (rows or [table.shape[0]], columns or [table.shape[1]])
     settings = [Setting(m, n, size) for size in test_sizes for m in shape[0] for n in shape[1]]
     found = ablate_tables(
         Tables({"x": table}, golden), settings, design.importances, answers=answers, metric=named(metric), **options
