@@ -18,7 +18,7 @@ _RADIAL: Final = "radial"
 
 def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice:
     """Return what settles the verdict on a factor, if it is as far from 0 as it seems."""
-    if verdict.word != "undecided":
+    if verdict.is_decided:
         return Advice()
     word = design.rows_word
     if verdict.doubt in ("few_rows", "boundary"):
@@ -26,7 +26,7 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
         return Advice("more_rows", f"Use at least {rows} {word} (mitigation_runs={rows}).", rows)
     if verdict.doubt == "L3D009":
         return Advice("other_design", "Use joint=paired.")
-    if verdict.doubt not in ("contains_0", "no_interval"):
+    if not verdict.needs_runs:
         text = "Look at the lowest and highest runs: more runs of the same kind do not help."
         return Advice("look_at_runs", text)
     if verdict.doubt == "no_interval":

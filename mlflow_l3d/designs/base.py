@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.comparable import Comparable
-from mlflow_l3d.analysis.importance.checks.tables import factor_checks
+from mlflow_l3d.analysis.importance.checks.evidence import FactorCheck
+from mlflow_l3d.analysis.importance.checks.report import TABLE_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators.reml import Missing
 from mlflow_l3d.analysis.importance.models import NESTED, TableModel
-from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import StrategyResult
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
@@ -88,6 +89,8 @@ class Design(PlannedRuns):
     """By what cells are sorted before votes are counted: golden runs come last."""
     model: ClassVar[TableModel] = NESTED
     """How the columns of the table of a factor belong together."""
+    factor_checks: ClassVar[tuple[FactorCheck, ...]] = TABLE_CHECKS
+    """What is checked of each factor."""
     compares: ClassVar[type[Comparable]] = Comparable
     """Which runs are compared with each other for consistency."""
     planning: ClassVar[TableModel | None] = None
@@ -210,21 +213,6 @@ class Design(PlannedRuns):
             One of them.
         """
         return cls.estimate(Tables(tables), factor)
-
-    @classmethod
-    def checks(
-        cls,
-        record: Importance,
-        *,
-        closes: bool = True,
-        reml: bool = False,
-        chance: float | None = None,
-        percent: bool = True,
-    ) -> Iterable[Check]:
-        """Return the checks of one factor; see :func:`mlflow_l3d.analysis.importance.checks.tables.factor_checks`."""
-        pairs = bool(cls.own_golden)
-        how = {"closes": closes, "reml": reml, "percent": percent}
-        return factor_checks(record, model=cls.model, pairs=pairs, chance=chance, **how)
 
     @classmethod
     def strategies(cls, importances: Mapping[str, Importance]) -> dict[str, StrategyResult]:

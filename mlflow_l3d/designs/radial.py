@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.comparable import Pairs
+from mlflow_l3d.analysis.importance.checks.report import PAIR_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
 from mlflow_l3d.analysis.importance.estimators.reml import Missing
@@ -43,6 +44,7 @@ class RadialDesign(Design):
     name = "radial"
     pairs = repeats = True
     compares = Pairs
+    factor_checks = PAIR_CHECKS
     words = Words(
         rows="The other rows hold the base runs and those in which that factor was drawn anew.",
         table="Each dot is a pair of runs that differ in {factor} only. Distance from the line is what it contributes, "

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.checks.searched import replicate_checks
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.checks.searched import repeated_cells
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
@@ -49,7 +50,7 @@ def test_the_same_cell_again_is_luck_of_the_machine_or_none(changed):
     table = np.repeat([[0.7], [0.72], [0.69]], 4, axis=1)
     table[0, 0] += 0.01 * changed
     record = importance(table, 0.7 + 0.01 * np.arange(6), factor="replicate")
-    checks = tuple(replicate_checks(record, None, deterministic=True))
+    checks = tuple(repeated_cells(Evidence(importances={"replicate": record}, golden=record.golden)))
     found = Shown(Analysis(F1_MACRO, {"replicate": record}, checks=checks)).sentence(record)
     same = "every cell that was computed again has the same result."
     assert (found.startswith("minor. ") and found.endswith(same)) != changed

@@ -109,7 +109,7 @@ def direct(
     return score(
         cells,
         map(pa.Table.from_pandas, frames),
-        metric="quality",
+        metric=named("quality"),
         planned=Planned(),
         agreement=agreement,
         **more,
