@@ -102,7 +102,7 @@ def test_strategies_have_no_importance(every, design):
     assert f"{100 * strongest.score_std:.2f} points, {share:.2f} of the golden std" in which.sentences[0]
     for name, record in analysis.importances.items():
         shown = Shown(analysis)
-        assert shown.important(record) == ("yes" if analysis.strategies[name].important else "no")
+        assert shown.is_important(record) == analysis.strategies[name].important
         assert f"{record.score_std / record.golden_std:.2f} of the golden std" in shown.sentence(record)
     text = page(analysis)
     assert 'scope="col">importance</th>' not in text

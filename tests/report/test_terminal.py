@@ -48,15 +48,15 @@ def test_factors_stand_by_corrected_importance_and_unknown_ones_last(importance,
 @pytest.mark.parametrize(
     ("score", "low", "high", "word", "important"),
     [
-        (0.3, 0.1, 0.5, "dominates", "yes"),
-        (0.3, -0.1, 0.5, "undecided", "yes"),
-        (0.3, 0.0, 0.5, "undecided", "yes"),
-        (0.3, -0.5, -0.1, "minor", "yes"),
-        (0.3, math.nan, math.nan, "undecided", "yes"),
-        (0.0, -0.5, -0.1, "minor", "no"),
-        (-0.3, 0.1, 0.5, "dominates", "no"),
-        (math.nan, 0.1, 0.5, "dominates", "n/a"),
-        (math.inf, 0.1, 0.5, "dominates", "n/a"),
+        (0.3, 0.1, 0.5, "dominates", True),
+        (0.3, -0.1, 0.5, "undecided", True),
+        (0.3, 0.0, 0.5, "undecided", True),
+        (0.3, -0.5, -0.1, "minor", True),
+        (0.3, math.nan, math.nan, "undecided", True),
+        (0.0, -0.5, -0.1, "minor", False),
+        (-0.3, 0.1, 0.5, "dominates", False),
+        (math.nan, 0.1, 0.5, "dominates", None),
+        (math.inf, 0.1, 0.5, "dominates", None),
     ],
 )
 def test_the_interval_decides_and_the_published_rule_has_a_column_of_its_own(
@@ -64,7 +64,7 @@ def test_the_interval_decides_and_the_published_rule_has_a_column_of_its_own(
 ):
     record = replace(importance("data_order", interval=(0.0, low, high)), importance=score)
     found = analysis([record])
-    assert (Shown(found).verdict(record), Shown(found).important(record)) == (word, important)
+    assert (Shown(found).verdict(record), Shown(found).is_important(record)) == (word, important)
     assert Shown(found).sentence(record).startswith(f"{word}. It moves the score by")
     texts = summary(found, title="t").splitlines()
     assert word in next(line for line in texts if line.startswith("data_order "))

@@ -22,6 +22,8 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share
 INTERIM_SHOWN: Final = 12
 """Interim analyses of one factor that are shown at most: the rule of Appendix B.3 has one after every row."""
 
+_YES_OR_NO: Final = {True: "yes", False: "no", None: MISSING}
+
 
 def factor_texts(shown: Shown) -> list[dict[str, str]]:
     """Return the numbers of each factor as texts, in the order of the report."""
@@ -36,7 +38,7 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
             {
                 "factor": name,
                 "verdict": shown.verdict(record),
-                "important": shown.important(record),
+                "important": _YES_OR_NO[shown.is_important(record)],
                 "importance": signed(record.importance),
                 "published": between(record.importance_ci_low, record.importance_ci_high),
                 "moves": score(record.moves_by_std),

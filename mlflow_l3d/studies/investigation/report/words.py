@@ -141,14 +141,14 @@ def _first_two(names: list[str]) -> str:
 
 def _baseline_which(shown: Shown) -> Answer:
     question, strategy = "Which kind of luck is it?", shown.analysis.design
-    known = [record for record in shown.records if shown.important(record) != MISSING]
+    known = [record for record in shown.records if shown.is_important(record) is not None]
     about = (
         f"The {strategy} strategy has no importance: it calls a factor important if the std of its runs is at "
         f"least half the golden std{shown.design.words.caution}"
     )
     if not known:
         return Answer(question, MISSING, ("No investigated factor has a result.", about))
-    short = _first_two([record.factor for record in known if shown.important(record) == "yes"])
+    short = _first_two([record.factor for record in known if shown.is_important(record)])
     short = short or ("none of them" if len(known) > 1 else f"not {known[0].factor}")
     sentences = [f"{record.factor}: {shown.share(record)}." for record in known[:3]]
     return Answer(question, f"{short} (by the {strategy} strategy)", (*sentences, about))

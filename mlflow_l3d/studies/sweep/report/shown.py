@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
@@ -23,9 +24,6 @@ from mlflow_l3d.studies.sweep.numbers.trends import Trend
 
 FAILED: Final = "failed"
 """Verdict of a point without a score."""
-
-DECIDED: Final = ("dominates", "minor")
-
 _LONGEST: Final = 24
 _LARGEST: Final = 10.0  # growth of a standard deviation beyond which its size says nothing
 

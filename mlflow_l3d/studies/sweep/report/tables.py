@@ -7,11 +7,12 @@ from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.report.numbers import between, percent, plain, probability, signed
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import FACTOR, value_text
-from mlflow_l3d.studies.sweep.report.shown import DECIDED, ShownSweep, per, short
+from mlflow_l3d.studies.sweep.report.shown import ShownSweep, per, short
 
 _TREND_NOTE = (
     "Change of the importance (no unit), or of the golden standard deviation in per cent. p: adjusted for all trends "
