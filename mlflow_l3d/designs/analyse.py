@@ -152,11 +152,11 @@ def analyse(
     evidence = Evidence(
         importances=importances,
         golden=design.golden_scores(scores),
-        golden_runs=design.own_golden or "golden runs",
+        golden_runs=design.words.golden,
         metric=metric,
         classes=plan.classes,
         model=design.model,
-        tables_are_golden=bool(design.own_golden),
+        tables_are_golden=design.tables_are_golden,
         reml=plan.missing == "reml",
         mitigated=plan.mitigated,
         product=plan.product,
@@ -224,7 +224,7 @@ def _failures(
     design: type[Design], scores: Tables, chance: float | None
 ) -> tuple[Mapping[str, Importance], Mapping[str, Importance]]:
     """Return the records of "the run failed" and of failures counted as guessing, for designs that are no tables."""
-    if not design.own_golden or not scores.missing or design.baseline:
+    if not design.tables_are_golden or not scores.missing or design.baseline:
         return {}, {}
     failing = design.importances(scores.changed(lambda values: np.isnan(values).astype(np.float64)))
     if chance is None:

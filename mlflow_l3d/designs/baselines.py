@@ -21,7 +21,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import StrategyResult, baseline_strategy
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs.base import Sizes
-from mlflow_l3d.designs.runs import check_number
+from mlflow_l3d.designs.layout import check_number
 from mlflow_l3d.designs.table import TableDesign
 from mlflow_l3d.designs.words import baseline
 from mlflow_l3d.errors import ParameterError

@@ -200,7 +200,7 @@ def specify(
     if REPLICATE in factors and not plan.design.repeats:
         allowed = f"repeats a cell, which design={plan.design.name} has no place for"
         raise ParameterError("factor", REPLICATE, allowed, "Use design=crossed, nested or radial.")
-    if TEST_SAMPLE in factors and (plan.design.own_golden or not plan.design.repeats):
+    if TEST_SAMPLE in factors and (plan.design.tables_are_golden or not plan.design.repeats):
         allowed = f"draws halves of a row's test examples, which design={plan.design.name} has no place for"
         raise ParameterError("factor", TEST_SAMPLE, allowed, "Use design=crossed or nested.")
     if TEST_SAMPLE in factors and metric.function is None:

@@ -93,7 +93,7 @@ def _collapse(groups: Mapping[str, Any] | None, importances: Mapping[str, Import
         return None
     whole, first = groups.get("golden", {}), next(iter(importances.values()))
     down = float(whole.get("collapsed_share") or 0.0)
-    independent = first.table[:, 0] if design_named(first.design).own_golden else first.golden
+    independent = first.table[:, 0] if design_named(first.design).tables_are_golden else first.golden
     chance = min(
         _lowest_other(independent, down),
         *(_lowest_other(record.table, record.collapsed_share) for record in importances.values()),

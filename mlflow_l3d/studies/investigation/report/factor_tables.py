@@ -148,7 +148,7 @@ def component_table(shown: Shown) -> Table | None:
     for record, parts in found:
         known = record.golden[np.isfinite(record.golden)]
         # A design whose own runs stand for golden runs took its total from these.
-        variance = float(known.var(ddof=1)) if len(known) >= 2 and not shown.design.own_golden else math.nan
+        variance = float(known.var(ddof=1)) if len(known) >= 2 and not shown.design.tables_are_golden else math.nan
         rows.append(
             {
                 "factor": record.factor,

@@ -41,7 +41,7 @@ def heatmap(importance: Importance, *, metric: Metric = SCORE) -> Figure:
     span :func:`mlflow_l3d.report.style.typical_range`; numbers are always the true ones. Pairs of a radial design are
     drawn as dots, base against swap, by :func:`mlflow_l3d.studies.investigation.report.heatmap.pair_scatter`.
     """
-    if design_named(importance.design).pairs:
+    if design_named(importance.design).words.draws_pairs:
         return pair_scatter(importance, metric=metric)
     unit = unit_of(metric)
     table = np.atleast_2d(np.asarray(importance.table, dtype=np.float64)) * unit.scale

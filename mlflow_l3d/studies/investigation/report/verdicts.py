@@ -81,8 +81,8 @@ class Shown:
     @property
     def golden_runs(self) -> str:
         """What the golden scores are: golden runs only where they were run."""
-        own = self.golden is not None and self.golden_word == "golden" and self.design.own_golden
-        return own or f"{self.golden_word} runs"
+        is_pooled = self.golden is None or self.golden_word == "pooled"
+        return f"{self.golden_word} runs" if is_pooled else self.design.words.golden
 
     @property
     def graded(self) -> bool:

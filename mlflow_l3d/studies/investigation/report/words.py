@@ -62,7 +62,7 @@ def _luck(shown: Shown) -> Answer:
     if record is None or len(scores) < 2:
         return Answer(question, MISSING, (f"{len(scores)} {runs} have a score; at least 2 are needed.",))
     # A design's own runs are not independent of each other; the record's std allows for it.
-    std = record.golden_std if shown.design.own_golden else float(scores.std())
+    std = record.golden_std if shown.design.tables_are_golden else float(scores.std())
     low, high = float(scores.min()), float(scores.max())
     unlucky, lucky = (low, high) if shown.analysis.metric.greater_is_better else (high, low)
     bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, unit.text)
