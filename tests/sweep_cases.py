@@ -10,6 +10,7 @@ import numpy as np
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 
 Shares = Mapping[str, tuple[float, float, float]]
@@ -44,7 +45,7 @@ def drawn_point(
         table = 0.8 + std * (table + np.sqrt(both) * effect(rows, columns))
         scores = 0.8 + std * effect(golden)
         records[factor] = importance(table, scores, factor=factor, chance=0.5, model=CROSSED)
-    return SweptPoint(run_id or f"run{seed}", dict(choices), task, Analysis("f1_macro", records))
+    return SweptPoint(run_id or f"run{seed}", dict(choices), task, Analysis(F1_MACRO, records))
 
 
 def grid(values: Mapping[str, Sequence[str | float]]) -> list[dict[str, str | float]]:

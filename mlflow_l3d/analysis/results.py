@@ -19,6 +19,7 @@ from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_M
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict, verdict_of
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import known, with_interval
+from mlflow_l3d.metrics.base import Metric
 
 if TYPE_CHECKING:
     from mlflow_l3d.analysis.consistency.examples import ExampleVotes
@@ -80,7 +81,7 @@ class Analysis:
         allows for the number of factors, and with ``stop=interval`` for the interim analyses.
     """
 
-    metric: str
+    metric: Metric
     importances: Mapping[str, Importance]
     consistencies: Mapping[str, Consistency] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from mlflow_l3d.analysis.jackknife import t_quantile
 from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.metrics.base import Metric
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -150,7 +151,7 @@ class SearchResult:
     """
 
     title: str
-    metric: str
+    metric: Metric
     stages: tuple[StageSummary, ...]
     trials: pd.DataFrame
     best: Mapping[str, bool | int | float | str]

@@ -18,15 +18,15 @@ _RADIAL: Final = "radial"
 
 def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice:
     """Return what settles the verdict on a factor, if it is as far from 0 as it seems."""
-    if verdict.word != "undecided":
+    if verdict.is_decided:
         return Advice()
-    word = design.rows_word
+    word = design.words.row
     if verdict.doubt in ("few_rows", "boundary"):
         rows = fewest_rows(record) if verdict.doubt == "few_rows" else FEWEST_AT_BOUNDARY
         return Advice("more_rows", f"Use at least {rows} {word} (mitigation_runs={rows}).", rows)
     if verdict.doubt == "L3D009":
         return Advice("other_design", "Use joint=paired.")
-    if verdict.doubt not in ("contains_0", "no_interval"):
+    if not verdict.needs_runs:
         text = "Look at the lowest and highest runs: more runs of the same kind do not help."
         return Advice("look_at_runs", text)
     if verdict.doubt == "no_interval":
@@ -40,7 +40,7 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
 
 
 def _more_runs(design: type[Design], record: Importance) -> Advice:
-    found, distance, word = record.components, abs(record.importance_corrected), design.rows_word
+    found, distance, word = record.components, abs(record.importance_corrected), design.words.row
     if found is None or design.planning is None:
         return Advice("unknown", "How many runs settle it is not known for this design.")
     if not distance >= SMALLEST_DISTANCE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,27 +11,26 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.importance.checks.collapse import Collapse, apart, collapsed, in_two_parts
-from mlflow_l3d.analysis.importance.checks.failures import selection
-from mlflow_l3d.analysis.importance.checks.searched import replicate_checks, searched_split_checks
-from mlflow_l3d.analysis.importance.checks.tables import disagreement, golden_checks, pooled_check, product_check
-from mlflow_l3d.analysis.importance.checks.tails import row_tail_check, tail_checks
+from mlflow_l3d.analysis.importance.checks.collapse import Collapse, apart, collapsed
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.checks.report import all_checks, in_order
+from mlflow_l3d.analysis.importance.checks.tables import disagreement
 from mlflow_l3d.analysis.importance.estimators.reml import Missing
 from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, rank_factors
-from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
 from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
 from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.designs import Design, design_named, design_of
+from mlflow_l3d.designs import Design, design_of
 from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.designs.base import Sizes
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import unparsed_reasons
-from mlflow_l3d.metrics.known import named
-from mlflow_l3d.plan.factors import REPLICATE, TEST_SAMPLE
+from mlflow_l3d.metrics.known import as_metric
+from mlflow_l3d.plan.factors import REPLICATE
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def analyse(
     cells: pd.DataFrame,
     planned: Planned | None = None,
     *,
-    metric: str,
+    metric: Metric | str,
     consistencies: Mapping[str, Consistency] | None = None,
     level: float = LEVEL,
 ) -> Analysis:
@@ -114,7 +113,7 @@ def analyse(
     planned
         What is known of the plan; by default what the cells tell.
     metric
-        Column whose spread is investigated.
+        The metric whose spread is investigated, or its name: a column of `cells`.
     consistencies
         Factor or ``golden`` -> agreement of single predictions, from
         :class:`mlflow_l3d.analysis.consistency.consistency.Stability`.
@@ -132,37 +131,45 @@ def analyse(
         If the frame lacks a column, a place in the plan is wrong or taken twice, or `level` is not allowed.
     """
     check_level(level)
+    metric = as_metric(metric)
     plan = planned or Planned()
     design = plan.design_of(cells)
     plan = replace(plan, design=design)
-    chance = named(metric).chance_level(plan.classes)
-    scores = plan.tables(cells, metric)
+    chance = metric.chance_level(plan.classes)
+    scores = plan.tables(cells, metric.name)
     shown = _level_of_looks(scores, level) if plan.sequential else joint_level(level, len(scores.tables))
     importances = design.importances(scores, chance=chance, missing=plan.missing, level=shown)
     if plan.sequential:
         importances = _sequential(design, scores, importances)
-    least, most = named(metric).range
+    least, most = metric.range
     # Of few golden runs the interval has ends that no scores within the range can have.
     importances = {
         name: replace(record, golden_std_ci_high=min(record.golden_std_ci_high, (most - least) / 2))
         for name, record in importances.items()
     }
     collapse = None if chance is None else _collapse(design, scores, chance, plan, shown)
-    unread = unparsed_reasons(cells)
-    checks = all_checks(
-        importances,
-        design.golden_scores(scores),
-        plan,
-        chance=chance,
+    failing, at_chance = _failures(design, scores, chance)
+    evidence = Evidence(
+        importances=importances,
+        golden=design.golden_scores(scores),
+        golden_runs=design.words.golden,
+        metric=metric,
+        classes=plan.classes,
+        model=design.model,
+        tables_are_golden=design.tables_are_golden,
+        reml=plan.missing == "reml",
+        mitigated=plan.mitigated,
+        product=plan.product,
+        deterministic=plan.deterministic,
         collapse=collapse,
-        percent=named(metric).percent,
-        unread=unread,
-        others=(
-            *searched_split_checks(cells, plan.searched_splits),
-            *_selections(design, scores, importances, chance),
-            *_replicates(importances, consistencies or {}, plan),
-        ),
+        unread=unparsed_reasons(cells),
+        cells=cells,
+        searched_splits=plan.searched_splits,
+        repeated_agreement=_repeated_agreement(consistencies or {}),
+        failing=failing,
+        at_chance=at_chance,
     )
+    checks = all_checks(evidence, design.factor_checks)
     judged = {} if design.baseline else importances
     verdicts = {name: verdict_of(record, checks, collapse) for name, record in judged.items()}
     advice = {name: advise(design, importances[name], verdict) for name, verdict in verdicts.items()}
@@ -172,7 +179,7 @@ def analyse(
         metric=metric,
         importances=importances,
         consistencies=dict(consistencies or {}),
-        checks=_in_order(checks),
+        checks=in_order(checks),
         advice=advice,
         cells_failed=scores.missing,
         design=design.name,
@@ -213,102 +220,25 @@ def _collapse(design: type[Design], scores: Tables, chance: float, plan: Planned
     return Collapse(len(down), int(down.sum()), parts[0], parts[1], level)
 
 
-def _selections(
-    design: type[Design], scores: Tables, importances: Mapping[str, Importance], chance: float | None
-) -> Iterator[Check]:
-    """Yield L3D012 of designs that are no tables."""
-    if not design.own_golden or not scores.missing or design.baseline:
-        return
-    causes = design.importances(scores.changed(lambda values: np.isnan(values).astype(np.float64)))
-    again: Mapping[str, Importance] = {}
-    if chance is not None:
-        again = design.importances(scores.changed(lambda values: np.where(np.isnan(values), chance, values)))
-    for factor, record in importances.items():
-        yield selection(record, causes[factor], again.get(factor))
+def _failures(
+    design: type[Design], scores: Tables, chance: float | None
+) -> tuple[Mapping[str, Importance], Mapping[str, Importance]]:
+    """Return the records of "the run failed" and of failures counted as guessing, for designs that are no tables."""
+    if not design.tables_are_golden or not scores.missing or design.baseline:
+        return {}, {}
+    failing = design.importances(scores.changed(lambda values: np.isnan(values).astype(np.float64)))
+    if chance is None:
+        return failing, {}
+    return failing, design.importances(scores.changed(lambda values: np.where(np.isnan(values), chance, values)))
 
 
-def _replicates(
-    importances: Mapping[str, Importance], consistencies: Mapping[str, Consistency], plan: Planned
-) -> Iterator[Check]:
-    """Yield L3D014."""
-    if REPLICATE in importances:
-        known = consistencies.get(REPLICATE)
-        # Answers that name no class agree with nothing, not even with themselves.
-        agreement = known.consistency + known.unparsed_share if known and known.pairs_of_predictions else None
-        yield from replicate_checks(importances[REPLICATE], agreement, deterministic=plan.deterministic)
-
-
-def all_checks(
-    importances: Mapping[str, Importance],
-    golden: FloatArray,
-    planned: Planned | None = None,
-    *,
-    chance: float | None = None,
-    collapse: Collapse | None = None,
-    percent: bool = True,
-    unread: str = "",
-    others: Iterable[Check] = (),
-) -> tuple[Check, ...]:
-    """Return every check that fires, warnings first, else by number and factor.
-
-    Parameters
-    ----------
-    importances
-        Factor -> importance.
-    golden
-        Shape (L,): scores that stand for independent draws of every factor, nan where missing.
-    planned
-        What is known of the plan; by default what the records tell.
-    chance
-        Score of guessing, for collapsed golden runs; None where the metric has none.
-    collapse
-        The two parts of the score, where some runs collapsed.
-    percent
-        Whether people read the metric in percent.
-    unread
-        Shares of answers that nothing could be read from, by reason.
-    others
-        Checks that need more than scores, to be put among these.
-    """
-    plan, records = planned or Planned(), list(importances.values())
-    design = plan.design or design_named(records[0].design if records else "crossed")
-    pooled = any(record.golden_pooled for record in records)
-    found = list(others)
-    if pooled:
-        found.append(pooled_check(golden))
-    elif not records or not design.own_golden:
-        found += golden_checks(golden, chance=chance, percent=percent)
-    if not pooled:
-        found += tail_checks(golden, design.own_golden or "golden runs", chance=chance if collapse else None)
-    told = any(check.code == "L3D013" for check in found)
-    for record in () if told or design.baseline else records:  # told of all runs, it need not be told of the rows
-        found += row_tail_check(record, chance=chance if collapse else None)
-    for record in records:
-        closes = not (plan.mitigated or pooled)
-        # Golden runs are evaluated on all test examples.
-        whole = closes and record.factor != TEST_SAMPLE
-        how = {} if percent else {"percent": False}  # a design of another package may not know of it
-        own = design.checks(record, closes=whole, reml=plan.missing == "reml", chance=chance, **how)
-        # That cells repeat is no seed that was used twice, and needs no interval.
-        repeats = record.factor == REPLICATE and record.contributed_std == 0
-        found += (check for check in own if not (repeats and check.code in {"L3D007", "L3D010"}))
-    if plan.product:
-        found.append(product_check())
-    if unread:
-        found = [
-            replace(check, message=f"{check.message} Of all answers {unread}.") if check.code == "L3D004" else check
-            for check in found
-        ]
-    if collapse is not None:
-        found = [
-            in_two_parts(check, collapse, importances.get(check.factor or "")) if check.code == "L3D005" else check
-            for check in found
-        ]
-    return _in_order(found)
-
-
-def _in_order(checks: Iterable[Check]) -> tuple[Check, ...]:
-    return tuple(sorted(checks, key=lambda check: (check.severity != "warning", check.code)))
+def _repeated_agreement(consistencies: Mapping[str, Consistency]) -> float | None:
+    """Return the share of equal predictions of one and the same cell; None if there are none."""
+    repeated = consistencies.get(REPLICATE)
+    if repeated is None or not repeated.pairs_of_predictions:
+        return None
+    # Answers that name no class agree with nothing, not even with themselves.
+    return repeated.consistency + repeated.unparsed_share
 
 
 def _ranking(design: type[Design], importances: Mapping[str, Importance], level: float) -> Ranking | None:

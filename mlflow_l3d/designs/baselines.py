@@ -7,21 +7,21 @@ runs are cut into steps. Both share the golden runs of the other designs: they e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.comparable import WholeTables
-from mlflow_l3d.analysis.importance.checks.tables import baseline_checks
+from mlflow_l3d.analysis.importance.checks.report import BASELINE_CHECKS
 from mlflow_l3d.analysis.importance.estimators.reml import Missing
 from mlflow_l3d.analysis.importance.models import CROSSED
-from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import StrategyResult, baseline_strategy
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs.base import Sizes
-from mlflow_l3d.designs.runs import check_number
+from mlflow_l3d.designs.layout import check_number
 from mlflow_l3d.designs.table import TableDesign
 from mlflow_l3d.designs.words import baseline
 from mlflow_l3d.errors import ParameterError
@@ -36,6 +36,7 @@ class _Baseline(TableDesign):
     ablates = False
     model = CROSSED
     compares = WholeTables
+    factor_checks = BASELINE_CHECKS
     name: ClassVar[Literal["random", "fixed"]]
 
     def check_runs(self) -> None:
@@ -77,11 +78,6 @@ class _Baseline(TableDesign):
     def final(cls, record: Importance, missing: Missing) -> Importance:
         """Return the record without any number of its one row: only `golden_std` and those of the scores are known."""
         return replace(record, contributed_std=math.nan)
-
-    @classmethod
-    def checks(cls, record: Importance, *, percent: bool = True, **how: Any) -> Iterable[Check]:
-        """Return the checks of one factor."""
-        return baseline_checks(record, percent=percent)
 
     @classmethod
     def strategies(cls, importances: Mapping[str, Importance]) -> dict[str, StrategyResult]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.comparable import Pairs
+from mlflow_l3d.analysis.importance.checks.report import PAIR_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
 from mlflow_l3d.analysis.importance.estimators.reml import Missing
@@ -24,7 +25,7 @@ from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.base import Design, Sizes
 from mlflow_l3d.designs.joint import factor_members
-from mlflow_l3d.designs.runs import check_number
+from mlflow_l3d.designs.layout import check_number
 from mlflow_l3d.designs.words import Words
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.cells import Cell
@@ -41,8 +42,9 @@ class RadialDesign(Design):
     """
 
     name = "radial"
-    pairs = repeats = True
+    repeats = True
     compares = Pairs
+    factor_checks = PAIR_CHECKS
     words = Words(
         rows="The other rows hold the base runs and those in which that factor was drawn anew.",
         table="Each dot is a pair of runs that differ in {factor} only. Distance from the line is what it contributes, "
@@ -61,23 +63,21 @@ class RadialDesign(Design):
         ),
         drawn="in each set of them every randomness factor changes from run to run",
         first_row="The first row holds all base and swap runs.",
+        golden="base and swap runs",
+        row="base runs",
+        size="{rows} base runs, each with one swap a factor",
+        draws_pairs=True,
     )
     phases = ("base", "swap")
     votes_by = ("golden", "row", "factor", "index")
-    own_golden = "base and swap runs"
+    tables_are_golden = True
     has_columns = False
     mitigates = False
     stops = ("interval",)
     planning = RADIAL
     table_columns = 2
-    rows_word = "base runs"
     pilot_rows = 9
     auto_rows = 100  # it needs more than a table has rows, and each costs K + 1 cells only
-
-    @classmethod
-    def size_words(cls, rows: int, columns: int, golden: str) -> str:
-        """Return the numbers of runs in a few words."""
-        return f"{rows} base runs, each with one swap a factor"
 
     @classmethod
     def count(cls, factors: int, rows: int, columns: int, golden_runs: int) -> int:

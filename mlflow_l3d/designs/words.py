@@ -51,10 +51,22 @@ class Words:
     caution
         Of a baseline: why its verdict may be wrong.
     apart
-        What helps where factors cannot be told apart.
+        What helps if factors do not differ significantly.
+    golden
+        The runs that serve as golden runs.
+    row
+        What `mitigation_runs` counts.
+    size
+        The numbers of runs: ``{rows}``, ``{columns}`` and ``{golden}``, which says how many golden runs there are.
+    draws_pairs
+        Whether the table of a factor is pairs of runs, drawn as dots instead of colours.
     """
 
     apart: str = ""
+    golden: str = "golden runs"
+    row: str = "rows"
+    size: str = "N={columns}, M={rows}, {golden}"
+    draws_pairs: bool = False
 
     order: str = "largest corrected importance"
     legend: str = (

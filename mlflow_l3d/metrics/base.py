@@ -89,6 +89,9 @@ class Metric:
     agreement: str = ""
     needs: str = ""
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def sign(self) -> float:
         """1 where greater is better, else -1: times this, the best score is the largest."""

@@ -61,6 +61,11 @@ def named(name: str) -> Metric:
     return registered().get(name, Metric(name, greater_is_better=not error, percent=not error))
 
 
+def as_metric(metric: Metric | str) -> Metric:
+    """Return a metric as it is, and the metric of a name."""
+    return named(metric) if isinstance(metric, str) else metric
+
+
 def _words(name: str) -> list[str]:
     return re.findall(r"[a-z]+[0-9]*", name.lower())
 

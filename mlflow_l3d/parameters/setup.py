@@ -13,6 +13,7 @@ from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, named, of_kind, registered
 from mlflow_l3d.parameters.declaration import Arguments, Parameters, declared, read_arguments
@@ -283,10 +284,10 @@ def _taking(kind: str, approach: Approach, hyperparameters: Mapping[str, Value])
     return ""
 
 
-def headline_metric(asked: str, task: Task) -> str:
-    """Return what `metric` stands for in an investigation: auto is F1 macro, or the task's own without classes."""
-    own = "f1_macro" if task.kind == "classification" else task.metric
-    return own if asked == "auto" else asked
+def headline_metric(asked: str, task: Task) -> Metric:
+    """Return what `metric` means in an investigation: auto is F1 macro, or the task's own metric without classes."""
+    usual = "f1_macro" if task.kind == "classification" else task.metric
+    return named(usual if asked == "auto" else asked)
 
 
 def _check_approach(approach: object) -> None:

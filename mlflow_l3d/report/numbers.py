@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.base import Metric
 
 MISSING: Final = "n/a"
 """What stands where there is no number."""
@@ -66,9 +66,9 @@ _POINTS: Final = Unit(100, "percentage points", "points", "pp")
 _UNITS: Final = Unit(1, "units", "units", "units")
 
 
-def unit_of(metric: str) -> Unit:
+def unit_of(metric: Metric) -> Unit:
     """Return the unit of a metric's scores."""
-    return _POINTS if named(metric).percent else _UNITS
+    return _POINTS if metric.percent else _UNITS
 
 
 def probability(value: float) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.plan.cells import Cell, cell_key, content_key
@@ -54,7 +55,7 @@ class StudyRequest(ABC):
     role: ClassVar[Literal["investigation", "search", "golden_runs"]] = "investigation"
     given: Mapping[str, str]
     setup: Setup
-    metric: str
+    metric: Metric
     context_key: str
     key: str
 
@@ -90,7 +91,7 @@ class StudyRequest(ABC):
             "task": self.setup.task.name,
             "model": self.setup.model,
             "device": self.setup.device,
-            "metric": self.metric,
+            "metric": self.metric.name,
             "hyperparameters": json.dumps(self.setup.public_hyperparameters, sort_keys=True),
         }
 
@@ -145,7 +146,7 @@ class StudyRequest(ABC):
             "model": {"name": setup.model, "revision": setup.model_revision},
             "hyperparameters": setup.public_hyperparameters,
             "hyperparameters_from": setup.origin.document(),
-            "metric": self.metric,
+            "metric": self.metric.name,
             "numerics": dict(setup.numerics),
             **self.content(),
             "context_key": self.context_key,
@@ -166,7 +167,7 @@ class StudyRequest(ABC):
             "task": setup.task.name,
             "approach": f"{setup.approach.name} (version {setup.approach.version})",
             "model": setup.model,
-            "metric": self.metric,
+            "metric": self.metric.name,
             **more,
             "classes": class_words(setup.task.class_names),
             "hyperparameters": ", ".join(f"{name}={value}" for name, value in setup.public_hyperparameters.items()),

@@ -67,7 +67,7 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
     L3DError
         If the first of them fails, or has no value of the metric.
     """
-    base, metric = next(iter(request.design().cells())), request.metric
+    base, metric = next(iter(request.design().cells())), request.metric.name
     left, cells, changes = [*request.tested_factors, REPLICATE], [base], dict[str, str]()
     outcomes: dict[str, Outcome] = {}
     for attempt in range(TRIES):
@@ -162,5 +162,5 @@ def _change(one: Outcome, other: Outcome, metric: str) -> str:
 
 def _mark(request: CellRequest) -> Path:
     """Return the file that says that seeds were tried, and did what they say."""
-    seeds = [*request.tested_factors, request.metric]
+    seeds = [*request.tested_factors, request.metric.name]
     return cache_folder() / "self_tests" / f"{content_key({'context': request.context_key, 'seeds': seeds})}.json"

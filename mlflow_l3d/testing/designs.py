@@ -59,7 +59,7 @@ def check_design(design: type[Design], *, rows: int = 40, columns: int = 10) -> 
 
 
 def _planned(design: type[Design], rows: int, columns: int) -> Design:
-    golden = 0 if design.own_golden else rows * columns
+    golden = 0 if design.tables_are_golden else rows * columns
     return design(FACTORS[:2], FACTORS, columns, rows, golden, 0, "conformance")
 
 

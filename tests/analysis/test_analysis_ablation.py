@@ -12,6 +12,7 @@ from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.ablation.numbers import ABLATION_COLUMNS, Answers, Place, Setting, ablate_tables
 
 ROWS, COLUMNS, GOLDEN, EXAMPLES = 6, 4, 24, 10
@@ -33,7 +34,16 @@ def investigation(seed=0):
 
 
 def ablation(
-    table, golden, predictions=None, *, rows=None, columns=None, test_sizes=(None,), design=CrossedDesign, **options
+    table,
+    golden,
+    predictions=None,
+    *,
+    rows=None,
+    columns=None,
+    test_sizes=(None,),
+    design=CrossedDesign,
+    metric="accuracy",
+    **options,
 ):
     """One factor `x`, from plain arrays and a frame of predictions."""
     table, golden, answers = np.asarray(table, dtype=float), np.asarray(golden, dtype=float), None
@@ -47,13 +57,15 @@ def ablation(
         answers = Answers(cells, len(ids))
     shape = (rows or [table.shape[0]], columns or [table.shape[1]])
     settings = [Setting(m, n, size) for size in test_sizes for m in shape[0] for n in shape[1]]
-    found = ablate_tables(Tables({"x": table}, golden), settings, design.importances, answers=answers, **options)
+    found = ablate_tables(
+        Tables({"x": table}, golden), settings, design.importances, answers=answers, metric=named(metric), **options
+    )
     return found[list(ABLATION_COLUMNS)]
 
 
 def test_everything_is_the_investigation_itself():
     table, golden, predictions = investigation()
-    found = ablation(table, golden, predictions, test_sizes=[None, EXAMPLES], seed=0, metric="accuracy")
+    found = ablation(table, golden, predictions, test_sizes=[None, EXAMPLES], seed=0)
     assert tuple(found.columns) == ABLATION_COLUMNS
     whole = importance(table, golden)
     for _, line in found[found["factor"] == "x"].iterrows():
@@ -90,7 +102,7 @@ def test_rows_and_columns_by_hand():
 
 def test_smaller_test_sets_are_the_same_examples_in_every_cell():
     table, golden, predictions = investigation(1)
-    found = ablation(table, golden, predictions, test_sizes=[4], seed=5, metric="accuracy")
+    found = ablation(table, golden, predictions, test_sizes=[4], seed=5)
     right = (predictions["label"] == predictions["prediction"]).to_numpy().reshape(-1, EXAMPLES)
     seen = found.loc[found["factor"] == "x", ["score_mean", "contributed_std", "mitigated_std"]].to_numpy()[0]
     fitting = 0
@@ -131,7 +143,7 @@ def test_missing_cells_and_small_tables_give_nan():
     table, golden, predictions = investigation(5)
     table[2, 1] = np.nan
     without = predictions[predictions["cell"] != 2 * COLUMNS + 1]
-    found = ablation(table, golden, without, test_sizes=[None, 5], seed=0, metric="accuracy")
+    found = ablation(table, golden, without, test_sizes=[None, 5], seed=0)
     assert np.isfinite(found.loc[found["factor"] == "x", "importance"]).all()
     constant = ablation(np.full((4, 3), 0.5), np.full(4, 0.5), rows=[2, 4], seed=0)
     assert constant["importance"].isna().all()

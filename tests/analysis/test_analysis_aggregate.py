@@ -42,7 +42,7 @@ def test_every_factor_is_analysed_with_the_shared_golden_runs():
         assert found.importances[name].metrics() == expected.metrics()
         assert found.importances[name].factor == name
     assert found.importances["seed"].importance > 0 > found.importances["data_order"].importance
-    assert (found.metric, found.cells_failed) == ("f1_macro", 0)
+    assert (found.metric.name, found.cells_failed) == ("f1_macro", 0)
     assert {check.code for check in found.checks} <= {"L3D001"}
     assert found.metrics()["importance/seed"] == found.importances["seed"].importance
     assert found.to_frame()["factor"].tolist() == ["seed", "data_order"]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from checks_cases import checks_of
 
-from mlflow_l3d.analysis.importance.checks.tables import disagreement, factor_checks, golden_checks
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.checks.report import all_checks
+from mlflow_l3d.analysis.importance.checks.tables import disagreement
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.models import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
-from mlflow_l3d.designs.analyse import all_checks
+from mlflow_l3d.metrics.classification import F1_MACRO
 
 
 def table(seed=0, rows=20, columns=10, mitigated=0.5, main=0.25, interaction=0.25, std=0.02):
@@ -28,22 +33,32 @@ def golden(seed=1, runs=200, std=0.02):
     return 0.8 + std * np.random.default_rng(seed).standard_normal(runs)
 
 
-def fired(scores, golden_scores, chance=None):
-    return {check.code: check for check in factor_checks(importance(scores, golden_scores, factor="f", chance=chance))}
+def checks(scores, golden_scores, model=CROSSED, classes=None):
+    """Return all checks of one factor."""
+    record = importance(scores, golden_scores, factor="f", model=model, chance=F1_MACRO.chance_level(classes))
+    return checks_of({"f": record}, golden_scores, classes, model=model)
+
+
+def fired(*scores, **more):
+    return {check.code: check for check in checks(*scores, **more) if check.factor is not None}
+
+
+def golden_checks(scores, **more):
+    """Return the checks of golden runs alone."""
+    return all_checks(Evidence(importances={}, golden=np.asarray(scores), metric=F1_MACRO, **more))
 
 
 def test_a_complete_list_is_not_asked_for_more_columns():
-    few = importance(table(rows=2, columns=3), golden(runs=10), factor="f")
     for model in (CROSSED, LEVELS):
-        found = {check.code: check.message for check in factor_checks(few, model=model)}
-        assert ("investigation_runs" in found["L3D007"]) == (model is CROSSED)
-        assert "mitigation_runs" in found["L3D007"]
+        message = fired(table(rows=2, columns=3), golden(runs=10), model=model)["L3D007"].message
+        assert ("investigation_runs" in message) == (model is CROSSED)
+        assert "mitigation_runs" in message
 
 
 def test_a_sound_investigation_is_silent():
-    record = importance(table(mitigated=0.05, main=0, interaction=0.95), golden(), factor="f", chance=0.5)
-    assert record.importance_corrected_ci_low > 0
-    assert all_checks({"f": record}, golden(), chance=0.5) == ()
+    scores = table(mitigated=0.05, main=0, interaction=0.95)
+    assert importance(scores, golden()).importance_corrected_ci_low > 0
+    assert checks(scores, golden(), classes=2) == ()
 
 
 @pytest.mark.parametrize(
@@ -79,17 +94,15 @@ def test_l3d001_is_a_published_rule_that_the_verdict_does_not_bear_out(score, lo
 def test_l3d015_is_about_rows_that_are_spread_unevenly(model):
     """Spreads of rows with a squared coefficient of variation of 0.5, and, with long tails, of 0."""
     generator = np.random.default_rng(3)
-    fired_, estimates = 0, []
+    alarms, estimates = 0, []
     for _ in range(30):
         spread = generator.gamma(2, 0.5, (40, 1))
         scores = generator.standard_normal((40, 1)) + spread * generator.standard_normal((40, 8))
-        record = importance(scores, golden(), factor="f", model=model)
-        fired_ += "L3D015" in {check.code for check in factor_checks(record, model=model)}
-        estimates.append(record.unevenness)
+        alarms += "L3D015" in fired(scores, golden(), model=model)
+        estimates.append(importance(scores, golden(), model=model).unevenness)
         even = generator.standard_normal((40, 1)) + generator.standard_exponential((40, 8))
-        record = importance(even, golden(), factor="f", model=model)
-        assert "L3D015" not in {check.code for check in factor_checks(record, model=model)}
-    assert fired_ >= 28
+        assert "L3D015" not in fired(even, golden(), model=model)
+    assert alarms >= 28
     assert np.mean(estimates) == pytest.approx(0.5, abs=0.1)
 
 
@@ -136,14 +149,14 @@ def test_l3d004_constant_scores():
 def test_l3d005_collapsed_runs():
     scores = table()
     scores[0, 0] = 0.2
-    found = fired(scores, golden(), chance=0.5)["L3D005"]
+    found = fired(scores, golden(), classes=2)["L3D005"]
     assert found.severity == "info"
     assert "1 of 200 cells (0.50 %)" in found.message
     scores[:10, 0] = 0.2
-    assert fired(scores, golden(), chance=0.5)["L3D005"].severity == "warning"
+    assert fired(scores, golden(), classes=2)["L3D005"].severity == "warning"
     assert "L3D005" not in fired(scores, golden())
-    assert [check.code for check in golden_checks(np.array([0.2, 0.8, 0.9]), chance=0.5)] == ["L3D005"]
-    assert list(golden_checks(np.array([0.4, 0.8, 0.9]), chance=1 / 3)) == []
+    assert [check.code for check in golden_checks(np.array([0.2, 0.8, 0.9]), classes=2)] == ["L3D005"]
+    assert list(golden_checks(np.array([0.4, 0.8, 0.9]), classes=3)) == []
 
 
 def test_l3d006_speaks_where_golden_runs_vary_less_than_the_table():
@@ -185,12 +198,11 @@ def test_l3d007_is_silent_from_ten_rows_on():
 
 
 def test_warnings_come_first():
-    few = importance(table(rows=5, columns=4), golden(), factor="f")
-    checks = all_checks({"f": few}, np.array([0.5]))
-    severities = [check.severity for check in checks]
+    found = checks(table(rows=5, columns=4), np.array([0.5]))
+    severities = [check.severity for check in found]
     assert severities == sorted(severities, reverse=True)
-    assert {"L3D003", "L3D007"} <= {check.code for check in checks}
-    assert all(check.message.endswith(".") and "\n" not in check.message for check in checks)
+    assert {"L3D003", "L3D007"} <= {check.code for check in found}
+    assert all(check.message.endswith(".") and "\n" not in check.message for check in found)
 
 
 @pytest.mark.parametrize("rows", [3, 4])
@@ -210,11 +222,17 @@ def test_duplicated_seeds_are_named(places: list[int], axis: int) -> None:
     generator = np.random.default_rng(0)
     table = 0.7 + 0.03 * generator.standard_normal((12, 1)) + 0.03 * generator.standard_normal((12, 12))
     golden = 0.7 + 0.04 * generator.standard_normal(60)
-    record = importance(table.take(places * 2, axis=axis), golden, factor="data_order")
     noun = ("row", "column")[axis]
-    found = [check for check in all_checks({"data_order": record}, record.golden) if check.code == "L3D010"]
+    found = [check for check in checks(table.take(places * 2, axis=axis), golden) if check.code == "L3D010"]
     assert [check.title for check in found] == [f"Duplicated {noun}s"]
     repeated = [at for at, place in enumerate(places * 2) if place in (places * 2)[:at]]
     assert f"{noun}s {', '.join(map(str, repeated[:8]))}" in found[0].message
-    free = importance(table, golden, factor="data_order")
-    assert "L3D010" not in {check.code for check in all_checks({"data_order": free}, free.golden)}
+    assert "L3D010" not in fired(table, golden)
+
+
+def test_every_check_is_explained_in_the_documentation() -> None:
+    root = Path(__file__).parents[2]
+    sources = (root / "mlflow_l3d/analysis/importance/checks").glob("*.py")
+    codes = {code for path in sources for code in re.findall(r'Check\("(L3D\d{3})"', path.read_text(encoding="utf-8"))}
+    table = re.findall(r"^\| (L3D\d{3}) \|", (root / "docs/statistics.md").read_text(encoding="utf-8"), flags=re.M)
+    assert sorted(codes) == table

@@ -8,12 +8,13 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.checks.failures import failures
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.analyse import Planned, all_checks, analyse
+from mlflow_l3d.designs.analyse import Planned, analyse
 
 
 def drawn(seed=0, share=0.0, rows=20, columns=10):
@@ -29,7 +30,7 @@ def found(table, golden, model=CROSSED, chance=0.5):
 
 def text(table, golden, **more):
     record = importance(table, golden, factor="data_order")
-    checks = all_checks({"data_order": record}, golden, **more)
+    checks = checks_of({"data_order": record}, golden, **more)
     return next((check.message for check in checks if check.code == "L3D012"), None)
 
 
@@ -60,7 +61,7 @@ def test_failures_that_hide_collapses_are_seen_beside_the_score():
     whole = importance(np.nan_to_num(table, nan=0.5), np.nan_to_num(golden, nan=0.5))
     assert again.metrics() == pytest.approx({**whole.metrics(), "collapsed_share": 0.0})
     assert again.golden_std > 2 * importance(table, golden).golden_std
-    message = text(table, golden, chance=0.5)
+    message = text(table, golden, classes=2)
     assert f"the published score is {whole.importance:+.2f}" in message
     assert f"the golden standard deviation {100 * whole.golden_std:.2f} points" in message
     assert "score of guessing" not in text(table, golden)

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.models import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
-from mlflow_l3d.designs.analyse import all_checks
 
 MITIGATED = 0.72
 
@@ -74,7 +74,7 @@ def test_long_tails_and_few_rows_have_no_verdict(rows, columns, tail):
         table = draw(size=(rows, 1)) + draw(size=(rows, columns))
         golden = draw(size=rows * columns) + draw(size=rows * columns)
         record = importance(table, golden, factor="f", model=NESTED)
-        words.add(verdict_of(record, all_checks({"f": record}, golden)).word)
+        words.add(verdict_of(record, checks_of({"f": record}, golden)).word)
     assert words == {"undecided"}
 
 

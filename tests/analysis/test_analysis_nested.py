@@ -7,11 +7,11 @@ import statistics
 
 import numpy as np
 import pytest
+from checks_cases import checks_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mlflow_l3d.analysis.importance.checks.tables import factor_checks
 from mlflow_l3d.analysis.importance.estimate import smallest_tail
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimators.nested import (
@@ -23,6 +23,7 @@ from mlflow_l3d.analysis.importance.estimators.nested import (
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.models import NESTED
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.metrics.classification import F1_MACRO
 
 TRUTHS = [(0.5, 0.5), (0.9, 0.1), (0.1, 0.9), (0.0, 1.0)]
 """Variance of rows, and within rows."""
@@ -157,8 +158,9 @@ def test_quartile_distance_by_hand():
     assert importance([[0.0, 1.0], [2.0, 3.0]], [0.0, 4.0, 8.0]).golden_iqr == pytest.approx(4)
 
 
-def codes(table, golden, **options):
-    return {check.code for check in factor_checks(importance(table, golden, model=NESTED, **options), model=NESTED)}
+def codes(table, golden, classes=None):
+    record = importance(table, golden, factor="f", model=NESTED, chance=F1_MACRO.chance_level(classes))
+    return {check.code for check in checks_of({"f": record}, golden, classes=classes, model=NESTED) if check.factor}
 
 
 def test_bad_tables_give_nan_and_a_check():

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.estimators.nested import nested_components
 from mlflow_l3d.analysis.importance.estimators.radial import (
@@ -13,7 +14,6 @@ from mlflow_l3d.analysis.importance.estimators.radial import (
     radial_variances_without_each,
 )
 from mlflow_l3d.analysis.importance.importance import radial_importance
-from mlflow_l3d.designs.analyse import all_checks
 
 FACTORS = ("data_order", "label_selection", "data_split")
 
@@ -134,8 +134,8 @@ def test_missing_scores_leave_out_only_what_they_touch():
     assert [record.cells_missing for record in found.values()] == [1, 1, 0]
     for record in found.values():
         assert math.isfinite(record.importance_corrected_ci_low)
-    assert {check.code for check in all_checks(found, np.array([]))} >= {"L3D002"}
-    assert "L3D003" not in {check.code for check in all_checks(found, np.array([]))}
+    assert {check.code for check in checks_of(found, np.array([]))} >= {"L3D002"}
+    assert "L3D003" not in {check.code for check in checks_of(found, np.array([]))}
 
 
 def test_constant_and_small_designs_give_nan_and_a_check():
@@ -143,12 +143,12 @@ def test_constant_and_small_designs_give_nan_and_a_check():
     assert math.isnan(constant.importance)
     assert math.isnan(constant.importance_corrected)
     assert constant.golden_std == 0.0
-    assert "L3D004" in {check.code for check in all_checks({"data_order": constant}, np.array([]))}
+    assert "L3D004" in {check.code for check in checks_of({"data_order": constant}, np.array([]))}
     for runs in (0, 1, 2):
         generator = np.random.default_rng(6)
         found = radial_importance(generator.random(runs), {"data_order": generator.random(runs)})["data_order"]
         assert math.isnan(found.importance_corrected_ci_low)
-        assert "L3D007" in {check.code for check in all_checks({"data_order": found}, np.array([]))}
+        assert "L3D007" in {check.code for check in checks_of({"data_order": found}, np.array([]))}
     missing = radial_importance(np.full(5, np.nan), {"data_order": np.arange(5.0)})["data_order"]
     assert math.isnan(missing.importance_corrected)
 
@@ -159,7 +159,7 @@ def test_factor_without_effect_and_with_all_of_it():
     found = radial_importance(base, {"data_order": base, "data_split": fresh})
     assert found["data_order"].importance_corrected == -1
     assert np.isnan(found["data_order"].importance_corrected_ci_low)
-    [check] = [each for each in all_checks(found, base) if each.code == "L3D010"]
+    [check] = [each for each in checks_of(found, base) if each.code == "L3D010"]
     assert check.factor == "data_order"
     assert "of none of 15 runs" in check.message
     assert "up to 18 % of runs" in check.message

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimators.reml import reml_components
@@ -83,7 +84,6 @@ def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_chec
 ) -> None:
     from mlflow_l3d.analysis.importance.estimators import reml
     from mlflow_l3d.analysis.importance.tables import Tables
-    from mlflow_l3d.designs.analyse import Planned, all_checks
     from mlflow_l3d.designs.crossed import CrossedDesign
 
     def fails(_table: object) -> None:
@@ -106,8 +106,6 @@ def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_chec
     fallen = CrossedDesign.importances(scores, missing="reml")
     dropped = CrossedDesign.importances(scores, missing="anova")
     assert fallen["f"].metrics() == dropped["f"].metrics()
-    text = next(
-        check.message for check in all_checks(fallen, scores.golden, Planned(missing="reml")) if check.code == "L3D002"
-    )
+    text = next(check.message for check in checks_of(fallen, scores.golden, reml=True) if check.code == "L3D002")
     assert "Restricted maximum likelihood gave no estimate" in text
     assert "1 cell of 40 has no score (row 2)" in text

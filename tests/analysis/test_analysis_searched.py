@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.importance.checks.searched import on_searched_split, searched_split_checks
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.checks.searched import on_searched_split, searched_split
 from mlflow_l3d.designs.analyse import Planned, analyse
 
 LARGE = 2**53 - 1
@@ -45,17 +46,22 @@ def cells(rows: int = 3, columns: int = 2) -> pd.DataFrame:
     return frame.assign(accuracy=generator.uniform(0.6, 0.8, len(frame)))
 
 
+def split_checks(splits):
+    evidence = Evidence(importances={}, golden=np.empty(0), cells=cells(), searched_splits=splits)
+    return list(searched_split(evidence))
+
+
 def test_the_message_has_the_numbers_and_the_fix() -> None:
-    (check,) = searched_split_checks(cells(), [{"data_split": 11}, {"data_split": 99}])
+    (check,) = split_checks([{"data_split": 11}, {"data_split": 99}])
     assert (check.code, check.severity, check.factor) == ("L3D011", "warning", None)
     assert check.message.startswith("2 of 10 cells have the very split")
     assert check.message.endswith("Use another root_seed for the investigation or the search.")
-    (check,) = searched_split_checks(cells(), [{"data_split": 102}])
+    (check,) = split_checks([{"data_split": 102}])
     assert check.message.startswith("1 of 10 cells has the very split")
-    (check,) = searched_split_checks(cells(), [{}])
+    (check,) = split_checks([{}])
     assert check.message.startswith("All 10 cells have the very split")
     assert "No factor of the split has an effect here" in check.message
-    assert not list(searched_split_checks(cells(), [{"data_split": 99}]))
+    assert not split_checks([{"data_split": 99}])
 
 
 def test_an_analysis_holds_the_check_and_nothing_else_changes() -> None:

@@ -4,9 +4,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mlflow_l3d.analysis.importance.checks.tails import row_tail_check, tail_checks, tails
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.checks.shape import golden_tails, row_tails
+from mlflow_l3d.analysis.importance.checks.tails import tails
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.tables import std_interval
+
+
+def speak(scores):
+    """Return the checks of the shape of golden scores."""
+    return list(golden_tails(Evidence(importances={}, golden=np.asarray(scores))))
+
+
+def row_speak(record):
+    return list(row_tails(record, Evidence(importances={"f": record}, golden=record.golden)))
 
 
 def test_moments_are_those_of_scipy():
@@ -24,36 +35,36 @@ def test_moments_are_those_of_scipy():
 @pytest.mark.parametrize("few", [[], [0.5] * 20, [0.1, 0.2, np.nan]])
 def test_nothing_is_said_of_few_or_equal_scores(few):
     assert tails(np.array(few)) is None
-    assert not list(tail_checks(np.array(few)))
+    assert not speak(few)
 
 
 @pytest.mark.parametrize("size", [20, 50, 200])
 def test_normal_scores_are_hardly_ever_called_long(size):
     generator = np.random.default_rng(1)
-    alarms = sum(bool(list(tail_checks(generator.standard_normal(size)))) for _ in range(500))
+    alarms = sum(bool(speak(generator.standard_normal(size))) for _ in range(500))
     assert alarms <= 17  # at 1.6 % each, more have a probability of about 0.002
 
 
 def test_long_tails_and_collapses_are_seen():
     generator = np.random.default_rng(2)
-    exponential = sum(bool(list(tail_checks(generator.standard_exponential(200)))) for _ in range(100))
+    exponential = sum(bool(speak(generator.standard_exponential(200))) for _ in range(100))
     normal = generator.standard_normal((100, 200))
-    collapsed = sum(bool(list(tail_checks(np.where(np.arange(200) < 10, -8.0, each)))) for each in normal)
+    collapsed = sum(bool(speak(np.where(np.arange(200) < 10, -8.0, each))) for each in normal)
     assert exponential >= 97
     assert collapsed == 100
 
 
 def test_two_groups_are_named_and_are_no_warning():
     generator = np.random.default_rng(3)
-    (found,) = tail_checks(np.where(generator.random(200) < 0.5, 0.6, 0.85) + 0.02 * generator.standard_normal(200))
+    (found,) = speak(np.where(generator.random(200) < 0.5, 0.6, 0.85) + 0.02 * generator.standard_normal(200))
     assert (found.severity, found.title) == ("info", "Two groups of scores")
 
 
 def test_rows_are_looked_at_factor_by_factor():
     table = 0.8 + 0.01 * np.random.default_rng(4).standard_normal((30, 5))
-    assert not list(row_tail_check(importance(table, table[0], factor="f")))
+    assert not row_speak(importance(table, table[0], factor="f"))
     table[3] = 0.4
-    (found,) = row_tail_check(importance(table, table[0], factor="f"))
+    (found,) = row_speak(importance(table, table[0], factor="f"))
     assert (found.code, found.factor) == ("L3D013", "f")
     assert "30 rows" in found.message
 

@@ -7,12 +7,13 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.estimators.reml import reml_components
 from mlflow_l3d.analysis.importance.importance import importance, importance_path, radial_importance
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs import design_named, plannable_designs
-from mlflow_l3d.designs.analyse import Planned, all_checks, analyse
+from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.designs.crossed import CrossedDesign
 
 NUMBERS = (
@@ -118,7 +119,7 @@ def proven(record, checks, codes, nans):
 def test_importance_and_checks(case, design):
     table, golden, codes, nans = CASES[case]
     record = importance(table, golden, factor="data_order", chance=0.5, model=design_named(design).model)
-    proven(record, all_checks({"data_order": record}, golden, chance=0.5), codes, nans)
+    proven(record, checks_of({"data_order": record}, golden, classes=2), codes, nans)
     assert len(importance_path(table, golden, model=design_named(design).model)) == max(len(table) - 1, 0)
 
 
@@ -177,7 +178,7 @@ RADIAL = {
 def test_radial_importance_and_checks(case):
     base, swap, codes, nans = RADIAL[case]
     record = radial_importance(base, {"data_order": swap}, chance=0.5)["data_order"]
-    proven(record, all_checks({"data_order": record}, record.golden, chance=0.5), codes, nans)
+    proven(record, checks_of({"data_order": record}, record.golden, classes=2), codes, nans)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -198,7 +199,7 @@ def test_every_cell_is_used_where_asked_for_and_the_check_says_so(case):
     record = CrossedDesign.importances(scores, missing="reml")["data_order"]
     assert record.components.method == "reml"
     assert math.isfinite(record.importance_corrected)
-    checks = all_checks({"data_order": record}, golden)
+    checks = checks_of({"data_order": record}, golden)
     assert "restricted maximum likelihood" in next(check.message for check in checks if check.code == "L3D002")
 
 
@@ -226,4 +227,4 @@ def test_duplicated_seeds_do_not_crash(case, design):
             <= 1
         )
     assert not any(math.isinf(getattr(record, name)) for name in NUMBERS)
-    all_checks({"data_order": record}, GOLDEN, chance=0.5)
+    checks_of({"data_order": record}, GOLDEN, classes=2)

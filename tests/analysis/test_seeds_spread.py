@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from mlflow_l3d.analysis.consistency.runs import class_agreement
 from mlflow_l3d.analysis.importance.tables import std_interval
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.seeds.numbers.spread import mean_interval, metric_spread
 
 SIMULATIONS = 1500
@@ -63,12 +64,15 @@ def test_bonett_by_hand():
     assert std_interval(scores) == pytest.approx(tuple(np.exp(ends / 2)))
 
 
+SCORE = Metric("score")
+
+
 @given(
     arrays(np.float64, st.integers(5, 15), elements=st.integers(0, 50).map(float)), st.floats(0.1, 10), st.floats(-5, 5)
 )
 @settings(max_examples=60, deadline=None)
 def test_scale_and_shift(scores, scale, shift):
-    one, other = metric_spread(scores), metric_spread(scale * scores + shift)
+    one, other = metric_spread(scores, SCORE), metric_spread(scale * scores + shift, SCORE)
     assert other.var == pytest.approx(scale * one.var, abs=1e-9)
     np.testing.assert_allclose(
         [other.std_ci_low, other.std_ci_high], [scale * one.std_ci_low, scale * one.std_ci_high], rtol=1e-6, atol=1e-9
@@ -83,17 +87,17 @@ def test_scale_and_shift(scores, scale, shift):
 
 @pytest.mark.parametrize("scores", [[], [0.5], [math.nan, 0.5], [0.5, 0.5, 0.5], [0.1, 0.2, 0.3, 0.4]])
 def test_too_few_or_equal_scores_claim_nothing(scores):
-    found = metric_spread(scores)
+    found = metric_spread(scores, SCORE)
     assert math.isnan(found.std_ci_low)
     assert math.isnan(found.mean_ci_low) == (found.runs < 2 or found.var == 0)
 
 
 def test_intervals_claim_nothing_that_cannot_be():
     scores = [0.98, 0.99, 0.97, 0.99, 0.2]
-    wide = metric_spread(scores)
+    wide = metric_spread(scores, SCORE)
     assert wide.mean_ci_high > 1
     assert wide.std_ci_high > 0.5
-    found = metric_spread(scores, limits=(0, 1))
+    found = metric_spread(scores, Metric("share", range=(0, 1)))
     assert (found.mean_ci_high, found.std_ci_high) == (1, 0.5)
     assert (found.mean_ci_low, found.std_ci_low) == (wide.mean_ci_low, wide.std_ci_low)
 

@@ -124,7 +124,7 @@ def test_regression_equals_scipy_pair_by_pair():
     predictions = labels + rng.normal(0, 0.7, size=(6, 40)) + rng.normal(0, 0.2, size=(6, 1))
     seeds = range(6)
     study = seeds_study(seeds_frame(seeds), long_frame(predictions, labels, seeds), kind="regression")
-    assert study.metric == "pearson"
+    assert study.metric.name == "pearson"
     pearson = np.array([scipy.stats.pearsonr(labels, row).statistic for row in predictions])
     spearman = np.array([scipy.stats.spearmanr(labels, row).statistic for row in predictions])
     assert (study.own.mean, study.own.var) == pytest.approx((pearson.mean(), pearson.std()))

@@ -13,6 +13,7 @@ from sweep_cases import drawn_point, drawn_sweep
 
 from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.sweep.numbers.interactions import interaction, level_test
 from mlflow_l3d.studies.sweep.numbers.measured import Measured, Source, _degrees, golden_stds, importances, without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint, blocks_of, choices_of, clusters_of
@@ -259,7 +260,7 @@ def test_different_metrics_have_no_common_golden_std() -> None:
 
     points = drawn_sweep({"shots": [2, 4, 8]})
     assert points[0].analysis is not None
-    points[0] = replace(points[0], analysis=replace(points[0].analysis, metric="accuracy"))
+    points[0] = replace(points[0], analysis=replace(points[0].analysis, metric=named("accuracy")))
     assert {one.of for one in analyse_sweep(points).trends} == {"data_order", "sample_choice"}
 
 

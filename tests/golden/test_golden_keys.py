@@ -346,7 +346,7 @@ def record(case: Case, folder: Path) -> dict[str, Any]:
         return {
             "context_key": study.context_key,
             "seeds_key": study.key,
-            "metric": study.metric,
+            "metric": study.metric.name,
             "split": _digest(np.concatenate([study.split.train, study.split.validation, study.split.test]).tolist()),
             **_of_cells(study.design().cells()),
         }

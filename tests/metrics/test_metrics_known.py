@@ -125,7 +125,7 @@ def test_a_strangers_metric_is_one_of_them(strangers: dict[str, object]) -> None
     assert known.scores_of(LABELS, PREDICTIONS)["strangers_error"] == 0.5
     assert "strangers_error" not in known.scores_of([1.0, 2.0], [1.0, 3.0], "regression")
     assert validation_scores(LABELS, np.array([0, 1, 1, 1]), 3)["validation_strangers_error"] == 0.5
-    assert specify({"approach": "synthetic", "metric": "strangers_error"}).metric == "strangers_error"
+    assert specify({"approach": "synthetic", "metric": "strangers_error"}).metric.name == "strangers_error"
     with pytest.raises(ParameterError, match=r"^metric='errors': must be one of accuracy, auto, .*f1_macro, "):
         specify({"approach": "synthetic", "metric": "errors"})
 

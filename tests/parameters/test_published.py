@@ -54,7 +54,7 @@ def test_what_is_left_out_is_the_papers() -> None:
     found = paper(model="tiny")
     plan = found.plan
     assert (plan.mitigation_runs, plan.investigation_runs, plan.golden_runs) == (7, 4, 28)
-    assert (found.metric, found.setup.hyperparameters["rate"]) == ("f1_macro_published", 0.125)
+    assert (found.metric.name, found.setup.hyperparameters["rate"]) == ("f1_macro_published", 0.125)
     assert found.document()["notes"] == []
     assert {name: found.resolved()[name] for name in ("mitigation_runs", "golden_runs", "metric")} == {
         "mitigation_runs": "7",
@@ -66,7 +66,7 @@ def test_what_is_left_out_is_the_papers() -> None:
 
 def test_what_is_given_stays_and_is_said() -> None:
     found = paper("paper,rate=0.25", model="other", mitigation_runs=5, metric="accuracy", num_labelled=20)
-    assert (found.plan.mitigation_runs, found.metric, found.setup.model) == (5, "accuracy", "other")
+    assert (found.plan.mitigation_runs, found.metric.name, found.setup.model) == (5, "accuracy", "other")
     assert found.document()["notes"] == [
         "Not as in the paper, whose values are in brackets: mitigation_runs=5 (7), metric=accuracy "
         "(f1_macro_published), num_labelled=20 (1000).",
@@ -103,7 +103,7 @@ def test_the_model_must_be_known() -> None:
 def test_without_paper_nothing_changes() -> None:
     for text in ("default", "rate=0.2"):
         found = paper(text)
-        assert (found.plan.mitigation_runs, found.metric, found.setup.model) == (20, "f1_macro", "small")
+        assert (found.plan.mitigation_runs, found.metric.name, found.setup.model) == (20, "f1_macro", "small")
         assert found.document()["notes"] == []
 
 

@@ -27,7 +27,7 @@ def test_defaults_are_those_of_the_paper() -> None:
     plan = request.plan
     assert (plan.investigation_runs, plan.mitigation_runs, plan.golden_runs) == (10, 20, 200)
     assert len(request.design()) == 400
-    assert request.metric == "f1_macro"
+    assert request.metric.name == "f1_macro"
     assert dict(request.given) == {name: p.default for name, p in MAIN.items()} | {"approach": "synthetic"}
 
 

@@ -100,7 +100,7 @@ def test_a_metric_of_classes_on_scores() -> None:
 )
 def test_an_investigation_is_about_the_metric_of_the_kind(kind: str, metric: str) -> None:
     found = specify({**FEW, "approach": "fake"}, approach=TakesAll(), task=a_task(kind))
-    assert (found.metric, found.setup.task.kind) == (metric, kind)
+    assert (found.metric.name, found.setup.task.kind) == (metric, kind)
 
 
 def set_up_own(bound: Task | None, root_seed: int = 0, fraction: float = 0.0, **changes: object) -> Setup:

@@ -191,10 +191,10 @@ def test_a_metric_that_the_cells_do_not_have(stranger: tuple[Place, Foreign], me
 def test_without_a_metric_it_is_the_one_that_the_cells_have(stranger: tuple[Place, Foreign]) -> None:
     place, (run_id, *_) = stranger
     parent, cells = place.client.get_run(run_id), pd.DataFrame({"run_id": ["a"], "duration_seconds": [1.0]})
-    assert metric_of(parent, "auto", cells.assign(loss=2.0, accuracy=0.5)) == "accuracy"
-    assert metric_of(parent, "auto", cells.assign(reward=2.0)) == "reward"
-    assert metric_of(parent, "auto", cells.assign(accuracy=0.5, f1_macro=0.5)) == "f1_macro"
-    assert metric_of(parent, "loss", cells.assign(accuracy=0.5)) == "loss"
+    assert metric_of(parent, "auto", cells.assign(loss=2.0, accuracy=0.5)).name == "accuracy"
+    assert metric_of(parent, "auto", cells.assign(reward=2.0)).name == "reward"
+    assert metric_of(parent, "auto", cells.assign(accuracy=0.5, f1_macro=0.5)).name == "f1_macro"
+    assert metric_of(parent, "loss", cells.assign(accuracy=0.5)).name == "loss"
     with pytest.raises(L3DError, match=r"metric=auto: the cells have several, loss, reward\. Name one"):
         metric_of(parent, "auto", cells.assign(loss=2.0, reward=0.5))
 

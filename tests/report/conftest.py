@@ -14,6 +14,7 @@ from pictures import SVG
 from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.metrics.classification import F1_MACRO
 
 NAN = math.nan
 
@@ -78,7 +79,7 @@ def make_analysis(
     if predictions:
         consistencies = {r.factor: Consistency(r.factor, 0.934, 0.741, 10, 20, 9000, 0.0) for r in records}
         consistencies["golden"] = Consistency("golden", 0.875, 0.702, 40, 1, 7800, 0.0)
-    return Analysis("f1_macro", {record.factor: record for record in records}, consistencies, checks, 0)
+    return Analysis(F1_MACRO, {record.factor: record for record in records}, consistencies, checks, 0)
 
 
 def make_path(record: Importance) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.style import GRID, dress, new_figure, save_png, settings, to_svg, told, typical_range
 from mlflow_l3d.studies.investigation.report import figures
 from mlflow_l3d.studies.investigation.report.heatmap import heatmap
@@ -24,7 +25,7 @@ def texts(axes) -> list[str]:
 @pytest.mark.parametrize("shape", [(2, 2), (20, 10), (100, 10), (1, 5), (4, 60)])
 def test_heatmap_draws_the_table_in_percentage_points(importance, shape):
     record = importance("data_order", rows=shape[0], columns=shape[1])
-    figure = heatmap(record, metric="f1_macro")
+    figure = heatmap(record, metric=F1_MACRO)
     drawn = figure.axes[0].images[0].get_array()
     np.testing.assert_allclose(drawn, 100 * record.table)
     assert figure.axes[-1].get_ylabel() == "f1_macro (percentage points)"
@@ -32,7 +33,7 @@ def test_heatmap_draws_the_table_in_percentage_points(importance, shape):
 
 def test_small_heatmap_shows_cells_means_and_stds_as_numbers(importance):
     record = importance("data_order", rows=3, columns=2, missing=[(1, 0)])
-    cells, means, stds, bar = heatmap(record, metric="f1_macro").axes
+    cells, means, stds, bar = heatmap(record, metric=F1_MACRO).axes
     shown = 100 * record.table
     assert texts(cells) == [f"{value:.1f}" for value in shown.ravel() if np.isfinite(value)]
     assert texts(means) == [f"{np.nanmean(row):.2f}" for row in shown]
@@ -44,7 +45,7 @@ def test_small_heatmap_shows_cells_means_and_stds_as_numbers(importance):
 
 def test_large_heatmap_shows_means_as_dots_and_stds_as_bars(importance):
     record = importance("data_order", rows=100, missing=[(7, 3)])
-    cells, means, stds, _ = heatmap(record, metric="f1_macro").axes
+    cells, means, stds, _ = heatmap(record, metric=F1_MACRO).axes
     assert texts(cells) == []
     expected = 100 * np.nanmean(record.table, axis=1)
     np.testing.assert_allclose(means.lines[0].get_xdata(), expected)
@@ -55,7 +56,7 @@ def test_large_heatmap_shows_means_as_dots_and_stds_as_bars(importance):
 
 def test_missing_cells_are_masked_over_a_hatched_ground(importance):
     record = importance("data_order", missing=[(0, 1), (5, 5)])
-    cells = heatmap(record, metric="f1_macro").axes[0]
+    cells = heatmap(record, metric=F1_MACRO).axes[0]
     assert np.argwhere(np.ma.getmaskarray(cells.images[0].get_array())).tolist() == [[0, 1], [5, 5]]
     assert cells.patch.get_hatch()
     assert not heatmap(importance("data_order")).axes[0].patch.get_hatch()
@@ -64,7 +65,7 @@ def test_missing_cells_are_masked_over_a_hatched_ground(importance):
 def test_collapsed_run_does_not_take_the_colours(importance):
     record = importance("data_order")
     record.table[2, 2] = 0.33
-    figure = heatmap(record, metric="f1_macro")
+    figure = heatmap(record, metric=F1_MACRO)
     low, high = figure.axes[0].images[0].get_clim()
     assert 70 < low < high < 90
     assert "33.0" in texts(figure.axes[0])
@@ -129,7 +130,7 @@ def every_figure(analysis, paths):
     yield figures.importance_bars(Shown(analysis))
     yield figures.golden_distribution(Shown(analysis))
     for record in analysis.importances.values():
-        yield heatmap(record, metric="f1_macro")
+        yield heatmap(record, metric=F1_MACRO)
     for name, frame in paths.items():
         yield figures.convergence(frame, name)
 
@@ -162,7 +163,7 @@ def test_any_name_is_drawn_as_it_is(importance, analysis, path, tmp_path):
 def test_png_is_the_same_twice_and_carries_no_metadata(importance, tmp_path):
     record = importance("data_order", rows=4, columns=3, missing=[(1, 1)])
     for name in ("a.png", "b.png"):
-        save_png(heatmap(record, metric="f1_macro"), tmp_path / name)
+        save_png(heatmap(record, metric=F1_MACRO), tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     with Image.open(tmp_path / "a.png") as image:
         assert set(image.info) <= {"dpi"}
@@ -171,7 +172,7 @@ def test_png_is_the_same_twice_and_carries_no_metadata(importance, tmp_path):
 
 def test_svg_is_the_same_twice_and_refers_to_itself_only(importance):
     record = importance("data_order", rows=4, columns=3, missing=[(1, 1)])
-    first, second = (to_svg(heatmap(record, metric="f1_macro"), "one") for _ in range(2))
+    first, second = (to_svg(heatmap(record, metric=F1_MACRO), "one") for _ in range(2))
     assert first == second
     assert "http" not in first
     assert "<metadata" not in first
@@ -195,7 +196,7 @@ def test_figures_leave_no_global_state(importance, path, tmp_path):
     before = dict(mpl.rcParams)
     state = np.random.get_state()[1].tolist()  # noqa: NPY002
     save_png(figures.convergence(path(record), "a"), tmp_path / "a.png")
-    to_svg(heatmap(record, metric="f1_macro"), "a")
+    to_svg(heatmap(record, metric=F1_MACRO), "a")
     assert dict(mpl.rcParams) == before
     assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
 
@@ -209,7 +210,7 @@ def test_neither_import_nor_drawing_loads_pyplot():
         "assert 'matplotlib' not in sys.modules\n"
         "from mlflow_l3d.analysis.importance.results import Importance\n"
         "record = Importance('a', *[0.1] * 10, np.eye(3), np.arange(3.0), 3, 0, 0)\n"
-        "save_png(heatmap.heatmap(record, metric='f1_macro'), sys.argv[1])\n"
+        "save_png(heatmap.heatmap(record), sys.argv[1])\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", code, "/dev/null"], capture_output=True, text=True, check=False)

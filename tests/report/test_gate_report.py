@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, Look, Outstanding, look_at
 from mlflow_l3d.studies.gate.numbers.power import Outlook
 from mlflow_l3d.studies.gate.numbers.sequential import Measured, SequentialPlan
@@ -31,7 +32,7 @@ def answer(difference: float, error: float = 0.002, **more: object) -> GateAnswe
     return GateAnswer(
         baseline="old <b>",
         candidate="rate=1e-4",
-        metric="f1_macro",
+        metric=F1_MACRO,
         examples="fixed",
         paired=True,
         plan=PLAN,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 
 pytestmark = pytest.mark.slow
@@ -90,7 +91,7 @@ def test_headline_and_table_hold_the_numbers(importance, analysis, path):
 
 def test_every_text_is_escaped(importance, analysis, path):
     check = Check("L3D001", "warning", ATTACK, ATTACK, ATTACK)
-    found = replace(analysis([importance(ATTACK, rows=3, columns=3)], checks=(check,)), metric=ATTACK)
+    found = replace(analysis([importance(ATTACK, rows=3, columns=3)], checks=(check,)), metric=named(ATTACK))
     text, parsed = page(
         found,
         path,

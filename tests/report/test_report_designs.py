@@ -12,6 +12,7 @@ from pictures import SVG
 from simulated_analyses import FACTORS, simulated, with_interim_analyses
 
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.text import WIDTH
 from mlflow_l3d.studies.investigation.report import figures
 from mlflow_l3d.studies.investigation.report.factor_tables import (
@@ -107,7 +108,7 @@ def test_strategies_have_no_importance(every, design):
     assert f"{100 * strongest.score_std:.2f} points, {share:.2f} of the golden std" in which.sentences[0]
     for name, record in analysis.importances.items():
         shown = Shown(analysis)
-        assert shown.important(record) == ("yes" if analysis.strategies[name].important else "no")
+        assert shown.is_important(record) == analysis.strategies[name].important
         assert f"{record.score_std / record.golden_std:.2f} of the golden std" in shown.sentence(record)
     text = page(analysis)
     assert 'scope="col">importance</th>' not in text
@@ -231,7 +232,7 @@ def test_many_looks_are_cut_and_counted():
 def test_radial_pairs_are_dots_base_against_swap(every):
     record = replace(next(iter(every["radial"].importances.values())))
     record.table[3, 1] = np.nan
-    axes, side = heatmap(record, metric="f1_macro").axes
+    axes, side = heatmap(record, metric=F1_MACRO).axes
     dots = np.concatenate([np.column_stack(line.get_data()) for line in axes.lines[1:]])
     kept = 100 * record.table[np.isfinite(record.table).all(axis=1)]
     assert {tuple(dot) for dot in dots.round(9).tolist()} <= {tuple(pair) for pair in kept.round(9).tolist()}

@@ -10,6 +10,7 @@ from mlflow_l3d.analysis.consistency.examples import example_votes
 from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
 from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import points, shorten, signed
 from mlflow_l3d.report.text import WIDTH
 from mlflow_l3d.studies.investigation.report.factor_tables import factor_texts
@@ -51,15 +52,15 @@ def test_factors_stand_by_corrected_importance_and_unknown_ones_last(importance,
 @pytest.mark.parametrize(
     ("score", "low", "high", "word", "important"),
     [
-        (0.3, 0.1, 0.5, "dominates", "yes"),
-        (0.3, -0.1, 0.5, "undecided", "yes"),
-        (0.3, 0.0, 0.5, "undecided", "yes"),
-        (0.3, -0.5, -0.1, "minor", "yes"),
-        (0.3, math.nan, math.nan, "undecided", "yes"),
-        (0.0, -0.5, -0.1, "minor", "no"),
-        (-0.3, 0.1, 0.5, "dominates", "no"),
-        (math.nan, 0.1, 0.5, "dominates", "n/a"),
-        (math.inf, 0.1, 0.5, "dominates", "n/a"),
+        (0.3, 0.1, 0.5, "dominates", True),
+        (0.3, -0.1, 0.5, "undecided", True),
+        (0.3, 0.0, 0.5, "undecided", True),
+        (0.3, -0.5, -0.1, "minor", True),
+        (0.3, math.nan, math.nan, "undecided", True),
+        (0.0, -0.5, -0.1, "minor", False),
+        (-0.3, 0.1, 0.5, "dominates", False),
+        (math.nan, 0.1, 0.5, "dominates", None),
+        (math.inf, 0.1, 0.5, "dominates", None),
     ],
 )
 def test_the_interval_decides_and_the_published_rule_has_a_column_of_its_own(
@@ -67,7 +68,7 @@ def test_the_interval_decides_and_the_published_rule_has_a_column_of_its_own(
 ):
     record = replace(importance("data_order", interval=(0.0, low, high)), importance=score)
     found = analysis([record])
-    assert (Shown(found).verdict(record), Shown(found).important(record)) == (word, important)
+    assert (Shown(found).verdict(record), Shown(found).is_important(record)) == (word, important)
     assert Shown(found).sentence(record).startswith(f"{word}. It moves the score by")
     texts = text_of(found, title="t").splitlines()
     assert word in next(line for line in texts if line.startswith("data_order "))
@@ -203,7 +204,7 @@ def test_interval_without_bounds(importance, analysis):
 
 
 def test_a_metric_that_is_not_read_in_percent_keeps_its_unit(importance, analysis):
-    found = replace(analysis([importance("data_order")]), metric="mse")
+    found = replace(analysis([importance("data_order")]), metric=named("mse"))
     text = " ".join(text_of(found, title="t").split())
     assert f"{found.importances['data_order'].golden_std:.3f}" in text
     assert "units: units of mse" in text

@@ -6,11 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.checks.searched import replicate_checks
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.checks.searched import repeated_cells
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers
 
@@ -48,8 +50,8 @@ def test_the_same_cell_again_is_luck_of_the_machine_or_none(changed):
     table = np.repeat([[0.7], [0.72], [0.69]], 4, axis=1)
     table[0, 0] += 0.01 * changed
     record = importance(table, 0.7 + 0.01 * np.arange(6), factor="replicate")
-    checks = tuple(replicate_checks(record, None, deterministic=True))
-    found = Shown(Analysis("f1_macro", {"replicate": record}, checks=checks)).sentence(record)
+    checks = tuple(repeated_cells(Evidence(importances={"replicate": record}, golden=record.golden)))
+    found = Shown(Analysis(F1_MACRO, {"replicate": record}, checks=checks)).sentence(record)
     same = "every cell that was computed again has the same result."
     assert (found.startswith("minor. ") and found.endswith(same)) != changed
 

@@ -105,7 +105,7 @@ def compare_systems(
     if len(tasks) > 1:
         several, placed = _over_tasks(tasks, differences, rules)
         order += placed
-    return Comparison(metric.name, tuple(differences), tuple(order), several, smallest_effect, level, tuple(notes))
+    return Comparison(metric, tuple(differences), tuple(order), several, smallest_effect, level, tuple(notes))
 
 
 class _Rules(NamedTuple):

@@ -12,6 +12,7 @@ from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
 from mlflow_l3d.analysis.comparison.wins import ExampleWins, Share
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import with_interval
+from mlflow_l3d.metrics.base import Metric
 
 BETTER: Final = "better"
 WORSE: Final = "worse"
@@ -205,7 +206,7 @@ class Comparison:
         What a reader must know about them.
     """
 
-    metric: str
+    metric: Metric
     differences: tuple[Difference, ...]
     ranks: tuple[Rank, ...]
     over_tasks: tuple[TaskMean, ...] = ()

@@ -12,15 +12,19 @@ from mlflow_l3d.analysis.importance.checks.collapse import Collapse
 from mlflow_l3d.analysis.importance.results import Check, Importance
 
 Word = Literal["dominates", "minor", "undecided"]
+Doubt = Literal[
+    "", "no_interval", "contains_0", "collapse", "L3D013", "L3D009", "L3D010", "few_rows", "boundary", "repeats"
+]
 Action = Literal["none", "more_rows", "larger_table", "other_design", "unaffordable", "look_at_runs", "unknown"]
 
+DECIDED: Final[tuple[Word, ...]] = ("dominates", "minor")
 FEWEST_ROWS: Final = 5
 """With fewer rows there is no verdict."""
 FEWEST_OF_LEVELS: Final = 20
 """The same of a complete list of levels: its interval rests on the row means alone, whose tails few rows hide."""
 FEWEST_AT_BOUNDARY: Final = 10
 """With fewer rows there is none either if the estimated variance of all other factors is 0."""
-DOUBTS: Final[Mapping[str, str]] = MappingProxyType(
+DOUBTS: Final[Mapping[Doubt, str]] = MappingProxyType(
     {
         "": "",
         "no_interval": "there is no interval",
@@ -51,7 +55,27 @@ class Verdict:
     """
 
     word: Word
-    doubt: str = ""
+    doubt: Doubt = ""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the factor dominates or is minor."""
+        return self.word in DECIDED
+
+    @property
+    def dominates(self) -> bool:
+        """Whether the factor makes up more than half of the variance."""
+        return self.word == "dominates"
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is not that of the interval, in words; empty if it is."""
+        return DOUBTS[self.doubt]
+
+    @property
+    def needs_runs(self) -> bool:
+        """Whether it is undecided only because there are too few runs."""
+        return self.doubt in ("few_rows", "boundary", "no_interval", "contains_0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +131,7 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
     low, high = record.corrected_interval
     if ("L3D014", "info") in about:
         return Verdict("minor", "repeats")
-    doubts = {
+    doubts: dict[Doubt, bool] = {
         "no_interval": not (math.isfinite(low) and math.isfinite(high)),
         "collapse": collapse is not None,
         "contains_0": low <= 0 <= high,
@@ -119,6 +143,7 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
         and record.components is not None
         and not record.components.mitigated > 0,
     }
-    if doubt := next((name for name, holds in doubts.items() if holds), ""):
-        return Verdict("undecided", doubt)
+    for doubt, holds in doubts.items():
+        if holds:
+            return Verdict("undecided", doubt)
     return Verdict("dominates" if low > 0 else "minor")

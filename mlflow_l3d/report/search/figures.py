@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.search import SearchResult, StageSummary
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import share_text, shorten, unit_of, value_text
 from mlflow_l3d.report.search.tables import stage_title
@@ -30,7 +29,7 @@ def history(result: SearchResult) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
     shown = complete(result)
-    sign = named(result.metric).sign
+    sign = result.metric.sign
     with style.panels(3.0, 1, len(shown), sharey=True) as (figure, every):
         for axes, (stage, trials) in zip(every, shown, strict=True):
             style.dress(axes, x="trial", title=stage_title(stage), grid="y")
@@ -114,7 +113,7 @@ def varied(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame, list[
 
 
 def _score_axis(axes: Axes, result: SearchResult) -> None:
-    axes.set_ylabel(f"{shorten(result.metric, 30)}, {unit_of(result.metric).name}", **style.LABEL)
+    axes.set_ylabel(f"{shorten(result.metric.name, 30)}, {unit_of(result.metric).name}", **style.LABEL)
 
 
 def place_choices(axes: Axes, values: pd.Series) -> pd.Series:

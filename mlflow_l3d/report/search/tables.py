@@ -9,7 +9,6 @@ import numpy as np
 from markupsafe import Markup
 
 from mlflow_l3d.analysis.search import SearchResult, StageSummary
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import MISSING, plain, shorten, unit_of, value_text
 from mlflow_l3d.report.page import chip
 from mlflow_l3d.report.table import Table
@@ -60,7 +59,7 @@ def trial_table(result: SearchResult, most: int) -> Table:
     """Return the trials, the best first, those without a score last, at most `most` of them; for a page."""
     unit = unit_of(result.metric)
     ranks = result.trials["state"].map({"complete": 0, "pruned": 1}).fillna(2)
-    order = np.lexsort((-named(result.metric).sign * result.trials["score"].astype(float), ranks))
+    order = np.lexsort((-result.metric.sign * result.trials["score"].astype(float), ranks))
     rows = []
     for place, row in enumerate(result.trials.iloc[order[:most]].to_dict("records")):
         name, state = f"{row['level']} {row['number']}", str(row["state"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from mlflow_l3d.analysis.search import HeldOut, SearchResult
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, percent, share_text, unit_of
 from mlflow_l3d.report.text import Answer
 
@@ -41,7 +41,7 @@ def bias_sentence(result: SearchResult) -> str:
     """Return why the score of the winner is not to be believed."""
     trials = counted(result.trials_run, "trial")
     if result.kept_default or result.trials_run < 2:
-        other = "lower" if named(result.metric).greater_is_better else "higher"
+        other = "lower" if result.metric.greater_is_better else "higher"
         return f"It is the best of {trials}; on other examples its score may be {other}."
     return f"The best of {trials} looks better on the examples that chose it than it is."
 
@@ -80,8 +80,8 @@ def _held_out_short(held: HeldOut | None, unit: Unit) -> str:
     return f"{unit.change(held.difference)}{'' if sure else ', unsure'}"
 
 
-def _verdict(held: HeldOut, metric: str) -> str:
-    low, high = sorted(named(metric).sign * end for end in (held.ci_low, held.ci_high))
+def _verdict(held: HeldOut, metric: Metric) -> str:
+    low, high = sorted(metric.sign * end for end in (held.ci_low, held.ci_high))
     if low > 0:
         return "The found setting is better than the default."
     if high < 0:

@@ -16,8 +16,9 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.typing import FloatArray, with_interval
-from mlflow_l3d.metrics.classification import occurring
-from mlflow_l3d.metrics.known import named, registered, score
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import F1_MACRO, occurring
+from mlflow_l3d.metrics.known import registered, score
 
 IntArray = npt.NDArray[np.int64]
 NUMBERS: Final = (
@@ -101,7 +102,7 @@ def from_predictions() -> list[str]:
     return [metric.name for metric in every if metric.function is not None and not metric.secondary]
 
 
-def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None = None, rank: IntArray) -> Tables:
+def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | None = None, rank: IntArray) -> Tables:
     """Return the tables with the metric computed anew on the examples of lowest rank.
 
     Parameters
@@ -120,7 +121,7 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
     """
     tables = {name: np.full_like(table, math.nan) for name, table in scores.tables.items()}
     golden, base = np.full_like(scores.golden, math.nan), np.full_like(scores.base, math.nan)
-    plain, function = base if base.size else golden, named(metric)
+    plain = base if base.size else golden
     of_set: dict[int, IntArray | slice] = {}
     for place, (numbers, labels, predictions) in answers.cells.items():
         if (chosen := of_set.get(id(numbers))) is None:
@@ -128,7 +129,7 @@ def rescored(scores: Tables, answers: Answers, metric: str, *, size: int | None 
         of_texts = labels.dtype.kind == "O"
         kind = np.int64 if answers.classes is not None else np.object_ if of_texts else np.float64
         truth, guess = labels[chosen].astype(kind), predictions[chosen].astype(kind)
-        value = score(function, truth, guess, answers.classes)
+        value = score(metric, truth, guess, answers.classes)
         if place.factor is None:
             plain[place.row] = value
         else:
@@ -177,7 +178,7 @@ def ablate_tables(
     seed: int,
     repeats: int = 1,
     answers: Answers | None = None,
-    metric: str = "f1_macro",
+    metric: Metric = F1_MACRO,
 ) -> pd.DataFrame:
     """Return what an investigation would have found in each setting.
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.groups import Examples
 from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.ablation.numbers import Answers, IntArray, Place, from_predictions, rescored
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.tracking import names
@@ -28,7 +29,7 @@ _ROWS: Final = 1 << 16
 
 
 def read_answers(
-    client: MlflowClient, run_id: str, cells: pd.DataFrame, scores: Tables, metric: str
+    client: MlflowClient, run_id: str, cells: pd.DataFrame, scores: Tables, metric: Metric
 ) -> tuple[Answers | None, str]:
     """Read the predictions of the cells of an investigation: from the parent's one table, else cell by cell.
 
@@ -50,9 +51,9 @@ def read_answers(
     tuple of Answers or None, and str
         None, and why, where a cell has no predictions, or `metric` is not that of the predictions.
     """
-    if metric not in from_predictions():
+    if metric.name not in from_predictions():
         return None, f"the metric {metric} cannot be computed from predictions"
-    finished = cells[cells["status"].eq("FINISHED") & cells[metric].notna()]
+    finished = cells[cells["status"].eq("FINISHED") & cells[metric.name].notna()]
     keys = [_key(key) for key in finished[list(names.COORDINATES)].itertuples(index=False, name=None)]
     places = dict(zip(keys, map(_place, finished.to_dict("records")), strict=True))
     answers = _answers(_of_parent(client, run_id), places) or _answers(_of_cells(client, finished, keys), places)

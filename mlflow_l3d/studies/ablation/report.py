@@ -10,6 +10,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.typing import with_interval
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import Unit, bracketed, shorten, signed, unit_of
 from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, dress, panels
 from mlflow_l3d.report.table import Table, document
@@ -60,7 +61,7 @@ def spread(frame: pd.DataFrame) -> pd.DataFrame:
     return result.astype({"test_examples": "Int64", "investigation_runs": "Int64"})
 
 
-def ablation_table(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+def ablation_table(frame: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     """Return the paper's Table 3 as texts: the mean over the choices, in percentage points where the metric is read so.
 
     Returns
@@ -80,7 +81,7 @@ def ablation_table(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     return pd.DataFrame(columns).rename_axis(columns=list(_HEAD))
 
 
-def ablation_text(title: str, frame: pd.DataFrame, metric: str, notes: Sequence[str] = ()) -> str:
+def ablation_text(title: str, frame: pd.DataFrame, metric: Metric, notes: Sequence[str] = ()) -> str:
     """Return table and ranges as text."""
     table = ablation_table(frame, metric)
     repeats = int(frame["repeat"].max()) + 1

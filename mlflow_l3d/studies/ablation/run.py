@@ -17,6 +17,7 @@ from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
@@ -58,7 +59,7 @@ class Ablation(OnOneScreen):
     """
 
     run_id: str
-    metric: str
+    metric: Metric
     frame: pd.DataFrame
     notes: tuple[str, ...] = ()
 
@@ -136,7 +137,7 @@ def _wanted(name: str, asked: object) -> list[int] | None:
 def _ablate(
     client: MlflowClient,
     recorded: Recorded,
-    metric: str,
+    asked: str,
     wanted: Mapping[str, list[int] | None],
     *,
     repeats: int,
@@ -146,7 +147,7 @@ def _ablate(
     if plan.design is None and names.DESIGN in recorded.parent.data.tags:
         plan = planned_by(recorded.parent, design=recorded.parent.data.tags[names.DESIGN])
     cells = plan.select(recorded.cells)
-    metric = metric_of(recorded.parent, metric, cells)
+    metric = metric_of(recorded.parent, asked, cells)
     check_metric(cells, metric)
     design = plan.design_of(cells)
     scores = _tables(cells, replace(plan, design=design), metric)
@@ -154,8 +155,8 @@ def _ablate(
     if wanted["test_sizes"] != []:
         answers, why = read_answers(client, recorded.parent.info.run_id, cells, scores, metric)
     if answers is None and wanted["test_sizes"]:
-        if metric not in from_predictions():
-            raise unknown_name("metric", metric, from_predictions(), "for test_sizes one of")
+        if metric.name not in from_predictions():
+            raise unknown_name("metric", metric.name, from_predictions(), "for test_sizes one of")
         raise ParameterError("test_sizes", ",".join(map(str, wanted["test_sizes"])), why, "Use test_sizes=all.")
     if not design.has_columns and wanted["columns"]:
         columns = ",".join(map(str, wanted["columns"]))
@@ -168,7 +169,7 @@ def _ablate(
     return Ablation(recorded.parent.info.run_id, metric, frame, notes)
 
 
-def _tables(cells: pd.DataFrame, plan: Planned, metric: str) -> Tables:
+def _tables(cells: pd.DataFrame, plan: Planned, metric: Metric) -> Tables:
     assert plan.design is not None
     if not plan.design.ablates:
         others = [name for name, design in all_designs().items() if design.ablates]
@@ -178,7 +179,7 @@ def _tables(cells: pd.DataFrame, plan: Planned, metric: str) -> Tables:
             f"must be an investigation of design {', '.join(others[:-1])} or {others[-1]}",
             "The baselines have no importance score.",
         )
-    scores = plan.tables(cells, metric)
+    scores = plan.tables(cells, metric.name)
     if not scores.tables or not all(table.size for table in scores.tables.values()):
         raise ParameterError("parent_run_id", "(no table)", "must have cells of at least one investigated factor")
     return scores

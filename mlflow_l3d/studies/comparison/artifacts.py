@@ -30,7 +30,7 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     checks = [asdict(check) | {"rate": check.rate} for check in compared.self_checks]
     advice = [asdict(advice_on(each)) for each in comparison.differences]
     more = {"parents": parents, "metrics": compared.metrics(), "self_checks": checks, "advice": advice}
-    document = {**asdict(comparison), **more}
+    document = {**asdict(comparison), "metric": comparison.metric.name, **more}
     write_json(folder / DOCUMENT, document, indent=2)
     compared.document().save(folder, names.REPORT)
     frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
@@ -116,7 +118,7 @@ def _check(run: Run) -> None:
         raise ParameterError("runs", run_id, f"has not finished ({run.info.status.lower()})", fix)
 
 
-def metric_of(parents: Sequence[Parent], asked: str) -> str:
+def metric_of(parents: Sequence[Parent], asked: str) -> Metric:
     """Return the metric that is asked for; for ``auto`` the parents' own.
 
     Raises
@@ -125,13 +127,13 @@ def metric_of(parents: Sequence[Parent], asked: str) -> str:
         If that differs.
     """
     if asked != "auto":
-        return asked
+        return named(asked)
     own = list(dict.fromkeys(parent.metric for parent in parents))
     if len(own) > 1:
         listed = ", ".join(name or "none" for name in own)
         fix = "Name one, as in metric=accuracy."
         raise ParameterError("runs", _ids(parents), f"have different metrics ({listed})", fix)
-    return own[0] if own[0] not in ("", "auto") else "f1_macro"
+    return named(own[0] if own[0] not in ("", "auto") else "f1_macro")
 
 
 def by_task(parents: Sequence[Parent]) -> dict[str, dict[str, Parent]]:

@@ -13,7 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
@@ -58,7 +58,7 @@ class Runs(NamedTuple):
     planned: Planned
 
 
-def systems_of(found: Mapping[str, Runs], metric: str) -> tuple[list[System], list[str]]:
+def systems_of(found: Mapping[str, Runs], metric: Metric) -> tuple[list[System], list[str]]:
     """Return the systems that runs of one task are, by their names, and what a reader must know about them.
 
     Raises
@@ -71,9 +71,8 @@ def systems_of(found: Mapping[str, Runs], metric: str) -> tuple[list[System], li
         for name, own in found.items()
         if own.failed
     ]
-    scored = named(metric)
     for name, own in found.items():
-        chance = scored.chance_level(own.classes)
+        chance = metric.chance_level(own.classes)
         below = 0 if chance is None else int((own.scores < chance).sum())
         if 0 < below <= len(own.scores) / 2:
             notes.append(
@@ -86,7 +85,7 @@ def systems_of(found: Mapping[str, Runs], metric: str) -> tuple[list[System], li
         [own.scores for own in found.values()],
         [own.seeds for own in found.values()],
         predictions if len(predictions) == len(found) else None,
-        scored,
+        metric,
         classes=max(own.classes for own in found.values()) or None,
         examples=max(own.examples or 0 for own in found.values()),
     )
@@ -95,7 +94,7 @@ def systems_of(found: Mapping[str, Runs], metric: str) -> tuple[list[System], li
     return read, notes
 
 
-def read_runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
+def read_runs(client: MlflowClient, parent: Parent, metric: Metric) -> Runs:
     """Read the independent runs of one parent, or raise a ParameterError where it has none, or no such metric."""
     with temporary_folder() as folder:
         path = fetch_artifact(client, parent.run_id, names.CELLS, folder)
@@ -109,10 +108,10 @@ def read_runs(client: MlflowClient, parent: Parent, metric: str) -> Runs:
             fix = "Runs that are drawn independently are needed: golden_runs=N, not pooled."
             raise ParameterError("runs", parent.run_id, "has no golden runs", fix)
         check_metric(cells.dropna(axis=1, how="all"), metric)
-        kept = cells[cells["status"].eq("FINISHED") & cells[metric].notna()]
+        kept = cells[cells["status"].eq("FINISHED") & cells[metric.name].notna()]
         kept = kept.sort_values("index" if phase == "golden" else "row", kind="stable").reset_index(drop=True)
         return Runs(
-            kept[metric].to_numpy(dtype=np.float64),
+            kept[metric.name].to_numpy(dtype=np.float64),
             {
                 str(name).removeprefix(SEED): kept[name].to_numpy()
                 for name in kept
@@ -148,9 +147,9 @@ def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame, phase: st
     return Predictions(run[chosen], *(table[name].to_numpy()[chosen] for name in _COLUMNS))
 
 
-def _graded(found: Predictions | None, metric: str) -> Predictions | None:
+def _graded(found: Predictions | None, metric: Metric) -> Predictions | None:
     """Return texts as right (0, as every label), wrong (1) or none (-1) for a metric of classes; all else as it is."""
-    if found is None or found.label.dtype != object or "classification" not in named(metric).kinds:
+    if found is None or found.label.dtype != object or "classification" not in metric.kinds:
         return found
     right = np.where(found.prediction == found.label, 0, np.where(pd.isna(found.prediction), -1, 1))
     return found._replace(label=np.zeros(len(right), dtype=np.int64), prediction=right)

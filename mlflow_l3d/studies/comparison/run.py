@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.comparison.compare import compare_systems
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck, halves, swapped
 from mlflow_l3d.analysis.comparison.system import System, paired
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.base import entry_point, say, specified
@@ -158,7 +158,7 @@ class Settings:
 class Matched(NamedTuple):
     """Parents that can be compared: by which metric, and task -> system -> parent."""
 
-    metric: str
+    metric: Metric
     tasks: Mapping[str, Mapping[str, Parent]]
 
 
@@ -182,7 +182,7 @@ def compare_parents(client: MlflowClient, parents: Matched, settings: Settings, 
     run_id
         Of the run that is to hold the result.
     """
-    metric = named(parents.metric)
+    metric = parents.metric
     tasks: dict[str, Sequence[System]] = {}
     notes: list[str] = []
     compared, of_differences = [], []
@@ -191,10 +191,10 @@ def compare_parents(client: MlflowClient, parents: Matched, settings: Settings, 
             ComparedParent(task, name, parent.run_id, str(parent.run.info.experiment_id))
             for name, parent in own.items()
         ]
-        read = {name: read_runs(client, parent, metric.name) for name, parent in own.items()}
-        tasks[task], said = systems_of(read, metric.name)
+        read = {name: read_runs(client, parent, metric) for name, parent in own.items()}
+        tasks[task], said = systems_of(read, metric)
         notes += said
-        of_differences.append(importances_of_differences(task, read, metric.name, settings.level))
+        of_differences.append(importances_of_differences(task, read, metric, settings.level))
     comparison = compare_systems(
         tasks,
         metric,

@@ -10,11 +10,12 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.comparison.reading import SEED, Runs
 from mlflow_l3d.tracking import names
 
 
-def importances_of_differences(task: str, systems: Mapping[str, Runs], metric: str, level: float) -> pd.DataFrame:
+def importances_of_differences(task: str, systems: Mapping[str, Runs], metric: Metric, level: float) -> pd.DataFrame:
     """Return the importance of each factor for each difference: one row a pair and factor.
 
     Parameters
@@ -24,7 +25,7 @@ def importances_of_differences(task: str, systems: Mapping[str, Runs], metric: s
     systems
         Name -> what was read; pairs of different designs have no common tables.
     metric
-        Column of scores.
+        The metric, a column of scores.
     level
         Of the intervals.
 
@@ -42,7 +43,7 @@ def importances_of_differences(task: str, systems: Mapping[str, Runs], metric: s
     return pd.DataFrame(rows)
 
 
-def _of_pair(one: Runs, other: Runs, metric: str, level: float) -> Mapping[str, Importance]:
+def _of_pair(one: Runs, other: Runs, metric: Metric, level: float) -> Mapping[str, Importance]:
     design = one.planned.design_of(one.cells)
     if other.planned.design_of(other.cells) is not design or design.baseline or not design.ablates:
         return {}
@@ -55,7 +56,7 @@ def _of_pair(one: Runs, other: Runs, metric: str, level: float) -> Mapping[str, 
     ]
     same = (both[shared].to_numpy() == both[[f"{name}.other" for name in shared]].to_numpy()).all(axis=1)
     both = both[same & bool(shared)]
-    both = both.assign(**{metric: both[metric] - both[f"{metric}.other"]})
+    both = both.assign(**{metric.name: both[metric.name] - both[f"{metric.name}.other"]})
     factors = [
         factor
         for factor in both["factor"].dropna().unique()
@@ -68,6 +69,6 @@ def _of_pair(one: Runs, other: Runs, metric: str, level: float) -> Mapping[str, 
         return {}
     plan = replace(one.planned, factors=factors, rows=None, columns=None, golden_runs=None)
     try:
-        return design.importances(plan.tables(both, metric), missing=plan.missing, level=level)
+        return design.importances(plan.tables(both, metric.name), missing=plan.missing, level=level)
     except L3DError:  # what is shared is no table of this design
         return {}

@@ -108,9 +108,11 @@ def evaluate(
         planned = planned_by(parent, design=design, missing=missing)
         planned = replace(planned, searched_splits=searched_splits(client, parent))
         cells = planned.select(recorded.cells)
-        metric = metric_of(parent, metric, cells)
+        headline = metric_of(parent, metric, cells)
         with under_way(f"reading the predictions of {len(cells):,} cells and scoring", shown=shown):
-            analysis = score_parent(client, parent, cells, metric=metric, planned=planned, agreement=agreement, log=log)
+            analysis = score_parent(
+                client, parent, cells, metric=headline, planned=planned, agreement=agreement, log=log
+            )
     return Evaluation(run_id, analysis)
 
 

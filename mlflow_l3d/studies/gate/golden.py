@@ -288,7 +288,7 @@ class GoldenRuns:
         for cell in cells:
             if cell.key in done and (number := self._number(cell)) in self._left:
                 self._left.discard(number)
-                self.scores[number] = done[cell.key].get(self.request.metric, np.nan)
+                self.scores[number] = done[cell.key].get(self.request.metric.name, np.nan)
 
     def _number(self, cell: Cell) -> int:
         return next(iter(cell.configurations.values())) - self.request.base
@@ -304,4 +304,4 @@ class GoldenRuns:
             self.failed += 1
             _logger.warning("%s: %s failed: %s", self.request.side, cell.name, record.error)
         else:
-            self.scores[number] = record.metrics.get(self.request.metric, np.nan)
+            self.scores[number] = record.metrics.get(self.request.metric.name, np.nan)

@@ -52,12 +52,12 @@ class GatePlan:
         asked = self.request
         cost = f"{counted(self.runs - self.done, 'run')} to train at most, {self.done} are done"
         hours = "" if math.isnan(self.hours) else f": {rough_duration(self.hours)} at most, loading not counted"
-        return [*plan_lines(asked.plan, self.forecast, asked.metric.name), f"{cost}{hours}."]
+        return [*plan_lines(asked.plan, self.forecast, asked.metric), f"{cost}{hours}."]
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
         asked = self.request
-        return plan_text(asked.title, asked.plan, asked.metric.name, self.lines())
+        return plan_text(asked.title, asked.plan, asked.metric, self.lines())
 
 
 def plan_gate(request: GateRequest, client: MlflowClient) -> GatePlan:

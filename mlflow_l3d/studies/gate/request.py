@@ -95,7 +95,7 @@ class GateRequest:
             allowed = f"has {have} golden runs of {runs}, and no more can be trained here: {side.reason}"
             raise ParameterError(side.name, side.run_id, allowed, f"Use most_runs={have}, or investigate it again.")
         key = content_key({"runs": side.request.key, "pair": self.pair})  # two gates may share a baseline
-        return replace(side.request, runs=runs, metric=self.metric.name, key=key)
+        return replace(side.request, runs=runs, metric=self.metric, key=key)
 
 
 def stream() -> np.random.Generator:
@@ -126,7 +126,7 @@ def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateReq
     if len(known) < FEWEST:
         allowed = f"has {len(known)} golden runs with {metric.name}; a gate plans from {FEWEST} or more"
         raise ParameterError("baseline", baseline.run_id, allowed, "Investigate it with more golden runs.")
-    run_std, effect = float(known.std(ddof=1)), typed["smallest_effect"] / unit_of(metric.name).scale
+    run_std, effect = float(known.std(ddof=1)), typed["smallest_effect"] / unit_of(metric).scale
     predictions = next(baseline.predictions(client, 1), None)
     examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
     check_effect(effect, metric, known, examples or 0)

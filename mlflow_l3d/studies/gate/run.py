@@ -145,7 +145,7 @@ class _Conduct:
         self.answer = GateAnswer(
             baseline=request.baseline.title,
             candidate=request.candidate.title,
-            metric=request.metric.name,
+            metric=request.metric,
             examples=request.examples,
             paired=request.paired,
             plan=request.plan,

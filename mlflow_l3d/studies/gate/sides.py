@@ -189,7 +189,7 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
         {"context": request.context_key, "root_seed": str(request.root_seed)},
         root_seed=request.root_seed,
         task={**request.content()["task"], "fingerprint": setup.task.fingerprint},
-        metric=request.metric,
+        metric=request.metric.name,
         request=request,
     )
 
@@ -215,7 +215,7 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
         setup=setup,
         metric=metric,
         context_key=context,
-        key=content_key({"context": context, "root_seed": root_seed, "metric": metric, "golden_runs": phase}),
+        key=content_key({"context": context, "root_seed": root_seed, "metric": metric.name, "golden_runs": phase}),
         root_seed=root_seed,
         phase=phase,
         side=name,

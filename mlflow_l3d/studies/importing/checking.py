@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.base import OF_CLASSES
+from mlflow_l3d.metrics.base import OF_CLASSES, Metric
 from mlflow_l3d.metrics.known import named, scores_of
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.importing.formats import FORMATS
@@ -67,7 +67,7 @@ def chosen(runs: Sequence[RecordedRun], tasks: str, only: Mapping[str, str]) -> 
 
 def checked(
     runs: Sequence[RecordedRun], metric: str, task_kind: str, classes: str
-) -> tuple[list[RecordedRun], str, list[str], list[str]]:
+) -> tuple[list[RecordedRun], Metric, list[str], list[str]]:
     """Return the runs that can be compared, the metric, one line for each other run, and notes.
 
     Runs are compared on the examples that most of them have.
@@ -82,11 +82,12 @@ def checked(
         metric = next(iter(kept[0].scores), "")
     if kept:
         check_names("metric", [metric], {name for run in kept for name in run.scores}, "one that the runs have:")
+    headline = named(metric)
     whole = [run for run in kept if np.isfinite(run.scores.get(metric, np.nan))]
     problems += [f"{run.source}: has no {metric}, or it is no number." for run in kept if run not in whole]
     # Of scores alone the metric says what kind they are of.
-    whole = [run if run.kind else replace(run, kind=named(metric).kinds[0]) for run in whole]
-    return whole, metric, problems, [*notes, *remarks, *percent]
+    whole = [run if run.kind else replace(run, kind=headline.kinds[0]) for run in whole]
+    return whole, headline, problems, [*notes, *remarks, *percent]
 
 
 def _broken(run: RecordedRun) -> str:

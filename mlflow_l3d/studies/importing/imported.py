@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, RecordedRun
@@ -45,7 +46,7 @@ class Import:
 
     given: Mapping[str, str]
     runs: Sequence[RecordedRun]
-    metric: str
+    metric: Metric
     problems: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -93,7 +94,7 @@ class Import:
     def key(self) -> str:
         """Hash that says whether two parents are the same import, of however many runs."""
         wanted = {name: self.given[name] for name in ("from_", "only", "task_kind", "classes")}
-        return content_key({"context": self.context_key, "metric": self.metric, **wanted})
+        return content_key({"context": self.context_key, "metric": self.metric.name, **wanted})
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -124,7 +125,7 @@ class Import:
         typed = {name.rstrip("_"): public_parameter(name, value) for name, value in self.given.items()}
         tags = {names.FACTOR: "seed", names.DESIGN: "seeds", names.CONTEXT_KEY: self.context_key}
         first = self.runs[0]
-        resolved = {"resolved.task": self.task, "resolved.metric": self.metric}
+        resolved = {"resolved.task": self.task, "resolved.metric": self.metric.name}
         resolved |= {"resolved.task_kind": first.kind, "approach": self.given["from_"]}
         classes = {"resolved.classes": class_words(first.classes)} if first.classes else {}
         shared = {names.metric_name(name): value for name, value in self.shared.items()}
@@ -198,7 +199,7 @@ class Import:
             "task": {"name": self.task, **about, "fingerprint": self.context_key},
             "model": {"name": self.shared.get("model", "")},
             "hyperparameters": others,
-            "metric": self.metric,
+            "metric": self.metric.name,
             "metrics": self.metrics,
             "seeds": list(self.numbers),
             "by_settings": self.seeds is None,

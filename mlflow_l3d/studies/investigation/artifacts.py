@@ -52,7 +52,7 @@ def write_artifacts(
     public = public.assign(agreement=list(scored.agreement))
     public.to_parquet(folder / names.CELLS, index=False)
     tables = {
-        names.CELLS_TABLE: _for_people(public, analysis.metric),
+        names.CELLS_TABLE: _for_people(public, analysis.metric.name),
         # The UI shows no longer tables well; the rest is in the predictions.
         names.EXAMPLES: None if analysis.examples is None else analysis.examples.frame.head(2000),
         names.INTERIM_ANALYSES: analysis.interim_analyses,
@@ -81,7 +81,7 @@ def importance_document(analysis: Analysis) -> dict[str, Any]:
     ranking, records, shape = analysis.ranking, analysis.importances.values(), analysis.golden_tails
     return {
         "schema": 1,
-        "metric": analysis.metric,
+        "metric": analysis.metric.name,
         "design": analysis.design,
         "factors": {factor: _factor_document(analysis, factor) for factor in analysis.importances},
         "golden": next((record.golden.tolist() for record in records), []),

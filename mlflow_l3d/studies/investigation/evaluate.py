@@ -14,6 +14,8 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.files import temporary_folder
@@ -39,7 +41,7 @@ def score_parent(
     parent: Run,
     cells: pd.DataFrame,
     *,
-    metric: str,
+    metric: Metric,
     planned: Planned,
     agreement: str = "auto",
     log: bool = True,
@@ -116,12 +118,12 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
     )
 
 
-def _looks(client: MlflowClient, parent: Run, metric: str, design: str) -> pd.DataFrame | None:
+def _looks(client: MlflowClient, parent: Run, metric: Metric, design: str) -> pd.DataFrame | None:
     """Return how the rule of an investigation of ours looked; None where it had none, or what is scored is another."""
     rule, tags = own_parameter(parent, "stop") or "none", parent.data.tags
     if names.INVESTIGATION_KEY not in tags or rule == "none":
         return None
-    if (own_parameter(parent, "metric"), tags.get(names.DESIGN)) != (metric, design):
+    if (own_parameter(parent, "metric"), tags.get(names.DESIGN)) != (metric.name, design):
         return None
     found = fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)
     if found is None:
@@ -131,7 +133,7 @@ def _looks(client: MlflowClient, parent: Run, metric: str, design: str) -> pd.Da
     return looks.astype(dict.fromkeys(numbers, "float64"))
 
 
-def metric_of(parent: Run, asked: str, cells: pd.DataFrame) -> str:
+def metric_of(parent: Run, asked: str, cells: pd.DataFrame) -> Metric:
     """Return the metric that is asked for; for ``auto`` the parent's own, ``f1_macro``, or the only one of the cells.
 
     Raises
@@ -141,30 +143,33 @@ def metric_of(parent: Run, asked: str, cells: pd.DataFrame) -> str:
     """
     known = own_parameter(parent, "metric") if asked == "auto" else asked
     if known not in (None, "auto"):
-        return known
+        return named(known)
     found = [name for name in _metrics(cells) if name != "duration_seconds"]
     if "f1_macro" in found or not found:
-        return "f1_macro"
+        return F1_MACRO
     likely = [name for name in found if name in registered()] or found
     if len(likely) > 1:
         fix = f'Name one of them: metric={likely[0]}; for the evaluator evaluator_config={{"metric": "{likely[0]}"}}.'
         raise ParameterError("metric", "auto", f"the cells have several, {', '.join(likely)}", fix)
-    return likely[0]
+    return named(likely[0])
 
 
 def _metrics(cells: pd.DataFrame) -> list[str]:
     return [str(name) for name in cells if name not in _NOT_METRICS and not str(name).startswith(("factor.", "seed."))]
 
 
-def check_metric(cells: pd.DataFrame, metric: str) -> None:
+def check_metric(cells: pd.DataFrame, metric: Metric) -> None:
     """Raise a ParameterError where no cell has the metric."""
-    check_names("metric", [metric], _metrics(cells), "one that the cells have:")
-    low, high = named(metric).range
-    beyond = cells[(cells[metric] < low - 1e-9) | (cells[metric] > high + 1e-9)]
+    check_names("metric", [metric.name], _metrics(cells), "one that the cells have:")
+    low, high = metric.range
+    scores = cells[metric.name]
+    beyond = cells[(scores < low - 1e-9) | (scores > high + 1e-9)]
     if len(beyond):
-        value, run_id = beyond[metric].iloc[0], beyond["run_id"].iloc[0]
+        value, run_id = beyond[metric.name].iloc[0], beyond["run_id"].iloc[0]
         fix = "Log fractions, not percent." if low == 0 and high == 1 < value <= 100 else ""
-        raise ParameterError("metric", metric, f"must be between {low:g} and {high:g}; run {run_id} has {value:g}", fix)
+        raise ParameterError(
+            "metric", metric.name, f"must be between {low:g} and {high:g}; run {run_id} has {value:g}", fix
+        )
 
 
 def _write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path) -> None:

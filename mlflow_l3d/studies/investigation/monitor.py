@@ -15,7 +15,6 @@ from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.investigation.run_plan import Plan
@@ -104,7 +103,7 @@ class Monitor:
         self.failed = 0
         self.design = request.design()
         self.scores = self.design.empty(pooled=plan.golden_pooled)
-        self._chance = named(self.metric).chance_level(len(request.setup.task.class_names))
+        self._chance = self.metric.chance_level(len(request.setup.task.class_names))
         self._stopping = None if plan.stop == "none" else Stopping(plan, request.factors)
         self._left = np.array([self.design.step_size(step) for step in range(self.design.steps)])
         self.steps_done = 0
@@ -121,7 +120,7 @@ class Monitor:
 
     def add(self, cell: Cell, metrics: Mapping[str, float]) -> None:
         """Take the score of one cell; a cell without the metric counts as failed."""
-        score = metrics.get(self.metric, np.nan)
+        score = metrics.get(self.metric.name, np.nan)
         self.failed += int(np.isnan(score))
         self.design.fill(self.scores, cell, score)
         self._left[self.design.step_of(cell)] -= 1

@@ -12,7 +12,6 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.joint import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, splits_of
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
@@ -201,10 +200,10 @@ def specify(
     if REPLICATE in factors and not plan.design.repeats:
         allowed = f"repeats a cell, which design={plan.design.name} has no place for"
         raise ParameterError("factor", REPLICATE, allowed, "Use design=crossed, nested or radial.")
-    if TEST_SAMPLE in factors and (plan.design.own_golden or not plan.design.repeats):
+    if TEST_SAMPLE in factors and (plan.design.tables_are_golden or not plan.design.repeats):
         allowed = f"draws halves of a row's test examples, which design={plan.design.name} has no place for"
         raise ParameterError("factor", TEST_SAMPLE, allowed, "Use design=crossed or nested.")
-    if TEST_SAMPLE in factors and named(metric).function is None:
+    if TEST_SAMPLE in factors and metric.function is None:
         allowed = f"draws test examples, and {metric} comes from the approach itself, not from predictions"
         raise ParameterError("factor", TEST_SAMPLE, allowed, "Name another metric.")
     if plan.design.lists:
@@ -214,7 +213,7 @@ def specify(
         "context": context,
         "factors": list(factors),
         "all_factors": list(setup.all_factors),
-        "metric": metric,
+        "metric": metric.name,
         **plan.identity(),
     }
     request = InvestigationRequest(

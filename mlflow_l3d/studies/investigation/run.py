@@ -238,8 +238,8 @@ def _cells_frame(request: InvestigationRequest, spool: Spool[CellRecord], run_id
     ordered = sorted(columns, key=lambda name: (name.startswith("seed."), name.startswith("factor."), name))
     rest = [name for name in ordered if name not in first]
     frame = pd.DataFrame({name: columns.pop(name) for name in (*first, *rest)})
-    if request.metric not in frame:
-        frame[request.metric] = math.nan
+    if request.metric.name not in frame:
+        frame[request.metric.name] = math.nan
     frame = frame.astype({"row": "Int64", "column": "Int64", "index": "Int64"})
     return request.plan.design.order(frame, request.factors)
 

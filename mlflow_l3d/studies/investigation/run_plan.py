@@ -107,7 +107,8 @@ class Plan:
     def words(self) -> str:
         """Return the plan in one line."""
         golden = "golden std from pooled runs" if self.golden_pooled else f"L={self.golden_runs}"
-        size = self.design.size_words(self.mitigation_runs, self.investigation_runs, golden)
+        counts = {"rows": self.mitigation_runs, "columns": self.investigation_runs, "golden": golden}
+        size = self.design.words.size.format(**counts)
         return f"{self.design.name}, {size}"
 
     def stop_words(self) -> str:
@@ -148,14 +149,14 @@ def parse_plan(asked: Mapping[str, Any], all_factors: Sequence[str]) -> Plan:
         asked["investigation_runs"],
         asked["golden_runs"],
     )
-    if design.own_golden and golden != "auto":
-        allowed = f"must be auto in the {design.name} design, whose {design.own_golden} serve as golden runs"
+    if design.tables_are_golden and golden != "auto":
+        allowed = f"must be auto in the {design.name} design, whose {design.words.golden} serve as golden runs"
         raise ParameterError("golden_runs", golden, allowed)
     if golden == "pooled" and design.baseline:
         allowed = f"is not for design={design.name}: the strategy would be compared with itself"
         raise ParameterError("golden_runs", golden, allowed, "Use golden_runs=auto.")
     golden_runs = golden if isinstance(golden, int) else 0
-    if golden == "auto" and not design.own_golden:
+    if golden == "auto" and not design.tables_are_golden:
         golden_runs = rows * columns
     return Plan(
         design=design,

@@ -20,7 +20,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def score(
     cells: pd.DataFrame,
     predictions: Iterable[pa.Table | None],
     *,
-    metric: str,
+    metric: Metric,
     planned: Planned,
     interim_analyses: pd.DataFrame | None = None,
     agreement: str = AUTO,
@@ -70,7 +70,7 @@ def score(
         A table for each row of `cells`, in its order, with ``example_id``, ``label``, ``prediction``; None where a cell
         has none. Read once, one at a time.
     metric
-        The column whose spread is investigated.
+        The metric whose spread is investigated, a column of `cells`.
     planned
         The plan, as far as it is known.
     interim_analyses
@@ -83,7 +83,7 @@ def score(
     """
     factors = [str(name) for name in cells["factor"].dropna().unique()]
     with closing(_Writer(table_file)) as writer:
-        counted = _Counted(planned.design_of(cells), factors, (agreement, named(metric).agreement), writer)
+        counted = _Counted(planned.design_of(cells), factors, (agreement, metric.agreement), writer)
         for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
             counted.add(cell, table)
         counted.close_row()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.planning.numbers import (
     FEWEST_RUNS,
     MOST_RUNS,
@@ -77,7 +76,7 @@ def projected(
     asked = f"budget={budget}"
     if client is None or run_id is None:
         return Projected(None, f"{asked}: nothing is known of how scores vary. pilot=run measures it.")
-    if named(request.metric).function is None:
+    if request.metric.function is None:
         why = f"{request.metric} comes from the approach itself, and not from predictions"
         return Projected(None, f"{asked}: {why}. Name another metric.")
     lists = request.setup.approach.levels(request.setup.task, request.setup.hyperparameters)
@@ -130,7 +129,6 @@ def _variances(
     request: InvestigationRequest, client: MlflowClient, run_id: str, lists: Mapping[str, int]
 ) -> ScoreVariances | None:
     """Return what scores of the pilot's independent runs are made of; None where it cannot be told."""
-    metric = named(request.metric)
     cells = read_investigation(run_id, client).cells
     # Phases of cells whose factors are all drawn anew.
     cells = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
@@ -144,7 +142,7 @@ def _variances(
             example_ids, labels, predictions = (
                 np.asarray(found.column(name).to_pandas()) for name in ("example_id", "label", "prediction")
             )
-            own = pseudo_values(metric, labels, predictions, classes)
+            own = pseudo_values(request.metric, labels, predictions, classes)
             if np.isfinite(own).all():
                 values.append(own)
                 # Ids that numpy can sort; those of pandas' texts are objects.

@@ -59,7 +59,7 @@ def _small_notes(factors: pd.DataFrame, assurance: float) -> list[str]:
     small = factors[factors["pilot_enough"].eq(False)]
     sizes = [
         f"{name} {design.auto_rows}"
-        + (f" x {FEWEST_PILOT_COLUMNS}" if design.model.shared_columns else f" {design.rows_word}")
+        + (f" x {FEWEST_PILOT_COLUMNS}" if design.model.shared_columns else f" {design.words.row}")
         for name, design in plannable_designs().items()
     ]
     return [
@@ -144,7 +144,7 @@ def stop_notes(request: InvestigationRequest, known: Pilot) -> list[str]:
 
 def _limit(design: type[Design]) -> str:
     columns = f" and {MOST_COLUMNS:,} columns" if _shares_columns(design) else ""
-    return f"{MOST_ROWS:,} {design.rows_word}{columns}"
+    return f"{MOST_ROWS:,} {design.words.row}{columns}"
 
 
 def _shares_columns(design: type[Design]) -> bool:

@@ -160,8 +160,8 @@ def pilot_parameters(request: InvestigationRequest) -> dict[str, Any]:
     plan = request.plan
     rows = min(plan.design.pilot_rows, plan.mitigation_runs)
     columns = min(3, plan.investigation_runs)
-    golden = "auto" if plan.design.own_golden else "pooled"
-    if not plan.design.own_golden and not plan.golden_pooled:
+    golden = "auto" if plan.design.tables_are_golden else "pooled"
+    if not plan.design.tables_are_golden and not plan.golden_pooled:
         golden = str(min(rows * columns, plan.golden_runs))
     return {"investigation_runs": columns, "mitigation_runs": rows, "golden_runs": golden, "stop": "none"}
 
@@ -192,7 +192,7 @@ def _outlook(design: type[Design] | None, importances: Mapping[str, Importance],
     design = design or design_named(record.design)
     if design.planning is None or math.isnan(record.importance_corrected_ci_low):
         return Outlook(record.components)
-    others = [each.table[:, 1:] for name, each in importances.items() if name != factor and design.own_golden]
+    others = [each.table[:, 1:] for name, each in importances.items() if name != factor and design.tables_are_golden]
     table = with_scores(np.column_stack([record.table, *others]))
     return Outlook.measured(record.components, design.planning, design.planning.without_each(table))
 

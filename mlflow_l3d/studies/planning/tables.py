@@ -153,10 +153,10 @@ def design_table(
     """
     plan = request.plan
     known, columns = len(request.factors), plan.investigation_runs
-    golden = plan.mitigation_runs * columns if plan.design.own_golden else plan.golden_runs
+    golden = plan.mitigation_runs * columns if plan.design.tables_are_golden else plan.golden_runs
     rows = []
     for name, design in plannable_designs().items():
-        golden_runs = 0 if design.own_golden else golden
+        golden_runs = 0 if design.tables_are_golden else golden
         cells = design.count(known, plan.mitigation_runs, columns, golden_runs)
         needed = _cells_needed(factors, name)
         row: dict[str, Any] = {"design": name, "rows": plan.mitigation_runs}

@@ -30,7 +30,7 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> 
         request.setup.subject,
         result.best,
         score=result.best_score,
-        metric=result.metric,
+        metric=result.metric.name,
         search_run_id=result.run_id,
         searched_on=request.searched_on,
     )

@@ -53,7 +53,7 @@ def compare(
     scores = {key: ending.score for key, ending in known_endings(ledger, "held_out").items()}
     missing = [cell for _, cell in cells if cell.key not in scores]
     kinds = {cell.key: (kind, cell) for kind, cell in cells}
-    tuned = Tuned(setup.approach, metric=request.metric, evaluated="test")
+    tuned = Tuned(setup.approach, metric=request.metric.name, evaluated="test")
     shown = progress_bar("held out", "trial", total=len(missing), shown=progress and bool(missing))
     executor = executor_of(setup, job_of(setup, tuned))
     with shown as bar, closing(executor.run(iter(missing))) as outcomes:  # type: ignore[type-var]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import read_parameters, set_up
@@ -170,7 +171,7 @@ def specify_search(
     return SearchRequest(
         given=typed.texts,
         setup=setup,
-        metric=typed["metric"],
+        metric=named(typed["metric"]),
         space=space,
         coarse_trials=coarse_trials,
         fine_trials=fine_trials,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
@@ -131,7 +130,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
     def __init__(self, request: SearchRequest, *, progress: bool | None = False) -> None:
         super().__init__(request, progress=progress)
         self.ended = 0
-        self.metric = named(request.metric)
+        self.metric = request.metric
         self.best = -self.metric.sign * math.inf
         self.metrics: dict[str, Mapping[str, float]] = {}
         self._started = time.monotonic()
@@ -238,7 +237,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             {**complete, **known_endings(ledger, stage)},
             {record.number: record.hyperparameters for record in spooled_records(ledger, stage)},
         )
-        tuned = Tuned(setup.approach, asked.metric, asked.pruner, greater_is_better)
+        tuned = Tuned(setup.approach, asked.metric.name, asked.pruner, greater_is_better)
         return _Level(space, stage_run.run(trials, executor_of(setup, job_of(setup, tuned)), queue, best=best))
 
     def _ended(self, stage: Stage, trial: FinishedTrial) -> None:
@@ -253,6 +252,6 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             self.ledger.log_metrics({"score": trial.score, "best_score": self.best}, self.ended)
         self.ended += 1
         if math.isfinite(self.best):
-            best = unit_of(self.metric.name).text(self.best, 1)
+            best = unit_of(self.metric).text(self.best, 1)
             self._bar.set_postfix_str(f"{stage}, best {self.metric.name} {best}", refresh=False)
         self._bar.update()

@@ -9,6 +9,7 @@ from typing import Any, Final
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.designs.seeds import PAPER_SEEDS, SEED, SeedsDesign
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import Setup, read_parameters, set_up
 from mlflow_l3d.parameters.values import Whole, as_text
@@ -140,12 +141,12 @@ def specify_seeds(
             f"no source of randomness of {approach.name} has an effect, so every seed would be the same ({reasons})"
         )
         raise ParameterError("seeds", asked.texts["seeds"], allowed)
-    metric = setup.task.metric if asked["metric"] == "auto" else asked["metric"]
+    metric = named(setup.task.metric if asked["metric"] == "auto" else asked["metric"])
     context = context_of(setup)
     own = setup.task.settings.source == "own"
     split_seeds = {} if own else {name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS}
     drawn = {} if own else {"split": split_seeds}
-    key = content_key({"context": context, "seeds": list(seeds), "metric": metric, **drawn})
+    key = content_key({"context": context, "seeds": list(seeds), "metric": metric.name, **drawn})
     return SeedsRequest(
         given=asked.texts,
         setup=setup,

@@ -105,7 +105,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
 
     def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
         """Log the score, at the place of the seed: in whatever order seeds are done, the chart is the same."""
-        if (score := metrics.get(self.request.metric)) is not None and math.isfinite(score):
+        if (score := metrics.get(self.request.metric.name)) is not None and math.isfinite(score):
             self.ledger.log_metrics({"score": score}, cell.index or 0)
 
     def on_record(self, cell: Cell, record: CellRecord) -> None:

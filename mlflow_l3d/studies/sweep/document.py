@@ -19,6 +19,7 @@ from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.metrics.known import named
 
 _CORRECTED: Final = (
     "importance",
@@ -46,7 +47,7 @@ def analysis_of(document: Mapping[str, Any]) -> Analysis:
     looks = document.get("looks")
     parts = {factor: own.get("prediction_importance") for factor, own in document["factors"].items()}
     return Analysis(
-        metric=str(document["metric"]),
+        metric=named(str(document["metric"])),
         importances=importances,
         consistencies={
             name: Consistency(**{key: _known(value) for key, value in own.items()})
@@ -92,7 +93,7 @@ def _collapse(groups: Mapping[str, Any] | None, importances: Mapping[str, Import
         return None
     whole, first = groups.get("golden", {}), next(iter(importances.values()))
     down = float(whole.get("collapsed_share") or 0.0)
-    independent = first.table[:, 0] if design_named(first.design).own_golden else first.golden
+    independent = first.table[:, 0] if design_named(first.design).tables_are_golden else first.golden
     chance = min(
         _lowest_other(independent, down),
         *(_lowest_other(record.table, record.collapsed_share) for record in importances.values()),

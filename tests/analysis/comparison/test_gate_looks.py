@@ -11,6 +11,8 @@ import pytest
 from comparison_cases import answers, scored, system
 from scipy import stats
 
+from mlflow_l3d.analysis.comparison.resolution import unseen_share
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.gate.numbers.gate import (
     Forecast,
     GateAnswer,
@@ -19,7 +21,6 @@ from mlflow_l3d.studies.gate.numbers.gate import (
     correlation,
     look_at,
     measure,
-    unseen_share,
     view,
 )
 from mlflow_l3d.studies.gate.numbers.power import Outlook, measured_pairs
@@ -105,7 +106,7 @@ def test_exit_status_and_metrics_by_look(rng):
     answer = GateAnswer(
         baseline="a",
         candidate="b",
-        metric="accuracy",
+        metric=named("accuracy"),
         examples="fixed",
         paired=True,
         plan=PLAN,

@@ -16,6 +16,7 @@ import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.run import Investigation
@@ -59,7 +60,7 @@ def test_a_frame_of_several_factors_with_predictions() -> None:
     found = score(
         cells,
         map(answers.get, cells["answer"]),
-        metric="score",
+        metric=named("score"),
         planned=Planned(),
     ).analysis
     assert list(found.importances) == ["one", "two"]

@@ -24,6 +24,7 @@ from mlflow_l3d.analysis.consistency.agreement.choice import scoring_of
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.scoring import score
@@ -108,7 +109,7 @@ def direct(
     return score(
         cells,
         map(pa.Table.from_pandas, frames),
-        metric="quality",
+        metric=named("quality"),
         planned=Planned(),
         agreement=agreement,
         **more,
@@ -482,7 +483,7 @@ def test_labels_that_are_missing_or_of_another_kind() -> None:
         found = map(pa.Table.from_pandas, given)
         rows = pd.DataFrame({"phase": "investigation", "factor": "order", "row": [0, 1], "column": 0, "index": None})
         with pytest.raises(ParameterError, match=message):
-            score(rows.assign(score=0.5), found, metric="score", planned=Planned())
+            score(rows.assign(score=0.5), found, metric=named("score"), planned=Planned())
 
 
 @pytest.mark.slow

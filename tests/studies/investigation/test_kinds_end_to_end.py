@@ -88,7 +88,7 @@ def test_other_studies_read_them(scored: Investigation, place: Place) -> None:
     with place.entered():
         again = evaluate(scored.run_id, metric="mae", log=False)
         fewer = ablate(scored.run_id, test_sizes="10", rows="3", columns="3", repeats=2)
-    assert again.analysis.metric == "mae"
+    assert again.analysis.metric.name == "mae"
     kept = fewer.frame[fewer.frame["factor"] == "golden_model"].set_index("test_examples")["score_mean"]
     assert np.unique(kept.loc[10]).size > 1  # which examples there are moves the error
     assert kept[kept.index.isna()].to_numpy() == pytest.approx(scored.cells.query("phase == 'golden'")["rmse"].mean())
@@ -104,7 +104,7 @@ def test_other_studies_read_them(scored: Investigation, place: Place) -> None:
 @pytest.mark.slow
 def test_choices(place: Place) -> None:
     found = investigated(place, "multiple_choice", choices, factor="data_order", design="radial", golden_runs="auto")
-    assert found.analysis.metric == "accuracy"
+    assert found.analysis.metric.name == "accuracy"
     assert found.analysis.consistencies["data_order"].consistency < 1
 
 
@@ -163,5 +163,5 @@ def test_texts_tags_and_rankings(place: Place, kind: TaskKind, metric: str, agre
     assert found.analysis.consistencies["golden"].consistency == pytest.approx(np.mean(pairs))
     assert fewer.frame["score_mean"].notna().all()
     assert "The luck of the test examples is not counted" not in text
-    assert over_seeds.study.metric == task.metric
+    assert over_seeds.study.metric.name == task.metric
     assert "fleiss_kappa" not in over_seeds.study.together

@@ -13,7 +13,8 @@ import pytest
 from run_helpers import Place, sqlite_place
 from synthetic_truth import true_importance_corrected
 
-from mlflow_l3d.analysis.importance.checks.tables import factor_checks
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.verdicts import joint_level
@@ -156,7 +157,8 @@ def test_mitigation_strategy(place: Place) -> None:
     rows = result.cells[result.cells["phase"] == "investigation"]
     assert rows["factor.data_order"].nunique() == 1
     record = result.analysis.importances["data_split"]
-    assert "L3D006" in {check.code for check in factor_checks(record)}
+    evidence = Evidence(importances={"data_split": record}, golden=record.golden)
+    assert "L3D006" in {check.code for check in all_checks(evidence)}
     assert "L3D006" not in {check.code for check in result.analysis.checks}
     golden = result.cells[result.cells["phase"] == "golden"]
     assert golden["factor.data_order"].nunique() == len(golden)

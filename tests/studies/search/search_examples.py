@@ -6,6 +6,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.search import SearchResult, StageSummary
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.search.results import TRIAL_COLUMNS, FinishedTrial
 from mlflow_l3d.studies.search.space import SearchSpace
 
@@ -93,7 +94,7 @@ def result(studies, **more):
     )
     values = {
         "title": "finetuning on rotten_tomatoes: search",
-        "metric": "f1_macro",
+        "metric": F1_MACRO,
         "stages": stages,
         "trials": rows(studies),
         "best": {**DEFAULT, "learning_rate": 9.5e-4},

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from search_examples import DEFAULT, coarse, fine, grid, result, study, true_score
 
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.search.figures import log_ticks, place_choices, two_lines
 from mlflow_l3d.report.search.page import drawn
 from mlflow_l3d.report.style import panels, save_png
@@ -44,7 +45,7 @@ def test_history_holds_percentage_points_of_complete_trials_on_one_scale(figures
 
 def test_best_so_far_follows_the_direction_of_the_metric():
     studies = {"coarse": coarse()}
-    best, points = drawn(result(studies, metric="mse"))["history"].axes[0].lines
+    best, points = drawn(result(studies, metric=named("mse")))["history"].axes[0].lines
     assert list(best.get_ydata()) == pytest.approx(np.minimum.accumulate(points.get_ydata()))
 
 
@@ -75,7 +76,7 @@ def test_what_has_nothing_to_show_is_left_out():
     assert kinds(study(grid()[:3], pruned=(0, 1, 2))) == []
     assert kinds(study([grid()[0]])) == ["history"]
     assert kinds(study(grid(), lambda params: 0.5)) == ["history", "slice"]
-    assert kinds(coarse(failed=(0,)), metric="f$_{1$ \u00e9") == KINDS_DRAWN[1:]
+    assert kinds(coarse(failed=(0,)), metric=named("f$_{1$ \u00e9")) == KINDS_DRAWN[1:]
 
 
 def test_gaps_defaults_outside_the_range_and_many_hyperparameters(tmp_path):

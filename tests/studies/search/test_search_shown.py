@@ -10,6 +10,7 @@ from search_stages import Search, space_of
 from mlflow_l3d.analysis.search import SearchResult
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.execution.inline import InlineExecutor
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.search.page import drawn, render, summary
 from mlflow_l3d.studies.search.importances import importances
 from mlflow_l3d.studies.search.results import best_of, stage_summary, trials_table
@@ -42,7 +43,7 @@ def searched(tmp_path_factory):
     names = list(first.space.ranges)
     return SearchResult(
         title="climb on synthetic: search",
-        metric="height",
+        metric=named("height"),
         stages=(
             stage_summary("coarse", "grid", first.space.ranges, coarse),
             stage_summary("fine", "tpe", second.space.ranges, fine),

@@ -19,6 +19,7 @@ from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class
 from mlflow_l3d import cli
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.plan.factors import configuration_seed, stream_seed
 from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
@@ -202,7 +203,7 @@ def test_seeds_that_are_none(text: str, place: Place) -> None:
 @pytest.mark.slow
 def test_regression(place: Place, tmp_path: Path) -> None:
     result = study(place, approach=by_number(), task=number_task())
-    assert (result.study.kind, result.study.metric) == ("regression", "pearson")
+    assert (result.study.kind, result.study.metric.name) == ("regression", "pearson")
     metrics = place.client.get_run(result.run_id).data.metrics
     assert {"seed_mean/pearson", "seed_mean/mse", "consistency_pearson", "consistency_ccc"} <= {*metrics}
     run = by_seed(place.cells())[42]
@@ -220,7 +221,7 @@ def test_regression(place: Place, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_multiple_choice(place: Place) -> None:
     result = study(place, approach=by_choice(), task=choice_task())
-    assert (result.study.kind, result.study.metric) == ("multiple_choice", "accuracy")
+    assert (result.study.kind, result.study.metric.name) == ("multiple_choice", "accuracy")
     assert "consistency" in place.client.get_run(result.run_id).data.metrics
     with place.entered():
         again = evaluate_seeds(result.run_id).studies[0]
@@ -373,7 +374,7 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     matrix = pd.read_csv(place.download(result.run_id, "seed_by_task.csv", tmp_path), index_col="task")
     assert matrix.columns.tolist() == ["42", "52", "62"]
     for one in studies:
-        own = one.study.scores[one.study.metric].to_numpy()
+        own = one.study.scores[one.study.metric.name].to_numpy()
         assert matrix.loc[one.study.task].to_numpy() == pytest.approx(own)
     assert any(name.startswith("size_pearson/") for name in run.data.metrics)
     assert studies[0].run_id not in result.summary()
@@ -433,7 +434,7 @@ def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: 
         before = place.client.get_run(seeds_run.run_id).data.metrics
         parent = place.client.get_run(seeds_run.run_id)
         with pytest.raises(ParameterError, match="is a study of seeds, not of factors"):
-            score_parent(place.client, parent, seeds_run.study.scores, metric="f1_macro", planned=Planned())
+            score_parent(place.client, parent, seeds_run.study.scores, metric=F1_MACRO, planned=Planned())
         with pytest.raises(ParameterError, match="must have cells of at least one investigated factor"):
             cli._run("ablation", {"parent_run_id": seeds_run.run_id})
     assert place.client.get_run(seeds_run.run_id).data.metrics == before

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.words import points
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.models import TableModel
@@ -58,24 +60,17 @@ def failures(record: Importance, model: TableModel, *, chance: float | None = No
     return Failures(_at_random(missing), _at_random(missing.T) if model.shared_columns else math.nan, at_chance)
 
 
-def selection(record: Importance, cause: Importance, at_chance: Importance | None) -> Check:
-    """Return L3D012 of a design whose runs are no table of rows and columns.
-
-    Parameters
-    ----------
-    record
-        The factor.
-    cause
-        The same with 1 for a run that failed and 0 for another in place of the score.
-    at_chance
-        The same with every failure counted as a score of guessing; None where that is not known.
-    """
-    message = OF_RUNS_THAT_END
+def selected_pairs(record: Importance, evidence: Evidence) -> Iterator[Check]:
+    """L3D012 of a design whose runs are no rows and columns: the runs that have a score are those that did not fail."""
+    if record.factor not in evidence.failing:
+        return
+    message, cause = OF_RUNS_THAT_END, evidence.failing[record.factor]
     low, high = cause.corrected_interval
     if math.isfinite(cause.importance_corrected):
         ends = f" ({low:+.2f} to {high:+.2f})" if math.isfinite(low) else ""
         message += f" For which runs fail its importance is {cause.importance_corrected:+.2f}{ends}."
-    return Check("L3D012", "warning", "Failures are a selection", message + counted_at_chance(at_chance), record.factor)
+    message += counted_at_chance(evidence.at_chance.get(record.factor))
+    yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
 
 
 def counted_at_chance(again: Importance | None) -> str:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.words import counted_of
-from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.plan.factors import REPLICATE
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -40,17 +42,15 @@ def on_searched_split(cells: pd.DataFrame, splits: Sequence[Mapping[str, int]]) 
     return found
 
 
-def searched_split_checks(cells: pd.DataFrame, splits: Sequence[Mapping[str, int]]) -> Iterator[Check]:
-    """Yield L3D011 where cells have a split that the hyperparameters were searched on.
+def searched_split(evidence: Evidence) -> Iterator[Check]:
+    """L3D011: cells have a split that the hyperparameters were searched on.
 
     The search looked at the validation part of that split only, and early stopping looks at it again (Pecher et al.
     2024, appendix D, search on one fixed split and name it as a limit).
-
-    Parameters
-    ----------
-    cells, splits
-        As for :func:`on_searched_split`.
     """
+    cells, splits = evidence.cells, evidence.searched_splits
+    if cells is None:
+        return
     count = int(on_searched_split(cells, splits).sum())
     if not count:
         return
@@ -71,20 +71,16 @@ _ROUNDING: Final = 1e-9
 """Of a mean of shares."""
 
 
-def replicate_checks(record: Importance, agreement: float | None, *, deterministic: bool) -> Iterator[Check]:
-    """Yield L3D014: whether cells that were computed again gave the same result.
+def repeated_cells(evidence: Evidence) -> Iterator[Check]:
+    """L3D014: whether cells that were computed again gave the same result.
 
-    Parameters
-    ----------
-    record
-        Of the factor `replicate`: the cells of a row of its table are one cell, again and again.
-    agreement
-        Share of predictions that are the same within rows; None where they are not known.
-    deterministic
-        Whether results must be the same; else differences are what was asked for, and the tables show them.
+    The cells of a row of the table of `replicate` are one cell, again and again. If results need not be the same,
+    differences are what was asked for, and the tables show them.
     """
-    known = np.isfinite(record.table)
-    rows = record.table[known.sum(axis=1) >= 2]
+    record, agreement = evidence.importances.get(REPLICATE), evidence.repeated_agreement
+    if record is None:
+        return
+    rows = record.table[np.isfinite(record.table).sum(axis=1) >= 2]
     if not len(rows):
         return
     changed = int((np.nanmax(rows, axis=1) > np.nanmin(rows, axis=1)).sum())
@@ -96,7 +92,7 @@ def replicate_checks(record: Importance, agreement: float | None, *, determinist
         compared = "score" if agreement is None else "score and predictions"
         message = f"All of {len(rows)} cells have the same {compared} when computed again."
         yield Check("L3D014", "info", "Cells repeat", message, record.factor)
-    elif deterministic:
+    elif evidence.deterministic:
         message = (
             f"{shares}, though their seeds are the same: something is drawn that no factor has, or the machine does "
             "not compute the same way twice. Every other factor's numbers hold this, too. Look for a library's own "

@@ -1,23 +1,25 @@
-"""Numbered warnings about an analysis: what is doubtful, with the numbers, and what to do."""
+"""Checks of one factor by its table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks.closure import closure
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.failures import OF_RUNS_THAT_END, counted_at_chance, failures
 from mlflow_l3d.analysis.importance.checks.long_run import uneven_rows
-from mlflow_l3d.analysis.importance.checks.words import counted, counted_of, in_unit, named, points
-from mlflow_l3d.analysis.importance.models import CROSSED, LEVELS, TableModel
+from mlflow_l3d.analysis.importance.checks.scores import are_equal
+from mlflow_l3d.analysis.importance.checks.words import counted, counted_of, in_unit, named
+from mlflow_l3d.analysis.importance.models import LEVELS
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.tables import constant, with_scores
-from mlflow_l3d.analysis.importance.verdicts import DOUBTS, Advice, Verdict
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.importance.tables import with_scores
+from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict
+from mlflow_l3d.plan.factors import TEST_SAMPLE
 
 FEW_ROWS: Final = 10
 """Below this many rows with a score L3D007 speaks."""
@@ -27,178 +29,68 @@ CLOSURE_LEVEL: Final = 0.0015
 """Two-sided level of the closure check; with exponential effects it speaks up to ten times as often."""
 FAILURE_LEVEL: Final = 0.01
 """Failures that crowd into rows or columns so much, or more, by chance are taken for no chance."""
-COLLAPSE_WARNING: Final = 0.05
-"""From this share of collapsed runs on, L3D005 is a warning."""
 UNEVEN_LEVEL: Final = 0.01
 LEAST_UNEVEN: Final = 0.05
 """L3D015 speaks of rows that are spread so unevenly, or more, if chance does it at most that often."""
-COLLAPSE_FEW: Final = 0.5
-"""Up to this share of collapsed runs they are called few."""
 LEAST_EQUAL: Final = 5
 """Scores that two rows or columns must share before L3D010 takes it for more than chance."""
 _AGAIN: Final = "See the errors of the failed runs, then run the same command again: only missing cells are computed."
 
 
-def golden_checks(golden: FloatArray, *, chance: float | None = None, percent: bool = True) -> Iterator[Check]:
-    """Yield the checks of the golden runs alone: L3D003, L3D004, L3D005."""
-    known = golden[np.isfinite(golden)]
-    lost = len(golden) - len(known)
-    if len(known) < 2:
-        message = (
-            f"{len(known)} golden runs have a score; without at least 2 there is no golden standard deviation and no "
-            "importance. Run the golden runs (golden_runs), or see why they failed and run the same command again."
-        )
-        yield Check("L3D003", "warning", "No golden runs to compare with", message)
-    elif lost:
-        message = (
-            f"{counted_of(lost, 'golden run', len(golden), 'has')} no score; the golden standard deviation is "
-            f"that of the other {len(known)}. See the errors of the failed runs, then run the same command again."
-        )
-        yield Check("L3D003", "warning", "Golden runs missing", message)
-    if _constant(known):
-        score = in_unit(known[0], percent=percent)
-        message = (
-            f"All {len(known)} golden runs score {score}: importance is undefined. Either the model learns "
-            "nothing and predicts one class, or no factor has an effect; look at the predictions of one run."
-        )
-        yield Check("L3D004", "warning", "Constant golden scores", message)
-    if chance is not None and len(known):
-        yield from _collapsed(float((known < chance).mean()), len(known), "golden runs", None)
-
-
-def factor_checks(
-    record: Importance,
-    *,
-    model: TableModel = CROSSED,
-    pairs: bool = False,
-    closes: bool = True,
-    reml: bool = False,
-    chance: float | None = None,
-    percent: bool = True,
-) -> Iterator[Check]:
-    """Yield the checks of one factor: L3D002, L3D004 to L3D007, L3D010, L3D012, L3D015.
-
-    Parameters
-    ----------
-    record
-        The factor.
-    model
-        How the columns of its table belong together.
-    pairs
-        Whether the table is pairs of runs, of which more columns cannot be asked for, and which are golden runs
-        themselves: no L3D006, L3D012 and L3D015, and L3D010 where no pair differs (as of 3 or 4 rows, of which none
-        varies).
-    closes
-        Whether golden runs vary as the table does, so that L3D006 has something to say.
-    reml
-        Whether restricted maximum likelihood was asked for where cells are missing.
-    chance
-        Score of guessing; None where the metric has none.
-    percent
-        Whether people read the metric in percent.
-    """
-    # A list that is complete, and pairs, have no more columns to ask for.
-    more = ("mitigation_runs",) if pairs or model is LEVELS else ("mitigation_runs", "investigation_runs")
-    yield from _missing_cells(record, pairs=pairs, reml=reml and model.shared_columns)
-    yield from _scores(record, percent=percent)
-    if pairs:
-        yield from _without_effect(record)
+def missing_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
+    """L3D002: cells without a score, and what the numbers come from."""
+    if not record.cells_missing:
+        return
+    missing = ~np.isfinite(record.table)
+    rows = np.flatnonzero(missing.any(axis=1)).tolist()
+    message = f"{counted_of(record.cells_missing, 'cell', record.table.size, 'has')} no score ({named('row', rows)}). "
+    by_reml = record.components is not None and record.components.method == "reml"
+    method = "restricted maximum likelihood" if by_reml else "an analysis of variance that allows for missing cells"
+    if evidence.tables_are_golden:
+        message += "What the factor contributes comes from the rows that have all their runs. "
     else:
-        yield from _selected(record, model, chance)
-        yield from _duplicated(record)
-        yield from _uneven(record, model)
-        if 3 <= len(with_scores(record.table)) < LEAST_EQUAL and math.isnan(record.importance_corrected_ci_low):
-            yield from _without_effect(record)
-        if closes:
-            yield from _closure(record, model, chance, percent=percent)
-    yield from _few_rows(record, model, more)
+        message += (
+            "The published score takes the scores that each row has, as the authors' code does; the corrected score "
+            f"and its interval come from every cell, by {method}. "
+        )
+    if by_reml and math.isnan(record.importance_corrected_ci_low):
+        message += "It has no interval here (a component is zero, or the table is small or very large). "
+    elif evidence.reml and evidence.model.shared_columns and not by_reml:
+        message += "Restricted maximum likelihood gave no estimate. "
+    if empty := np.flatnonzero(missing.all(axis=0)).tolist():
+        message += f"No row has a score in {named('column', empty)}. "
+    yield Check("L3D002", "warning", "Cells missing", message + _AGAIN, record.factor)
 
 
-def baseline_checks(record: Importance, *, percent: bool = True) -> Iterator[Check]:
-    """Yield the checks of one factor under a baseline strategy: L3D002, L3D004, L3D005."""
+def missing_runs(record: Importance, _: Evidence) -> Iterator[Check]:
+    """L3D002 of a baseline strategy, whose runs are no rows and columns."""
     if record.cells_missing:
         message = (
             f"{counted_of(record.cells_missing, 'run', record.table.size, 'has')} no score; the "
             f"standard deviation is that of the others. {_AGAIN}"
         )
         yield Check("L3D002", "warning", "Cells missing", message, record.factor)
-    yield from _scores(record, percent=percent)
 
 
-def pooled_check(scores: FloatArray) -> Check:
-    """L3D008: no golden runs, all other runs take their place."""
-    count = int(np.isfinite(scores).sum())
-    message = (
-        f"The golden standard deviation is that of the {count} pooled cells of all tables, as the paper allows and "
-        "advises against: in a table each configuration occurs many times, so that the pooled runs vary less than "
-        "independent ones, and nothing can show that a seed leaks. Report a score from golden runs (golden_runs=auto)."
-    )
-    return Check("L3D008", "warning", "Golden standard deviation from pooled runs", message)
-
-
-def product_check() -> Check:
-    """L3D009: columns of joint factors that share configurations."""
-    message = (
-        "The columns of the joint factors are the product of their configurations, so that columns share some of them "
-        "and are no independent draws: the intervals are too narrow. The published score is not concerned. Use "
-        "joint=paired for intervals that hold."
-    )
-    return Check("L3D009", "warning", "Joint columns share configurations", message)
-
-
-def disagreement(record: Importance, verdict: Verdict, advice: Advice) -> Iterator[Check]:
-    """Yield L3D001: the verdict does not bear out what the published rule says."""
-    score, low, high = record.importance, record.importance_corrected_ci_low, record.importance_corrected_ci_high
-    important = score > 0
-    if not (math.isfinite(score) and math.isfinite(low)) or important == (verdict.word == "dominates"):
+def selected_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
+    """L3D012: the runs that have a score are those that did not fail."""
+    failed = failures(record, evidence.model, chance=evidence.chance)
+    if failed is None:
         return
-    numbers = (
-        f"By the published rule the factor is {'' if important else 'not '}important (importance {score:+.2f}); the "
-        f"corrected importance is {record.importance_corrected:+.2f} ({100 * record.level:.4g} % interval {low:+.2f} "
-        f"to {high:+.2f})."
-    )
-    if verdict.word == "undecided":
-        message = f"{numbers} Undecided: {DOUBTS[verdict.doubt]}. {advice.text}"
-        yield Check("L3D001", "warning", "Important by the published rule alone", message, record.factor)
-    else:
-        message = f"{numbers} {verdict.word.capitalize()}: the whole interval lies on the other side of 0. Report both."
-        yield Check("L3D001", "warning", "Published and corrected importance disagree", message, record.factor)
+    message = OF_RUNS_THAT_END
+    crowds = ((failed.p_columns, "column", record.factor), (failed.p_rows, "row", "the other factors"))
+    for p, noun, factor in crowds:
+        if p <= FAILURE_LEVEL:
+            message += f" Failures crowd into {noun}s (p = {p:.3g}): they go with the configurations of {factor}."
+    message += counted_at_chance(failed.at_chance)
+    yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
 
 
-def _scores(record: Importance, *, percent: bool) -> Iterator[Check]:
-    """L3D004 and L3D005 of a table."""
-    known = record.table[np.isfinite(record.table)]
-    if _constant(known):
-        score = in_unit(known[0], percent=percent)
-        message = (
-            f"All {len(known)} cells score {score}: importance is undefined. Either every run predicts one "
-            "class, or no factor has an effect; look at the predictions of one run."
-        )
-        yield Check("L3D004", "warning", "Constant scores", message, record.factor)
-    yield from _collapsed(record.collapsed_share, len(known), "cells", record.factor)
-
-
-def _without_effect(record: Importance) -> Iterator[Check]:
-    """L3D010 of pairs and of few rows: none of them varies, as where a seed does not reach the training."""
-    pairs = record.table[np.isfinite(record.table).all(axis=1)]
-    if len(pairs) < 2 or np.ptp(pairs, axis=1).any() or _constant(pairs.reshape(-1)):
-        return
-    count = len(pairs)
-    what = f"the score of none of {count} runs" if pairs.shape[1] == 2 else f"no score in any of {count} rows"
-    unseen = 1 - 0.05 ** (1 / count)
-    message = (
-        f"Drawing {record.factor} anew changes {what}: its importance has no interval, since "
-        f"up to {100 * unseen:.0f} % of runs may still change. Either the factor has hardly an effect, or its "
-        "seed does not reach the training: compare the predictions of two such runs, or raise mitigation_runs."
-    )
-    yield Check("L3D010", "warning", "No score changes", message, record.factor)
-
-
-def _duplicated(record: Importance) -> Iterator[Check]:
+def duplicated_lines(record: Importance, _: Evidence) -> Iterator[Check]:
     """L3D010: rows or columns with equal scores everywhere, as from a seed that was used twice."""
     table = record.table[np.isfinite(record.table).all(axis=1)]
     for noun, lines in (("column", table.T), ("row", table)):
-        if min(table.shape) < 2 or lines.shape[1] < LEAST_EQUAL or _constant(table.reshape(-1)):
+        if min(table.shape) < 2 or lines.shape[1] < LEAST_EQUAL or are_equal(table.reshape(-1)):
             continue
         varies = np.ptp(lines, axis=1) > 0  # runs that collapsed alike are no seed that was used twice
         repeated = np.flatnonzero(pd.DataFrame(lines).duplicated() & varies).tolist()
@@ -215,13 +107,13 @@ def _duplicated(record: Importance) -> Iterator[Check]:
         yield Check("L3D010", "warning", f"Duplicated {noun}s", message, record.factor)
 
 
-def _uneven(record: Importance, model: TableModel) -> Iterator[Check]:
+def uneven_spread(record: Importance, evidence: Evidence) -> Iterator[Check]:
     """L3D015: rows are spread unevenly, so that published and corrected importance are two different numbers."""
-    found, p = uneven_rows(record.table, model)
-    if not (p <= UNEVEN_LEVEL and found >= LEAST_UNEVEN):
+    unevenness, p = uneven_rows(record.table, evidence.model)
+    if not (p <= UNEVEN_LEVEL and unevenness >= LEAST_UNEVEN):
         return
     message = (
-        f"Unevenness {found:.2f}. Standard deviations within rows differ by more than chance (unevenness: their "
+        f"Unevenness {unevenness:.2f}. Standard deviations within rows differ by more than chance (unevenness: their "
         "squared coefficient of variation, 0 if all rows are spread alike). The published importance averages standard "
         "deviations, the corrected importance variances: the two stay different however many runs there are, and may "
         "have different signs. Compare published numbers with importance and its interval (importance_ci_low, "
@@ -230,67 +122,40 @@ def _uneven(record: Importance, model: TableModel) -> Iterator[Check]:
     yield Check("L3D015", "info", "Rows are unevenly spread", message, record.factor)
 
 
-def _missing_cells(record: Importance, *, pairs: bool, reml: bool) -> Iterator[Check]:
-    """L3D002: cells without a score, and what the numbers come from."""
-    if not record.cells_missing:
+def no_score_changes(record: Importance, _: Evidence) -> Iterator[Check]:
+    """L3D010 of pairs and of few rows: none of them varies, as where a seed does not reach the training."""
+    pairs = record.table[np.isfinite(record.table).all(axis=1)]
+    if len(pairs) < 2 or np.ptp(pairs, axis=1).any() or are_equal(pairs.reshape(-1)):
         return
-    missing = ~np.isfinite(record.table)
-    rows = np.flatnonzero(missing.any(axis=1)).tolist()
-    message = f"{counted_of(record.cells_missing, 'cell', record.table.size, 'has')} no score ({named('row', rows)}). "
-    by_reml = record.components is not None and record.components.method == "reml"
-    method = "restricted maximum likelihood" if by_reml else "an analysis of variance that allows for missing cells"
-    if pairs:
-        message += "What the factor contributes comes from the rows that have all their runs. "
-    else:
-        message += (
-            "The published score takes the scores that each row has, as the authors' code does; the corrected score "
-            f"and its interval come from every cell, by {method}. "
-        )
-    if by_reml and math.isnan(record.importance_corrected_ci_low):
-        message += "It has no interval here (a component is zero, or the table is small or very large). "
-    elif reml and not by_reml:
-        message += "Restricted maximum likelihood gave no estimate. "
-    if empty := np.flatnonzero(missing.all(axis=0)).tolist():
-        message += f"No row has a score in {named('column', empty)}. "
-    yield Check("L3D002", "warning", "Cells missing", message + _AGAIN, record.factor)
-
-
-def _selected(record: Importance, model: TableModel, chance: float | None) -> Iterator[Check]:
-    """L3D012: the runs that have a score are those that did not fail."""
-    found = failures(record, model, chance=chance)
-    if found is None:
-        return
-    message = OF_RUNS_THAT_END
-    crowds = ((found.p_columns, "column", record.factor), (found.p_rows, "row", "the other factors"))
-    for p, noun, factor in crowds:
-        if p <= FAILURE_LEVEL:
-            message += f" Failures crowd into {noun}s (p = {p:.3g}): they go with the configurations of {factor}."
-    message += counted_at_chance(found.at_chance)
-    yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
-
-
-def _collapsed(share: float, count: int, what: str, factor: str | None) -> Iterator[Check]:
-    """L3D005: runs that score below chance."""
-    if not share > 0:
-        return
-    few = "; a few of them can make up most of a standard deviation" * (share <= COLLAPSE_FEW)
+    count = len(pairs)
+    what = f"the score of none of {count} runs" if pairs.shape[1] == 2 else f"no score in any of {count} rows"
+    unseen = 1 - 0.05 ** (1 / count)
     message = (
-        f"{round(share * count)} of {count} {what} ({points(share)} %) score below chance (1 / classes), often "
-        f"because they name one class for everything{few}. Look at their predictions. For training "
-        "try a smaller learning rate, a longer warm-up or more epochs; for prompts "
-        "another format, contextual calibration or a larger model."
+        f"Drawing {record.factor} anew changes {what}: its importance has no interval, since "
+        f"up to {100 * unseen:.0f} % of runs may still change. Either the factor has hardly an effect, or its "
+        "seed does not reach the training: compare the predictions of two such runs, or raise mitigation_runs."
     )
-    yield Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Collapsed runs", message, factor)
+    yield Check("L3D010", "warning", "No score changes", message, record.factor)
 
 
-def _closure(record: Importance, model: TableModel, chance: float | None, *, percent: bool) -> Iterator[Check]:
+def no_score_changes_in_few_rows(record: Importance, evidence: Evidence) -> Iterator[Check]:
+    """L3D010 of 3 or 4 rows, of which none varies: then there is no interval."""
+    if 3 <= len(with_scores(record.table)) < LEAST_EQUAL and math.isnan(record.importance_corrected_ci_low):
+        yield from no_score_changes(record, evidence)
+
+
+def total_variances_differ(record: Importance, evidence: Evidence) -> Iterator[Check]:
     """L3D006: table and golden runs estimate the same total variance, and differ by more than chance."""
-    found = closure(record.table, record.golden, model, chance=chance)
-    if found is None or found.p >= CLOSURE_LEVEL:
+    # Golden runs are evaluated on all test examples.
+    if evidence.mitigated or record.factor == TEST_SAMPLE:
         return
-    odds = f"about 1 of {1 / found.p:,.0f}" if found.p > 1e-6 else "fewer than 1 of a million"
-    table, golden = (in_unit(std, percent=percent) for std in (found.table_std, found.golden_std))
-    of = f" ({counted(found.left_out, 'run')} below chance left out)" if found.left_out else ""
+    test = closure(record.table, record.golden, evidence.model, chance=evidence.chance)
+    if test is None or test.p >= CLOSURE_LEVEL:
+        return
+    percent = evidence.metric.percent
+    odds = f"about 1 of {1 / test.p:,.0f}" if test.p > 1e-6 else "fewer than 1 of a million"
+    table, golden = (in_unit(std, percent=percent) for std in (test.table_std, test.golden_std))
+    of = f" ({counted(test.left_out, 'run')} below chance left out)" if test.left_out else ""
     message = (
         f"The table implies a standard deviation of {table}{' points' if percent else ''} when every factor varies, "
         f"the golden runs show {golden}{of}: chance alone does this in {odds} investigations. Either a "
@@ -300,8 +165,9 @@ def _closure(record: Importance, model: TableModel, chance: float | None, *, per
     yield Check("L3D006", "warning", "Table and golden runs do not agree", message, record.factor)
 
 
-def _few_rows(record: Importance, model: TableModel, more: Sequence[str]) -> Iterator[Check]:
+def few_runs(record: Importance, evidence: Evidence) -> Iterator[Check]:
     """L3D007: too few rows or columns for a narrow interval, or for any at all."""
+    model = evidence.model
     rows, columns = record.rows_used, with_scores(record.table).shape[1]
     needed = model.least_columns
     enough = FEW_ROWS_OF_LEVELS if model is LEVELS else FEW_ROWS
@@ -323,11 +189,39 @@ def _few_rows(record: Importance, model: TableModel, more: Sequence[str]) -> Ite
             text = f"{text} average (by about 0.1 with 5 rows, 0.2 with 3)."
         yield Check("L3D007", "info", "Few runs", text, record.factor)
         return
+    # A list that is complete, and pairs, have no more columns to ask for.
+    fixed = evidence.tables_are_golden or model is LEVELS
+    more = ("mitigation_runs",) if fixed else ("mitigation_runs", "investigation_runs")
     paper = "10 columns with 20 to 100 rows" if len(more) > 1 else "20 to 100 rows"
     message = f"{text} The paper uses {paper}; raise {' or '.join(more)}."
     yield Check("L3D007", "warning", "Few runs", message, record.factor)
 
 
-def _constant(scores: FloatArray) -> bool:
-    """Return whether two scores or more are equal but for rounding."""
-    return len(scores) >= 2 and constant(scores)
+def joint_product(evidence: Evidence) -> Iterator[Check]:
+    """L3D009: columns of joint factors that share configurations."""
+    if evidence.product:
+        message = (
+            "The columns of the joint factors are the product of their configurations, so that columns share some of "
+            "them and are no independent draws: the intervals are too narrow. The published score is not concerned. "
+            "Use joint=paired for intervals that hold."
+        )
+        yield Check("L3D009", "warning", "Joint columns share configurations", message)
+
+
+def disagreement(record: Importance, verdict: Verdict, advice: Advice) -> Iterator[Check]:
+    """Yield L3D001: the verdict does not bear out what the published rule says."""
+    score, low, high = record.importance, record.importance_corrected_ci_low, record.importance_corrected_ci_high
+    important = score > 0
+    if not (math.isfinite(score) and math.isfinite(low)) or important == verdict.dominates:
+        return
+    numbers = (
+        f"By the published rule the factor is {'' if important else 'not '}important (importance {score:+.2f}); the "
+        f"corrected importance is {record.importance_corrected:+.2f} ({100 * record.level:.4g} % interval {low:+.2f} "
+        f"to {high:+.2f})."
+    )
+    if not verdict.is_decided:
+        message = f"{numbers} Undecided: {verdict.reason}. {advice.text}"
+        yield Check("L3D001", "warning", "Important by the published rule alone", message, record.factor)
+    else:
+        message = f"{numbers} {verdict.word.capitalize()}: the whole interval lies on the other side of 0. Report both."
+        yield Check("L3D001", "warning", "Published and corrected importance disagree", message, record.factor)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.tables import constant, uncollapsed, with_scores
+from mlflow_l3d.analysis.importance.tables import constant, with_scores
 from mlflow_l3d.analysis.typing import FloatArray
 
 FEWEST: Final = 8
@@ -98,36 +96,3 @@ def tails_of_rows(table: FloatArray) -> Tails | None:
 def long_tails(golden: FloatArray, table: FloatArray) -> bool:
     """Return whether golden runs, or the rows of a table, have long tails."""
     return any(found is not None and found.long for found in (tails(golden), tails_of_rows(table)))
-
-
-def tail_checks(golden: FloatArray, runs: str = "golden runs", *, chance: float | None = None) -> Iterator[Check]:
-    """Yield L3D013 for scores that stand for independent draws of every factor; `runs` says what they are.
-
-    Runs below `chance` are left out: L3D005 tells of them.
-    """
-    if (found := tails(golden if chance is None else uncollapsed(golden, chance))) is None:
-        return
-    if found.long:
-        yield Check("L3D013", "warning", "Long tails", _long(found, runs))
-    elif found.two_groups:
-        message = (
-            f"The scores of {found.size} {runs} fall into two groups (bimodality {found.bimodality:.2f}; normal "
-            f"scores have 0.33). Hardly any run scores their mean: report both groups and how often each occurs."
-        )
-        yield Check("L3D013", "info", "Two groups of scores", message)
-
-
-def row_tail_check(record: Importance, *, chance: float | None = None) -> Iterator[Check]:
-    """Yield L3D013 for the rows of one factor; runs below `chance` are left out."""
-    found = tails_of_rows(record.table if chance is None else uncollapsed(record.table, chance))
-    if found is not None and found.long:
-        yield Check("L3D013", "warning", "Long tails", _long(found, "rows, each the mean of its cells,"), record.factor)
-
-
-def _long(found: Tails, runs: str) -> str:
-    return (
-        f"The scores of {found.size} {runs} have long tails: skewness {found.skewness:+.2f} (normal: 0), excess "
-        f"kurtosis {found.kurtosis:.2f} (0), bimodality {found.bimodality:.2f} (0.33). A few runs make up much of "
-        "every standard deviation, and others of their kind may be missing here: in simulations 95 % intervals of such "
-        "scores cover 80 to 90 %, less if runs collapse, so no verdict is given. Look at the lowest and highest runs."
-    )

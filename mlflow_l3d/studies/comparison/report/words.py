@@ -8,7 +8,6 @@ from dataclasses import replace
 from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED, WORSE, Comparison, Difference
 from mlflow_l3d.analysis.comparison.wins import Share
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import (
     MISSING,
     between,
@@ -150,7 +149,7 @@ def _rank(low: int, high: int) -> str:
 
 def direction_sentence(comparison: Comparison) -> str:
     """Return which way differences point."""
-    side = "above" if named(comparison.metric).greater_is_better else "below"
+    side = "above" if comparison.metric.greater_is_better else "below"
     return f"A difference {side} 0 speaks for the first of a pair."
 
 

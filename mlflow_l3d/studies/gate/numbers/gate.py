@@ -13,6 +13,7 @@ from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, spread
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.typing import FloatArray, with_interval
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.gate.numbers.power import Outlook
 from mlflow_l3d.studies.gate.numbers.sequential import (
     Decision,
@@ -235,7 +236,7 @@ class GateAnswer:
 
     baseline: str
     candidate: str
-    metric: str
+    metric: Metric
     examples: str
     paired: bool
     plan: SequentialPlan

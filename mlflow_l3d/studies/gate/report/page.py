@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, percent, plain, share_text, unit_of
 from mlflow_l3d.report.page import Document, Picture, Section
 from mlflow_l3d.report.table import Table, document
@@ -63,7 +64,7 @@ def advice_on(answer: GateAnswer) -> Answer:
     return advise(there, left.runs, left.examples, settled=answer.decision != "undecided")
 
 
-def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: str) -> list[str]:
+def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: Metric) -> list[str]:
     """Return what is said before the first run: looks and power."""
     unit = unit_of(metric)
     effect = f"{unit.text(plan.smallest_effect)} {unit.noun}"
@@ -74,7 +75,7 @@ def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: str) -> list[st
     ]
 
 
-def plan_text(title: str, plan: SequentialPlan, metric: str, lines: Sequence[str]) -> str:
+def plan_text(title: str, plan: SequentialPlan, metric: Metric, lines: Sequence[str]) -> str:
     """Return a plan as the terminal shows it."""
     return document(title, lines, [bound_table(plan, metric), _bounds_note(plan)])
 
@@ -90,7 +91,7 @@ def look_line(answer: GateAnswer, look: Look) -> str:
     return f"{line}."
 
 
-def bound_table(plan: SequentialPlan, metric: str) -> Table:
+def bound_table(plan: SequentialPlan, metric: Metric) -> Table:
     """Return the looks that are planned, with their levels."""
     rows = [
         {

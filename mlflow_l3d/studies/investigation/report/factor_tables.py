@@ -46,6 +46,8 @@ _FURTHER: Final = {
 }
 """Further numbers: key of :func:`factor_texts` -> head of the column, and what it means."""
 
+_YES_OR_NO: Final = {True: "yes", False: "no", None: MISSING}
+
 
 def factor_texts(shown: Shown) -> list[dict[str, str]]:
     """Return the numbers of each factor as texts, in the order of the report."""
@@ -60,7 +62,7 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
             {
                 "factor": name,
                 "verdict": shown.verdict(record),
-                "important": shown.important(record),
+                "important": _YES_OR_NO[shown.is_important(record)],
                 "importance": signed(record.importance),
                 "published": between(record.importance_ci_low, record.importance_ci_high),
                 "moves": score(record.moves_by_std),
@@ -162,7 +164,7 @@ def component_table(shown: Shown) -> Table | None:
             continue
         scores = record.golden[np.isfinite(record.golden)]
         # A design whose own runs stand for golden runs took its total from these.
-        variance = float(scores.var(ddof=1)) if len(scores) >= 2 and not shown.design.own_golden else math.nan
+        variance = float(scores.var(ddof=1)) if len(scores) >= 2 and not shown.design.tables_are_golden else math.nan
         index = record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
         below += [f"{name} of {record.factor}" for name in parts.truncated]
         rows.append(

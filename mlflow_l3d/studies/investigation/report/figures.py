@@ -121,7 +121,7 @@ def golden_distribution(shown: Shown) -> Figure:
         for at, (axes, (name, own)) in enumerate(zip(every_axes, scores.items(), strict=True)):
             _histogram(axes, shorten(name, style.NAME), own, edges, style.GREY if at else style.BLUE, unit)
         every_axes[0].set_title("Scores of single runs", **style.TITLE)
-        every_axes[-1].set_xlabel(f"{shorten(shown.analysis.metric, 40)} ({unit.name})", **style.LABEL)
+        every_axes[-1].set_xlabel(f"{shorten(shown.analysis.metric.name, 40)} ({unit.name})", **style.LABEL)
     return figure
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import Unit, shorten, unit_of
 
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
+SCORE = Metric("score")
+"""Stands for the metric of a table that comes without one."""
 MAX_ROWS_WITH_NUMBERS = 30
 MAX_COLUMNS_WITH_NUMBERS = 14
 
 
-def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
+def heatmap(importance: Importance, *, metric: Metric = SCORE) -> Figure:
     """Return the scores of one factor, with the mean and the standard deviation of every row beside them.
 
     Parameters
@@ -38,7 +41,7 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
     span :func:`mlflow_l3d.report.style.typical_range`; numbers are always the true ones. Pairs of a radial design are
     drawn as dots, base against swap, by :func:`mlflow_l3d.studies.investigation.report.heatmap.pair_scatter`.
     """
-    if design_named(importance.design).pairs:
+    if design_named(importance.design).words.draws_pairs:
         return pair_scatter(importance, metric=metric)
     unit = unit_of(metric)
     table = np.atleast_2d(np.asarray(importance.table, dtype=np.float64)) * unit.scale
@@ -67,7 +70,7 @@ def heatmap(importance: Importance, *, metric: str = "score") -> Figure:
         below, above = bool((table < low).any()), bool((table > high).any())
         extend = "both" if below and above else "min" if below else "max" if above else "neither"
         aspect = max(8.0, 4.6 * (figure.get_figheight() - 1))
-        label = f"{shorten(metric, 40)} ({unit.name})"
+        label = f"{shorten(metric.name, 40)} ({unit.name})"
         style.colour_bar(figure, image, [scores, means, stds], label, extend=extend, aspect=aspect)
     return figure
 
@@ -113,7 +116,7 @@ def _profile(axes: Axes, rows: int) -> None:
     axes.tick_params(labelsize=8)
 
 
-def pair_scatter(importance: Importance, *, metric: str = "score") -> Figure:
+def pair_scatter(importance: Importance, *, metric: Metric = SCORE) -> Figure:
     """Return the pairs of one factor as dots: score of the base run, and with that factor alone drawn anew.
 
     Parameters
@@ -133,7 +136,7 @@ def pair_scatter(importance: Importance, *, metric: str = "score") -> Figure:
     pairs = table[np.isfinite(table).all(axis=1)]
     title, score = (
         f"{shorten(importance.factor, 40)}: {len(pairs)} pairs of runs",
-        f"{shorten(metric, 30)} ({unit.short})",
+        f"{shorten(metric.name, 30)} ({unit.short})",
     )
     with style.panels(4.6, 1, 2, width_ratios=[2.0, 1.0]) as (figure, (axes, words)):
         style.dress(axes, x=f"base run, {score}", y=f"swap run, {score}", grid="both", title=title)

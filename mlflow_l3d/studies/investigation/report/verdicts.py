@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.strategies import baseline_important
-from mlflow_l3d.analysis.importance.verdicts import DOUBTS, Advice
+from mlflow_l3d.analysis.importance.verdicts import Advice
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, points, shorten, signed, unit_of
@@ -81,8 +81,8 @@ class Shown:
     @property
     def golden_runs(self) -> str:
         """What the golden scores are: golden runs only where they were run."""
-        own = self.golden is not None and self.golden_word == "golden" and self.design.own_golden
-        return own or f"{self.golden_word} runs"
+        is_pooled = self.golden is None or self.golden_word == "pooled"
+        return f"{self.golden_word} runs" if is_pooled else self.design.words.golden
 
     @property
     def graded(self) -> bool:
@@ -108,7 +108,7 @@ class Shown:
         """Return a sentence of the design with the words in braces filled in."""
         return text.format(
             design=self.analysis.design,
-            metric=shorten(self.analysis.metric, 40),
+            metric=shorten(self.analysis.metric.name, 40),
             unit=self.unit.name,
             noun=self.unit.noun,
             pp=self.unit.short,
@@ -123,12 +123,11 @@ class Shown:
         """Return the verdict on a factor in one word; none for a baseline strategy, which has no such rule."""
         return MISSING if self.design.baseline else self.analysis.verdict(record.factor).word
 
-    def important(self, record: Importance) -> str:
-        """Return what the published rule says, or that of a baseline strategy: ``yes``, ``no`` or ``n/a``."""
-        known = record.importance > 0 if math.isfinite(record.importance) else None
+    def is_important(self, record: Importance) -> bool | None:
+        """Return whether the published rule, or a baseline strategy, calls a factor important; None if it cannot."""
         if self.design.baseline:
-            known = baseline_important(record.score_std, record.golden_std)
-        return {True: "yes", False: "no", None: MISSING}[known]
+            return baseline_important(record.score_std, record.golden_std)
+        return record.importance > 0 if math.isfinite(record.importance) else None
 
     def moves(self, record: Importance) -> str:
         """Return by how much the factor moves the score, with the unit."""
@@ -145,13 +144,13 @@ class Shown:
         """Return the verdict on a factor in plain words, without its name."""
         if self.design.baseline:
             return self._baseline(record)
-        found = self.analysis.verdict(record.factor)
+        verdict = self.analysis.verdict(record.factor)
         if not math.isfinite(record.importance_corrected):
-            return f"{found.word}. There is no corrected importance ({self._reason(record)})."
-        text = f"{found.word}. It moves the score by {self.moves(record)} (std), {self.part(record)}"
-        if found.doubt:
-            text += f": {DOUBTS[found.doubt]}"
-        if found.doubt == "collapse":
+            return f"{verdict.word}. There is no corrected importance ({self._reason(record)})."
+        text = f"{verdict.word}. It moves the score by {self.moves(record)} (std), {self.part(record)}"
+        if verdict.doubt:
+            text += f": {verdict.reason}"
+        if verdict.doubt == "collapse":
             text += self._rest(record)
         advice = self.analysis.advice.get(record.factor, Advice())
         return f"{text}. {advice.text}".rstrip()
@@ -172,9 +171,10 @@ class Shown:
 
     def _baseline(self, record: Importance) -> str:
         strategy = f"by the {self.analysis.design} strategy"
-        if (important := self.important(record)) == MISSING:
+        important = self.is_important(record)
+        if important is None:
             return f"no result {strategy} ({self._reason(record)})."
-        word = "important" if important == "yes" else "not important"
+        word = "important" if important else "not important"
         return f"{self.share(record)}: {word} {strategy} (important from half on); there is no interval."
 
     def _reason(self, record: Importance) -> str:

@@ -12,7 +12,6 @@ from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.checks.collapse import Collapse
 from mlflow_l3d.analysis.importance.verdicts import Word
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, signed
 from mlflow_l3d.report.text import Answer
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -63,9 +62,9 @@ def _luck(shown: Shown) -> Answer:
     if record is None or len(scores) < 2:
         return Answer(question, MISSING, (f"{len(scores)} {runs} have a score; at least 2 are needed.",))
     # A design's own runs are not independent of each other; the record's std allows for it.
-    std = record.golden_std if shown.design.own_golden else float(scores.std())
+    std = record.golden_std if shown.design.tables_are_golden else float(scores.std())
     low, high = float(scores.min()), float(scores.max())
-    unlucky, lucky = (low, high) if named(shown.analysis.metric).greater_is_better else (high, low)
+    unlucky, lucky = (low, high) if shown.analysis.metric.greater_is_better else (high, low)
     bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, unit.text)
     collapse = shown.analysis.collapse
     sure = "" if bounds == MISSING else f" ({shown.say('{level}')} interval of the deviation {bounds})"
@@ -142,14 +141,14 @@ def _first_two(names: list[str]) -> str:
 
 def _baseline_which(shown: Shown) -> Answer:
     question, strategy = "Which kind of luck is it?", shown.analysis.design
-    known = [record for record in shown.records if shown.important(record) != MISSING]
+    known = [record for record in shown.records if shown.is_important(record) is not None]
     about = (
         f"The {strategy} strategy has no importance: it calls a factor important if the std of its runs is at "
         f"least half the golden std{shown.design.words.caution}"
     )
     if not known:
         return Answer(question, MISSING, ("No investigated factor has a result.", about))
-    short = _first_two([record.factor for record in known if shown.important(record) == "yes"])
+    short = _first_two([record.factor for record in known if shown.is_important(record)])
     short = short or ("none of them" if len(known) > 1 else f"not {known[0].factor}")
     sentences = [f"{record.factor}: {shown.share(record)}." for record in known[:3]]
     return Answer(question, f"{short} (by the {strategy} strategy)", (*sentences, about))

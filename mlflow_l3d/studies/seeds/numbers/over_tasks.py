@@ -13,7 +13,6 @@ import pandas as pd
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, better_seed
 from mlflow_l3d.studies.seeds.numbers.friedman import SeedPower, seed_power
 from mlflow_l3d.studies.seeds.numbers.size_correlation import MEASURES, size_correlations
@@ -96,7 +95,7 @@ def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
         raise ParameterError("task", repeated[0], "must have one study for each model")
     shared = [seed for seed in studies[0].seeds if all(seed in study.seeds for study in studies)]
     rows = [
-        named(study.metric).sign * study.scores[study.metric].reindex(shared).to_numpy(dtype=np.float64)
+        study.metric.sign * study.scores[study.metric.name].reindex(shared).to_numpy(dtype=np.float64)
         for study in studies
     ]
     values = np.array(rows, dtype=np.float64).reshape(len(studies), len(shared))
@@ -194,7 +193,7 @@ def _row(study: SeedsStudy) -> dict[str, object]:
         "model": study.model,
         "benchmark": study.benchmark,
         "task": study.task,
-        "metric": study.metric,
+        "metric": study.metric.name,
         "training_size": math.nan if study.training_size is None else float(study.training_size),
     }
     for column, (record, value) in _COLUMNS.items():

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval, usable
 from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.base import Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class MetricSpread:
     Attributes
     ----------
     metric
-        Its name.
+        The score.
     runs
         Seeds that have the score.
     mean, mean_ci_low, mean_ci_high
@@ -33,7 +34,7 @@ class MetricSpread:
         Worst and best seed, by the number alone: for an error such as ``mse`` the lowest is the best.
     """
 
-    metric: str
+    metric: Metric
     runs: int
     mean: float
     mean_ci_low: float
@@ -46,13 +47,7 @@ class MetricSpread:
     highest: float
 
 
-def metric_spread(
-    scores: npt.ArrayLike,
-    metric: str = "score",
-    *,
-    level: float = LEVEL,
-    limits: tuple[float, float] = (-math.inf, math.inf),
-) -> MetricSpread:
+def metric_spread(scores: npt.ArrayLike, metric: Metric, *, level: float = LEVEL) -> MetricSpread:
     """Return mean and spread of one score over seeds.
 
     Parameters
@@ -60,27 +55,27 @@ def metric_spread(
     scores
         Shape (S,): one score a seed; nan where it is missing.
     metric
-        Its name.
+        Intervals claim nothing beyond its range, and no standard deviation above half of it. A range without a highest
+        value limits nothing.
     level
         Confidence level of both intervals.
-    limits
-        Between which all scores lie: intervals claim nothing beyond, and no standard deviation above half of the range.
     """
-    given = usable(scores)
-    known = given[np.isfinite(given)]
+    usable_scores = usable(scores)
+    known = usable_scores[np.isfinite(usable_scores)]
     several = len(known) >= 2
+    lowest, highest = metric.range if math.isfinite(metric.range[1]) else (-math.inf, math.inf)
     mean_low, mean_high = mean_interval(known, level=level)
     std_low, std_high = std_interval(known, level=level)
     return MetricSpread(
         metric=metric,
         runs=len(known),
         mean=float(known.mean()) if len(known) else math.nan,
-        mean_ci_low=mean_low if math.isnan(mean_low) else max(mean_low, limits[0]),
-        mean_ci_high=mean_high if math.isnan(mean_high) else min(mean_high, limits[1]),
+        mean_ci_low=mean_low if math.isnan(mean_low) else max(mean_low, lowest),
+        mean_ci_high=mean_high if math.isnan(mean_high) else min(mean_high, highest),
         var=known_std(known) if several else math.nan,
         std=known_std(known, ddof=1) if several else math.nan,
         std_ci_low=std_low,
-        std_ci_high=std_high if math.isnan(std_high) else min(std_high, (limits[1] - limits[0]) / 2),
+        std_ci_high=std_high if math.isnan(std_high) else min(std_high, (highest - lowest) / 2),
         lowest=float(known.min()) if len(known) else math.nan,
         highest=float(known.max()) if len(known) else math.nan,
     )

@@ -15,8 +15,8 @@ from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgree
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
-from mlflow_l3d.metrics.known import named, of_kind, scores_of
+from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, Metric
+from mlflow_l3d.metrics.known import as_metric, named, of_kind, scores_of
 from mlflow_l3d.studies.seeds.numbers.predictions import Kind, check_seeds, numbered, prediction_matrix
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy, settings_study
 from mlflow_l3d.studies.seeds.numbers.spread import MetricSpread, metric_spread
@@ -75,7 +75,7 @@ class SeedsStudy:
     model: str
     benchmark: str
     kind: Kind
-    metric: str
+    metric: Metric
     training_size: int | None
     seeds: tuple[int, ...]
     scores: pd.DataFrame
@@ -100,12 +100,12 @@ class SeedsStudy:
     @property
     def own(self) -> MetricSpread:
         """The spread of the task's own metric."""
-        return self.spreads[self.metric]
+        return self.spreads[self.metric.name]
 
     @property
     def missing_seeds(self) -> tuple[int, ...]:
         """Seeds whose run has no score of the task's own metric."""
-        column = self.scores[self.metric].to_numpy(dtype=np.float64)
+        column = self.scores[self.metric.name].to_numpy(dtype=np.float64)
         return tuple(seed for seed, score in zip(self.seeds, column, strict=True) if math.isnan(score))
 
     @property
@@ -156,7 +156,7 @@ def seeds_study(
     scores: pd.DataFrame,
     predictions: pd.DataFrame | None = None,
     *,
-    metric: str | None = None,
+    metric: Metric | str | None = None,
     kind: Kind = "classification",
     task: str = "",
     model: str = "",
@@ -207,8 +207,8 @@ def seeds_study(
         raise ParameterError("column", "seed", f"must be in the scores, which have {', '.join(map(str, scores))}")
     seeds = check_seeds(scores["seed"].tolist())
     usual = [each.name for each in of_kind(kind)]
-    metric = metric or usual[0]
-    names = [name for name in dict.fromkeys((metric, *usual, *others)) if name in scores]
+    headline = as_metric(metric or usual[0])
+    names = [name for name in dict.fromkeys((headline.name, *usual, *others)) if name in scores]
     table = scores.set_index("seed")[names].astype(np.float64)
     agreement, examples = SeedAgreement({}, {}, {}), None
     compared: tuple[int, ...] = ()
@@ -220,7 +220,7 @@ def seeds_study(
         if kind in (*OF_CLASSES, *OF_NUMBERS):
             # Answers that are texts are right or wrong, and of no class.
             only = () if plain is predictions else ("accuracy",)
-            given = {} if only and metric in table else dict(zip(compared, matrix, strict=True))
+            given = {} if only and headline.name in table else dict(zip(compared, matrix, strict=True))
             rows = {seed: scores_of(labels, row, kind, only=only) for seed, row in given.items()}
         else:
             texts = predictions.groupby(["seed"])[["label", "prediction"]]
@@ -243,23 +243,20 @@ def seeds_study(
             if plain is not predictions:  # chance has no meaning where answers are numbered example by example
                 agreement.together.pop("fleiss_kappa")
                 agreement.intervals.pop("fleiss_kappa")
-    if metric not in table:
-        raise unknown_name("metric", metric, [str(name) for name in table], "one that the runs have:")
-    chance = named(metric).chance_level(classes)
-    low = () if chance is None else table.index[table[metric] <= chance + _ROUNDING].tolist()
+    if headline.name not in table:
+        raise unknown_name("metric", headline.name, [str(name) for name in table], "one that the runs have:")
+    chance = headline.chance_level(classes)
+    low = () if chance is None else table.index[table[headline.name] <= chance + _ROUNDING].tolist()
     return SeedsStudy(
         task=task,
         model=model,
         benchmark=benchmark,
         kind=kind,
-        metric=metric,
+        metric=headline,
         training_size=training_size,
         seeds=seeds,
         scores=table,
-        spreads={
-            str(name): metric_spread(table[name].to_numpy(), str(name), level=level, limits=_limits(str(name)))
-            for name in table
-        },
+        spreads={str(name): metric_spread(table[name].to_numpy(), named(str(name)), level=level) for name in table},
         pairs=agreement.pairs,
         compared=compared,
         examples=examples,
@@ -270,11 +267,5 @@ def seeds_study(
         collapsed_seeds=tuple(seed for seed in seeds if seed in {*low, *constant} - {*unanswered}),
         unanswered_seeds=unanswered,
         recorded=None if recorded is None else recorded.set_index(pd.Index(seeds)),
-        settings=None if recorded is None else settings_study(table[metric].to_numpy(), recorded),
+        settings=None if recorded is None else settings_study(table[headline.name].to_numpy(), recorded),
     )
-
-
-def _limits(metric: str) -> tuple[float, float]:
-    """Return between which values a metric lies; intervals of one without a highest value are left as they are."""
-    low, high = named(metric).range
-    return (low, high) if math.isfinite(high) else (-math.inf, math.inf)

@@ -120,10 +120,10 @@ def seed_figure(study: SeedsStudy) -> Figure:
     hollow = frame.get("collapsed", pd.Series(False, index=frame.index)).to_numpy(dtype=bool)
     with style.panels(min(1.2 + 0.24 * seeds, 10.0), 1, 1 if agreement is None else 2, sharey=True) as (figure, every):
         score, unit, own = every[0], " (%)" if scale > 1 else "", study.own
-        _dots(score, scale * frame[study.metric].to_numpy(dtype=np.float64), hollow, style.BLUE)
+        _dots(score, scale * frame[study.metric.name].to_numpy(dtype=np.float64), hollow, style.BLUE)
         score.axvspan(scale * (own.mean - own.var), scale * (own.mean + own.var), color=style.GRID, alpha=0.6)
         style.dress(
-            score, x=f"{shorten(study.metric, 30)}{unit}", y=study.unit, grid="x", title=shorten(study.task, 40)
+            score, x=f"{shorten(study.metric.name, 30)}{unit}", y=study.unit, grid="x", title=shorten(study.task, 40)
         )
         score.set_yticks(range(seeds), [str(seed) for seed in frame["seed"]])
         score.set_ylim(seeds - 0.5, -0.5)

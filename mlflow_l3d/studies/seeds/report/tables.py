@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.metrics.known import named, registered
+from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.report.numbers import between, bracketed, plain, points, probability, shorten, signed, unit_of
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
@@ -72,12 +72,12 @@ TABLE_7_NOTE: Final = (
 def metric_table(study: SeedsStudy) -> Table:
     """Return mean, VAR and standard deviation of every metric of one study, the task's own first."""
     rows = []
-    for name in dict.fromkeys((study.metric, *study.spreads)):
-        one, shown = study.spreads[name], unit_of(name).text
+    for name in dict.fromkeys((study.metric.name, *study.spreads)):
+        one, shown = study.spreads[name], unit_of(study.spreads[name].metric).text
         var, lowest, highest = map(shown, (one.var, one.lowest, one.highest))
         mean, std = _with_interval(one, "mean", shown), _with_interval(one, "std", shown)
         rows.append((name, str(one.runs), *mean, var, *std, lowest, highest))
-    in_points = all(named(name).percent for name in study.spreads)
+    in_points = all(spread.metric.percent for spread in study.spreads.values())
     head = (
         "metric (pp)" if in_points else "metric",
         f"{study.unit}s",
@@ -147,7 +147,7 @@ def seed_table(study: SeedsStudy) -> Table:
     agreement = [name for name in NAMES if name in frame]
     rows = []
     for row in frame.to_dict("records"):
-        cells = {study.unit: str(row["seed"]), study.metric: score(row[study.metric])}
+        cells = {study.unit: str(row["seed"]), study.metric.name: score(row[study.metric.name])}
         cells |= {name: shorten(str(row[f"setting.{name}"]), 24) for name in differ}
         cells |= {f"{NAMES[name]} with the others": points(row[name]) for name in agreement}
         if "collapsed" in frame:

@@ -78,7 +78,7 @@ def _score(study: SeedsStudy) -> Answer:
     if (spread := between(own.std_ci_low, own.std_ci_high, shown)) != MISSING:
         sentences.append(f"All seeds would have a standard deviation of {spread} (95 %).")
     population = study.together.get("accuracy_std_population", math.nan)
-    if study.metric == "accuracy" and not math.isnan(population):
+    if study.metric.name == "accuracy" and not math.isnan(population):
         sentences.append(
             f"Of the std of {shown(own.std)}, {shown(population)} would be left on a test set "
             "without end; the rest comes with these examples."
@@ -144,7 +144,7 @@ def _seeds(study: SeedsStudy) -> Answer:
         )
     if study.missing_seeds:
         sentences.append(f"Seeds without a score: {', '.join(map(str, study.missing_seeds))}.")
-    column = study.scores[study.metric].dropna()
+    column = study.scores[study.metric.name].dropna()
     if study.unit == "seed" and len(column) and 42 in column.index:
         place = int((column > column.loc[42]).sum()) + 1
         sentences.append(f"Seed 42 has the score of rank {place} of {len(column)}, the highest being 1.")

@@ -85,7 +85,7 @@ def _of_factors(analysis: Analysis | None) -> list[dict[str, Any]]:
     nothing = {"metric": "", "design": "", "factor": "", **dict.fromkeys((*IMPORTANCE, "level"), math.nan)}
     if analysis is None:
         return [{**nothing, "cells_missing": math.nan, "cells_failed": math.nan}]
-    whole = {"metric": analysis.metric, "design": analysis.design}
+    whole = {"metric": analysis.metric.name, "design": analysis.design}
     failed = float(analysis.cells_failed)
     if not analysis.importances:
         return [{**nothing, **whole, "cells_missing": math.nan, "cells_failed": failed}]

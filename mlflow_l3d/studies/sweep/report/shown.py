@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
@@ -22,9 +24,6 @@ from mlflow_l3d.studies.sweep.numbers.trends import Trend
 
 FAILED: Final = "failed"
 """Verdict of a point without a score."""
-
-DECIDED: Final = ("dominates", "minor")
-
 _LONGEST: Final = 24
 _LARGEST: Final = 10.0  # growth of a standard deviation beyond which its size says nothing
 
@@ -76,7 +75,7 @@ class ShownSweep:
     def unit(self) -> Unit:
         """What scores are written in; that of the first metric where points have several."""
         found = (point.analysis.metric for point in self.sweep.points if point.analysis is not None)
-        return unit_of(next(found, "f1_macro"))
+        return unit_of(next(found, F1_MACRO))
 
     @cached_property
     def labels(self) -> pd.DataFrame:

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.report.numbers import MISSING, between, percent, probability, signed
+from mlflow_l3d.analysis.importance.verdicts import DECIDED
+from mlflow_l3d.report.numbers import between, percent, probability, signed
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import FACTOR, value_text
 from mlflow_l3d.studies.sweep.numbers.trends import Trend
-from mlflow_l3d.studies.sweep.report.shown import DECIDED, ShownSweep, per, short
+from mlflow_l3d.studies.sweep.report.shown import ShownSweep, per, short
 
 _SCOPES: Final = {
     "one task": "one task",

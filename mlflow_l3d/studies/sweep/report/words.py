@@ -106,7 +106,7 @@ def watch(shown: ShownSweep) -> list[str]:
             f"Runs collapse at {counted(down, 'point')}. Trends and tests take the runs that did not; heat map and "
             "table show all runs."
         )
-    if len(metrics := sorted({each.metric for each in analyses})) > 1:
+    if len(metrics := sorted({each.metric.name for each in analyses})) > 1:
         notes.append(
             f"Points have different metrics ({', '.join(metrics)}): golden standard deviations do not compare."
         )

@@ -1,11 +1,15 @@
-"""Which cells a design has, and in which order."""
+"""Which cells a design has, in which order, and where their scores go."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs.joint import check_factors
 from mlflow_l3d.designs.mitigation import Mitigation, check_mitigation
 from mlflow_l3d.errors import ParameterError
@@ -14,8 +18,8 @@ from mlflow_l3d.plan.factors import OF_NO_APPROACH, configuration_seed
 
 
 @dataclass(frozen=True)
-class PlannedRuns(ABC):
-    """The cells of one investigation.
+class Layout(ABC):
+    """The cells of one investigation, and the tables that their scores fill.
 
     Cells come in *steps* (rows, but for the baselines): the cells of the first s steps are a smaller design of the
     same kind, so that metrics can be shown as they converge and an interrupted investigation is worth as much as
@@ -42,6 +46,27 @@ class PlannedRuns(ABC):
     product
         Whether the columns of a joint factor are the cross product of its members' configurations.
     """
+
+    phases: ClassVar[tuple[str, ...]] = ("investigation",)
+    """Phases of its cells next to ``golden``."""
+    has_columns: ClassVar[bool] = True
+    """Whether ``investigation_runs`` has a part."""
+    mitigates: ClassVar[bool] = True
+    """Whether the factors that are not investigated have configurations that may be restricted (``mitigation``)."""
+    products: ClassVar[bool] = False
+    """Whether the columns of joint factors may be the product of their configurations (``joint=product``)."""
+    lists: ClassVar[bool] = False
+    """Whether the columns of a factor are all levels of a list, as ``Approach.levels`` counts them."""
+    repeats: ClassVar[bool] = False
+    """Whether the factor `replicate` may be investigated: a cell differs from another one in it alone."""
+    stops: ClassVar[tuple[str, ...]] = ()
+    """Stopping rules that it allows."""
+    votes_by: ClassVar[tuple[str, ...]] = ("golden", "factor", "row", "column", "index")
+    """By what cells are sorted before votes are counted: golden runs come last."""
+    pilot_rows: ClassVar[int] = 3
+    """Rows of a small investigation, before a plan."""
+    auto_rows: ClassVar[int] = 20
+    """What ``mitigation_runs=auto`` stands for."""
 
     factors: Sequence[str]
     all_factors: Sequence[str]
@@ -108,6 +133,32 @@ class PlannedRuns(ABC):
         }
         seeds = {name: configuration_seed(self.root_seed, name, number) for name, number in ordered.items()}
         return Cell(phase, factor, row, column, index, ordered, seeds, cell_key(self.context_key, seeds))
+
+    @abstractmethod
+    def empty(self, *, pooled: bool = False) -> Tables:
+        """Return the tables of scores before the first cell is done, all nan."""
+
+    def fill(self, scores: Tables, cell: Cell, score: float) -> None:
+        """Write the score of a cell of this design into its tables."""
+        if cell.phase == "golden":
+            scores.golden[int(cell.index or 0)] = score
+        else:
+            scores.tables[str(cell.factor)][int(cell.row or 0), int(cell.column or 0)] = score
+
+    @classmethod
+    def recognises(cls, phases: Collection[str]) -> bool:
+        """Return whether cells of these phases must be of this design: one of them is its own."""
+        return not set(cls.phases).isdisjoint(set(phases) - {"investigation", "golden"})
+
+    @classmethod
+    def order(cls, cells: pd.DataFrame, factors: Sequence[str]) -> pd.DataFrame:
+        """Return a frame of cells in the order in which votes are counted; base runs come before the first factor."""
+        rank = cells["factor"].map({factor: place for place, factor in enumerate(factors)}).astype("float64")
+        keys = {name: cells[name] for name in ("row", "column", "index")}
+        keys["golden"] = cells["phase"].eq("golden")
+        keys["factor"] = rank.mask(cells["phase"].eq("base"), -1).fillna(len(factors))
+        ordered = pd.DataFrame(keys).sort_values(list(cls.votes_by), kind="stable")
+        return cells.loc[ordered.index].reset_index(drop=True)
 
 
 def check_number(name: str, value: int, low: int, high: int) -> None:

@@ -1,0 +1,99 @@
+"""What the checks of one investigation look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
+from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.base import Metric
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlflow_l3d.analysis.importance.checks.collapse import Collapse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Everything that is known of one investigation before it is checked.
+
+    Attributes
+    ----------
+    importances
+        Factor -> its record.
+    golden
+        Shape (L,): scores that stand for independent draws of every factor, nan if missing.
+    golden_runs
+        What the runs behind `golden` are called.
+    metric
+        The metric whose spread is investigated.
+    classes
+        Number of classes, for the chance level; None if it is not known.
+    model
+        How the columns of a table belong together.
+    tables_are_golden
+        Whether the runs of the tables are the golden runs, so that there are no others to check.
+    reml
+        Whether restricted maximum likelihood was asked for if cells are missing.
+    mitigated
+        Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
+    product
+        Whether the columns of joint factors are the product of their configurations.
+    deterministic
+        Whether the same cell again must give the same result.
+    collapse
+        The two parts of the score; None if no run collapsed.
+    unread
+        Shares of answers that nothing could be read from, by reason.
+    cells, searched_splits
+        One row a run, and the splits that the hyperparameters were searched on.
+    repeated_agreement
+        Share of equal predictions among runs of one and the same cell; None if it is not known.
+    failing, at_chance
+        For a design whose runs are no rows and columns, factor -> record of "the run failed" (0 or 1) in place of the
+        score, and of the scores with every failure counted as guessing. Empty if no run failed.
+    """
+
+    importances: Mapping[str, Importance]
+    golden: FloatArray
+    golden_runs: str = "golden runs"
+    metric: Metric = field(default_factory=lambda: Metric("score"))
+    classes: int | None = None
+    model: TableModel = CROSSED
+    tables_are_golden: bool = False
+    reml: bool = False
+    mitigated: bool = False
+    product: bool = False
+    deterministic: bool = True
+    collapse: Collapse | None = None
+    unread: str = ""
+    cells: pd.DataFrame | None = None
+    searched_splits: Sequence[Mapping[str, int]] = ()
+    repeated_agreement: float | None = None
+    failing: Mapping[str, Importance] = field(default_factory=dict)
+    at_chance: Mapping[str, Importance] = field(default_factory=dict)
+
+    @property
+    def chance(self) -> float | None:
+        """Chance level of the metric; None if it has none."""
+        return self.metric.chance_level(self.classes)
+
+    @property
+    def has_pooled_golden(self) -> bool:
+        """Whether the cells of all tables take the place of golden runs."""
+        return any(record.golden_pooled for record in self.importances.values())
+
+    @property
+    def lowest_of_tails(self) -> float | None:
+        """Score below which runs do not count for the shape of scores: the chance level if runs collapsed."""
+        return None if self.collapse is None else self.chance
+
+
+WholeCheck: TypeAlias = Callable[[Evidence], Iterator[Check]]
+"""A check of the whole investigation."""
+FactorCheck: TypeAlias = Callable[[Importance, Evidence], Iterator[Check]]
+"""A check of one factor, by its record."""
