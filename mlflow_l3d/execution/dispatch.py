@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final, Generic
 
 from mlflow_l3d.approaches.progress import tell
@@ -34,7 +34,7 @@ LAST_SECONDS: Final = 60.0
 _logger = logging.getLogger(__name__)
 
 
-def dispatch(open_pool: Callable[[], Pool[W]], cells: Iterable[Cell], job: Job) -> Iterator[Outcome]:
+def dispatch(open_pool: Callable[[], Pool[W]], cells: Iterable[Cell], job: Job) -> Generator[Outcome, None, None]:
     """Run cells in the workers of a pool: what the `run` of an executor is.
 
     Each cell gives one outcome. One whose worker dies is tried once more, in a fresh worker. Where sessions take many

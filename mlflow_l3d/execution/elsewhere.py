@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.joint import single_jobs
 
 
 class RefusedError(Exception):
@@ -38,7 +39,7 @@ def refusal(job: Job) -> str:
     `job.model_revision`), found on another machine.
     """
     try:
-        return "; ".join(dict.fromkeys(filter(None, map(_difference, job.parts()))))
+        return "; ".join(dict.fromkeys(filter(None, map(_difference, single_jobs(job)))))
     except L3DError as error:
         return str(error)
 

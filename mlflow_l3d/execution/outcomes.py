@@ -17,6 +17,7 @@ from mlflow_l3d.approaches.failures import check_device, failed, one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import halves
+from mlflow_l3d.execution.joint import job_of
 from mlflow_l3d.execution.samples import half, trainings, whole
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -150,7 +151,7 @@ def seeded(cell: Cell, job: Job) -> Cell:
 
     A design leaves such factors out, so they are no part of a cell's key. That of `replicate` must have no effect.
     """
-    factors = job.of(cell).approach.factors
+    factors = job_of(cell, job).approach.factors
     missing = {name: configuration_seed(0, name, 0) for name in factors if name not in cell.seeds}
     if not missing and REPLICATE not in cell.seeds:
         return cell
@@ -169,7 +170,7 @@ def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     L3DError
         If the outcome is not what :class:`mlflow_l3d.plan.cells.Outcome` says; it names the approach.
     """
-    job = job.of(cell)
+    job = job_of(cell, job)
     try:
         return _finished(outcome, cell, job)
     except (TypeError, ValueError, OverflowError) as error:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,6 @@ from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 
 TRIES: Final = 2
 """How often a seed is drawn anew before it counts as one without an effect."""
@@ -122,20 +120,11 @@ def tested(request: CellRequest, *, progress: bool) -> dict[str, Outcome]:
     return dict(found.outcomes)
 
 
-def own_cells(
-    cells: Iterable[Cell], outcomes: Mapping[str, Outcome], elsewhere: Elsewhere
-) -> Iterator[tuple[Cell, Outcome]]:
-    """Yield the cells of a study that its self-test trained, which are among its first, and nobody else has."""
-    for cell in islice(cells, len(outcomes)):
-        if cell.key in outcomes and elsewhere.free(cell):
-            yield cell, outcomes[cell.key]
-
-
 def _run(request: CellRequest, cells: Sequence[Cell], *, progress: bool) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     bar = progress_bar("self-test", "cell", total=len(cells), shown=progress, state="loading")
     run = executor_of(request.setup).run(iter(cells))
-    with bar as shown, closing(run) as outcomes:  # type: ignore[type-var]
+    with bar as shown, closing(run) as outcomes:
         for outcome in outcomes:
             found[outcome.key] = outcome
             shown.update()

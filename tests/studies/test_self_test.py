@@ -154,14 +154,15 @@ def test_points_of_a_sweep_are_tried_once(script, tmp_path):
 def test_golden_runs_of_a_gate_are_tried_before_the_first(script, of_c):
     script(of_c=of_c)
     asked = replace(specify_golden("candidate", TYPED, phase="golden"), runs=3)
+    runs = GoldenRuns(asked)
     if of_c == "0":
-        with pytest.raises(L3DError, match=r"^self-test: c: 2 new seeds"), GoldenRuns(asked) as runs:
+        with pytest.raises(L3DError, match=r"^self-test: c: 2 new seeds"), runs.opened():
             runs.advance(2)
         return
-    with GoldenRuns(asked) as runs:
+    with runs.opened():
         runs.advance(2)
         assert np.isfinite(runs.scores[:2]).all()
-        assert runs.computed + runs.missing(3) == 3
+        assert runs.computed + runs.missing_runs(3) == 3
         runs.finish(2)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -272,7 +272,7 @@ class RayExecutor:
         check_workers(workers)
         self._job, self._workers, self._given = job, workers, complete(OPTIONS, options)
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+    def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
         """Run the cells, and yield outcomes as they come in; errors as of every executor."""
         return dispatch(lambda: ActorPool(self._job, self._workers, self._given), cells, self._job)
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -295,7 +295,7 @@ class SubmititExecutor:
         check_workers(workers)
         self._job, self._workers, self._given = job, workers, complete(OPTIONS, options)
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+    def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
         """Run the cells, and yield outcomes as they come in; errors as of every executor."""
         return dispatch(lambda: TaskPool(self._job, self._workers, self._given), cells, self._job)
 

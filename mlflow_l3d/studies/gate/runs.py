@@ -59,14 +59,15 @@ class Runs:
         """Run and experiment of the investigation, or of those that were trained now; empty before there is one."""
         if self.side.run_id or not self.training:
             return self.side.run_id, self.side.experiment_id
-        return self.training.run_id, self.training.ledger.parent.experiment_id
+        return self.training.ledger.parent.run_id, self.training.ledger.parent.experiment_id
 
     def missing(self, runs: int) -> bool:
         """Return whether some of the first `runs` are still to be trained, and find those of earlier commands first."""
         if self.wanting and not self.training and not np.isfinite(self.scores(runs)).all():
             training = GoldenRuns(self.wanting, progress=self.progress, takes_turns=self.takes_turns)
-            self.training = self.stack.enter_context(training)
-        return self.training is not None and self.training.missing(runs) > 0
+            self.stack.enter_context(training.opened())
+            self.training = training
+        return self.training is not None and self.training.missing_runs(runs) > 0
 
     def advance(self, runs: int) -> None:
         """Train what is missing of the first `runs`."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Unpack
 
 import pandas as pd
 
+from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.table import SeedsOptions
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder, write_json
-from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.progress import under_way
 from mlflow_l3d.studies.seeds.artifacts import write_scores
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study

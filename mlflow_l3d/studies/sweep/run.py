@@ -136,21 +136,21 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
 
     def __init__(self, request: SweepRequest, plan: SweepPlan, *, progress: bool | None = False) -> None:
         super().__init__(request, progress=progress)
-        self._known = plan.points["done"].tolist()
+        self._done = plan.points["done"].tolist()
 
     def open(self, project_run: str | None) -> Ledger[CellRecord]:
         """Open the run on top; complete points of an earlier run of the same sweep become children of this one."""
         asked = self.request
         ledger = open_ledger(Work(asked.card(), CellRecord, asked.key, {}, lambda: ()), project_run)
         self._points = tuple(
-            PointStudy(replace(point, sweep=ledger.parent.run_id), ledger, known, len(asked.points))
-            for point, known in zip(asked.points, self._known, strict=True)
+            PointStudy(replace(point, sweep=ledger.parent.run_id), number, ledger, done, len(asked.points))
+            for number, (point, done) in enumerate(zip(asked.points, self._done, strict=True))
         )
         return ledger
 
     def how_far(self) -> str:
         """Return how many points are done."""
-        return f"with {sum(point.complete for point in self._points)} of {len(self._points)} points done"
+        return f"with {sum(point.is_complete for point in self._points)} of {len(self._points)} points done"
 
     def carry_out(self) -> Sweep:
         """Train the points together, score each, and write what they say together."""
@@ -163,12 +163,12 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         if len(failed) == len(points):
             raise L3DError(f"Every point failed; the first said: {failed[0].error}")
         swept = tuple(point.swept() for point in points)
-        complete = sum(point.complete for point in points)
+        complete = sum(point.is_complete for point in points)
         with temporary_folder() as folder:
             experiments = {point.run_id: self.ledger.parent.experiment_id for point in swept if point.run_id}
             links = links_of(str(self.ledger.client.tracking_uri), experiments)
             result = write_sweep(folder, swept, title=asked.title, links=links)
-            ends = [{"run_id": point.run_id, "complete": point.complete, "error": point.error} for point in points]
+            ends = [{"run_id": point.run_id, "complete": point.is_complete, "error": point.error} for point in points]
             write_json(folder / names.SWEEP_DOCUMENT, {**asked.document(), "ends": ends}, indent=2)
             counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
             self.ledger.log_metrics({**counts, "cells_computed": self._computed(engine), **result.metrics()}, 0)
@@ -178,7 +178,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
                 points=swept,
                 computed=engine.computed + sum(len(point.tested) for point in points),
                 seconds=time.monotonic() - started,
-                spent=engine.spent,
+                spent=engine.is_spent,
                 result=result,
             )
             self.ledger.wait()
@@ -192,7 +192,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         for point in self._points:
             setup = point.request.setup
             what = content_key({"approach": setup.approach.name, "with": {**setup.hyperparameters, **setup.numerics}})
-            if what not in tried and not point.ended:
+            if what not in tried and not point.is_over:
                 point.trials = tested(point.request, progress=self.progress)
             tried.add(what)
 

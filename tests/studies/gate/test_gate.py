@@ -241,12 +241,12 @@ def test_what_one_that_was_killed_at_its_end_left_is_ended(
 def test_an_interrupt_while_a_parent_opens_leaves_none_running(
     place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(work: Any) -> Any:
-        ledger = open_ledger(work)
+    def interrupted(*arguments: Any, **more: Any) -> Any:
+        ledger = open_ledger(*arguments, **more)
         signal.raise_signal(signal.SIGINT)
         return ledger
 
-    monkeypatch.setattr("mlflow_l3d.studies.gate.golden.open_ledger", interrupted)
+    monkeypatch.setattr("mlflow_l3d.studies.cells.open_ledger", interrupted)
     with pytest.raises(KeyboardInterrupt):
         gated(place, baseline=baseline)
     assert [run.info.status for role in ("gate", "golden_runs") for run in of_role(place, role)] == ["KILLED"] * 2
