@@ -118,7 +118,7 @@ def _identity(experiment: Experiment, client: MlflowClient) -> str:
 def _lock(folder: Path, role: str) -> BaseFileLock:
     from filelock import FileLock, Timeout
 
-    lock = FileLock(folder.with_suffix(".lock"))
+    lock = FileLock(folder.with_suffix(".lock"), thread_local=False)  # a point of a sweep ends in another thread
     try:
         private_folder(folder.parent, ours=True)
         lock.acquire(timeout=0)

@@ -8,8 +8,7 @@ from mlflow import MlflowClient
 
 from mlflow_l3d.approaches.callable import FunctionApproach
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.gate.golden import GoldenRuns
-from mlflow_l3d.studies.gate.sides import specify_golden
+from mlflow_l3d.studies.gate.golden import GoldenRuns, specify_golden
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
 from mlflow_l3d.studies.seeds.run import seeds

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.plan.cells import Cell, cell_key
+from mlflow_l3d.parameters.published import as_published
+from mlflow_l3d.parameters.setup import given_texts, headline_metric, set_up
+from mlflow_l3d.parameters.table import MAIN
+from mlflow_l3d.plan.cells import Cell, cell_key, content_key
 from mlflow_l3d.plan.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.cells import CellStudy, State
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.loop import CellLoop
 from mlflow_l3d.studies.progress import progress_bar
-from mlflow_l3d.studies.request import CellRequest
+from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
     from mlflow_l3d.plan.cells import Outcome
     from mlflow_l3d.tracking.ledger import Ledger
+
+OF_A_PLAN: Final = (
+    *("factor", "design", "investigation_runs", "mitigation_runs", "golden_runs", "joint", "mitigation"),
+    *("stop", "half_width", "epsilon", "missing"),
+)
+"""Parameters of `main` that say nothing of a golden run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +107,34 @@ class GoldenRequest(CellRequest):
             "task": self.of_task({name: getattr(settings, name) for name in sizes}),
             "design": {"name": "golden", "golden_runs": self.runs, "root_seed": self.root_seed, "phase": self.phase},
         }
+
+
+def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, **machine: str) -> GoldenRequest:
+    """Return golden runs by parameters of `investigate`; those of its plan have no part.
+
+    Raises
+    ------
+    ParameterError
+        For the first that is not allowed.
+    """
+    asked = {key: value for key, value in parameters.items() if key not in OF_A_PLAN}
+    asked |= {key: value for key, value in machine.items() if value != "auto"}
+    given, approach = given_texts(asked, MAIN, None, None)
+    resolved, _ = as_published(given, approach)
+    root_seed = int(MAIN["root_seed"].parse(given))
+    setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)
+    metric = headline_metric(resolved["metric"], setup.task)
+    context = context_of(setup)
+    return GoldenRequest(
+        given=given,
+        setup=setup,
+        metric=metric,
+        context_key=context,
+        key=content_key({"context": context, "root_seed": root_seed, "metric": metric, "golden_runs": phase}),
+        root_seed=root_seed,
+        phase=phase,
+        side=name,
+    )
 
 
 class GoldenRuns(CellStudy[GoldenRequest, None]):

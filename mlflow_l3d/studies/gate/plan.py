@@ -15,7 +15,7 @@ from mlflow_l3d.studies.gate.numbers.gate import Forecast
 from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.report.page import plan_lines, plan_text
 from mlflow_l3d.studies.gate.request import GateRequest
-from mlflow_l3d.studies.gate.runs import Runs, systems_of
+from mlflow_l3d.studies.gate.runs import SideRuns, systems_of
 from mlflow_l3d.tracking.children import finished_cells
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def plan_gate(request: GateRequest, client: MlflowClient) -> GatePlan:
     if asked.examples == "random":
         # Golden runs of the baseline that say how much of its mean is luck of the test examples.
         runs = min(30, int(asked.baseline.scores(asked.metric.name, most).size))
-        known = {"baseline": Runs(asked.baseline, asked, client)}
+        known = {"baseline": SideRuns(asked.baseline, asked, client)}
         system = systems_of(known, runs, asked, predictions=True)["baseline"]
         of_examples = max(0.0, float(mean_scores([system]).of_examples[0, 0]))
         noise = replace(noise, of_examples=2 * of_examples, degrees_examples=max(1.0, system.units - 1.0))

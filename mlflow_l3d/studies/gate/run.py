@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -16,11 +16,10 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.table import GateOptions
-from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.gate.notes import first_notes, outstanding, run_notes
+from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import (
     Forecast,
     GateAnswer,
@@ -35,15 +34,18 @@ from mlflow_l3d.studies.gate.plan import GatePlan, plan_gate
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
     Earlier,
+    about,
     append_summary,
     find_earlier,
+    first_notes,
     resumed,
+    run_notes,
     write_record,
     write_results,
 )
 from mlflow_l3d.studies.gate.report.page import advice_on, gate_text, look_line
 from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
-from mlflow_l3d.studies.gate.runs import Runs, systems_of
+from mlflow_l3d.studies.gate.runs import SideRuns, outstanding, systems_of
 from mlflow_l3d.studies.progress import shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
@@ -151,13 +153,12 @@ class _Conduct:
             plan=request.plan,
             before=before,
         )
-        self.runs: dict[str, Runs] = {}
+        self.runs: dict[str, SideRuns] = {}
 
     def run(self, project_run: str | None, earlier: Earlier | None) -> Gate:
         """Take the looks that are left, and write what was found."""
         asked = self.asked
-        given = dict(asked.given)
-        with auxiliary_run(self.client, project_run, role="gate", title=asked.title, parameters=given) as run:
+        with auxiliary_run(self.client, project_run, role="gate", title=asked.title, parameters=asked.given) as run:
             tags = {names.GATE_KEY: asked.key, names.GATE_PAIR: asked.pair, names.STATE: "running"}
             set_tags(self.client, run.run_id, tags)
             self._take_over(earlier)
@@ -171,11 +172,11 @@ class _Conduct:
                     self._note(run)
                     if self._done:
                         self._conclude()
-                for side in self.runs.values():
-                    side.finish(self.answer.looks[-1].runs)
+                trained = [side.begun for side in self.runs.values() if side.begun]
+                for runs in trained:
+                    runs.finish(self.answer.looks[-1].runs)
             self._write(run)
-        trained = [side.training for side in self.runs.values() if side.training is not None]
-        computed, ahead = sum(each.computed for each in trained), sum(each.ahead for each in trained)
+        computed, ahead = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
         return Gate(run.run_id, self.answer, asked, computed, ahead)
 
     @property
@@ -186,33 +187,39 @@ class _Conduct:
 
     def _take_over(self, earlier: Earlier | None) -> None:
         """Begin with what an earlier run of the same gate found."""
+        notes = []
         if earlier is not None:
-            self.answer = replace(self.answer, looks=earlier.looks, means=earlier.means, other=earlier.other)
-            self.answer = replace(self.answer, outstanding=earlier.outstanding)
-        done = earlier is not None and self._done
-        kept = [note for note in earlier.notes if done and not note.startswith(RESUMED)] if earlier else []
-        first = [resumed(earlier.looks)] if earlier else []
-        self.answer = replace(self.answer, notes=(*first, *(kept if done else first_notes(self.asked, self.client))))
+            answered = {name: getattr(earlier, name) for name in ("looks", "means", "other", "outstanding")}
+            self.answer = replace(self.answer, **answered)
+            notes = [resumed(earlier.looks)]
+        if earlier is not None and self._done:
+            notes += [note for note in earlier.notes if not note.startswith(RESUMED)]
+        else:
+            notes += first_notes(self.asked, self.client)
+        self.answer = replace(self.answer, notes=tuple(notes))
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
         """Say with what either side may be trained; where the answer is known, with nothing but what was left."""
         sides = self.asked.sides
-        wanted = [None if self._done and each.request is None else self.asked.wanting(each) for each in sides]
-        for side, wanting in zip(sides, wanted, strict=True):
-            left = bool(self._done and wanting and spooled_cells(self.client, wanting.key))
-            own = replace(wanting, gate=gate_run) if wanting and (left or not self._done) else None
-            runs = Runs(side, self.asked, self.client, own, stack, progress=self.progress, takes_turns=all(wanted))
-            self.runs[side.name] = runs
-            if left:  # its process was killed at its end: what it left is ended, too
+        requests = [None if self._done and side.request is None else self.asked.wanting(side) for side in sides]
+        for side, request in zip(sides, requests, strict=True):
+            is_left = bool(self._done and request and spooled_cells(self.client, request.key))
+            training = None
+            if request and (is_left or not self._done):
+                request = replace(request, gate=gate_run)
+                training = GoldenRuns(request, progress=self.progress, takes_turns=all(requests))
+            runs = self.runs[side.name] = SideRuns(side, self.asked, self.client, training, stack)
+            if is_left:  # its process was killed at its end: what it left is ended, too
                 runs.missing(self.asked.plan.looks[-1])
 
     def _advance(self, runs: int) -> None:
+        """Train what is missing of the first `runs` runs of either side."""
         for side in self.runs.values():
-            if side.missing(runs):
+            if side.missing(runs) and side.training:
                 for other in self.runs.values():
-                    if other is not side:
-                        other.pause()
-            side.advance(runs)
+                    if other is not side and other.training:
+                        other.training.pause()
+                side.training.advance(runs)
 
     def _look(self, runs: int) -> None:
         """Look once, at the first `runs` runs of either side."""
@@ -268,34 +275,21 @@ class _Conduct:
         if self.answer.looks:
             log_metrics(self.client, run.run_id, self.answer.metrics())
         with temporary_folder() as folder:
-            write_record(folder, self.answer, self._about())
+            write_record(folder, self.answer, about(self.asked, self._parents()))
             self.client.log_artifacts(run.run_id, str(folder))
-
-    def _about(self) -> dict[str, Any]:
-        asked, parents = self.asked, self._parents()
-        return {
-            "schema": 1,
-            "parameters": {name: public_parameter(name, value) for name, value in asked.given.items()},
-            "metric": asked.metric.name,
-            "examples": asked.examples,
-            "gate_key": asked.key,
-            **{
-                side.name: {"title": side.title, "run_id": parents.get(side.name, ("",))[0], **side.identity}
-                for side in asked.sides
-            },
-        }
 
     def _parents(self) -> dict[str, tuple[str, str]]:
         """Return run and experiment of both sides, as far as they are there, by name."""
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
     def _write(self, run: AuxiliaryRun) -> None:
-        settings = {name: value for name, value in self._about()["parameters"].items() if value != "auto"}
+        parents = self._parents()
+        document = about(self.asked, parents)
+        settings = {name: value for name, value in document["parameters"].items() if value != "auto"}
         with temporary_folder() as folder:
-            write_record(folder, self.answer, self._about())
+            write_record(folder, self.answer, document)
             summary = write_results(folder, self.answer, run_id=run.run_id, settings=settings)
-            parents = self._parents()
-            links = [f"* {name}: [{own}]({run_page(where, own)})" for name, (own, where) in parents.items()]
+            links = [f"* {name}: [{run_id}]({run_page(at, run_id)})" for name, (run_id, at) in parents.items()]
             tags = {
                 names.DECISION: self.answer.decision,
                 names.INVESTIGATIONS: ",".join(run_id for run_id, _ in parents.values()),

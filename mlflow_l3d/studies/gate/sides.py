@@ -11,17 +11,12 @@ import pandas as pd
 
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.published import as_published
-from mlflow_l3d.parameters.setup import given_texts, headline_metric, set_up
 from mlflow_l3d.parameters.source_text import RUN_ID, parse
 from mlflow_l3d.parameters.table import MAIN
-from mlflow_l3d.parameters.values import as_text
-from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.studies.gate.changes import OF_A_PLAN, changes_of, title_of
-from mlflow_l3d.studies.gate.golden import GoldenRequest
-from mlflow_l3d.studies.request import context_of
+from mlflow_l3d.parameters.values import as_text, check_names, json_of
+from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest, specify_golden
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier.past import find_search, latest_investigation, own_parameter
+from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run, read_investigation, read_predictions
 
 if TYPE_CHECKING:
@@ -162,9 +157,9 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
     if isinstance(text, str) and RUN_ID.fullmatch(text.strip()):
         named = recorded_side(client, "candidate", text.strip(), **machine)
         if named.request is not None and "hyperparameters" in document:
-            named = replace(named, title=title_of(document, named.request) or named.title)
+            named = replace(named, title=_title(document, named.request) or named.title)
         return named
-    changes = changes_of(text)
+    changes = _changes(text)
     if "hyperparameters" not in document:
         allowed = "is what differs from the baseline, whose run does not say how it was made"
         raise ParameterError("candidate", as_text("candidate", text), allowed, "Name a run.")
@@ -185,40 +180,12 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
     setup = request.setup
     return Side(
         "candidate",
-        title_of(document, request) or "the same",
+        _title(document, request) or "the same",
         {"context": request.context_key, "root_seed": str(request.root_seed)},
         root_seed=request.root_seed,
         task={**request.content()["task"], "fingerprint": setup.task.fingerprint},
         metric=request.metric,
         request=request,
-    )
-
-
-def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, **machine: str) -> GoldenRequest:
-    """Return golden runs by parameters of `main`; those of its plan have no part.
-
-    Raises
-    ------
-    ParameterError
-        For the first that is not allowed.
-    """
-    asked = {key: value for key, value in parameters.items() if key not in OF_A_PLAN}
-    asked |= {key: value for key, value in machine.items() if value != "auto"}
-    given, approach = given_texts(asked, MAIN, None, None)
-    resolved, _ = as_published(given, approach)
-    root_seed = int(MAIN["root_seed"].parse(given))
-    setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)
-    metric = headline_metric(resolved["metric"], setup.task)
-    context = context_of(setup)
-    return GoldenRequest(
-        given=given,
-        setup=setup,
-        metric=metric,
-        context_key=context,
-        key=content_key({"context": context, "root_seed": root_seed, "metric": metric, "golden_runs": phase}),
-        root_seed=root_seed,
-        phase=phase,
-        side=name,
     )
 
 
@@ -245,6 +212,45 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
 def paired(baseline: Side, candidate: Side) -> bool:
     """Return whether golden runs with equal numbers share what both draw: they have the same root seed and data."""
     return baseline.task is not None and baseline.root_seed is not None and baseline.root_seed == candidate.root_seed
+
+
+def _changes(text: object) -> dict[str, Any]:
+    """Return the parameters of `investigate` that a candidate names."""
+    changes = dict(text) if isinstance(text, Mapping) else _typed(str(text).strip())
+    allowed_names = [name for name in MAIN if name not in OF_A_PLAN]
+    check_names("candidate", changes, allowed_names, "with parameters of an investigation's runs:")
+    return changes
+
+
+def _typed(text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        return dict(json_of("candidate", text, text))
+    pairs = [part.partition("=") for part in text.split(";") if part.strip()]
+    if not pairs or not all(equals for _, equals, _ in pairs):
+        allowed = "must be a run id, or what differs from the baseline as model=...;num_labelled=500 or JSON"
+        raise ParameterError("candidate", text or "''", allowed)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _title(document: Mapping[str, Any], candidate: GoldenRequest) -> str:
+    """Return in what a candidate differs from the document of the baseline, in a few words."""
+    setup = candidate.setup
+    before: dict[str, object] = {
+        "approach": document["approach"]["name"],
+        "model": document["model"]["name"],
+        "root_seed": int(document["parameters"]["root_seed"]),
+        "num_labelled": document["task"].get("num_labelled"),
+    }
+    after: dict[str, object] = {
+        "approach": setup.approach.name,
+        "model": setup.model,
+        "root_seed": candidate.root_seed,
+        "num_labelled": setup.task.settings.num_labelled,
+    }
+    changed = {name: value for name, value in after.items() if value != before[name]}
+    hyperparameters = document["hyperparameters"]
+    changed |= {k: v for k, v in setup.public_hyperparameters.items() if hyperparameters.get(k) != v}
+    return ", ".join(f"{name}={value}" for name, value in changed.items())
 
 
 def _check_role(name: str, run: Run) -> None:
