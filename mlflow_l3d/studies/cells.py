@@ -9,10 +9,9 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
@@ -21,6 +20,7 @@ from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progr
 from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.self_test import self_test, tested
 from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.state import OPEN, OVER, State
 from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
@@ -32,31 +32,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mlflow_l3d")
 
 C = TypeVar("C", bound=CellRequest)
-
-
-class State(Enum):
-    """How far a study of cells is."""
-
-    PLANNED = "PLANNED"
-    """Its parent is not open."""
-    TRAINING = "TRAINING"
-    CUT = "CUT"
-    """The budget is not enough for its next cells: what is under way is recorded."""
-    COMPLETE = "COMPLETE"
-    INCOMPLETE = "INCOMPLETE"
-    """What there is was scored, and cells are missing or failed."""
-    KILLED = "KILLED"
-    FAILED = "FAILED"
-
-
-OPEN: Final = frozenset({State.TRAINING, State.CUT})
-OVER: Final = frozenset({State.COMPLETE, State.INCOMPLETE, State.KILLED, State.FAILED})
-_NEXT: Final = {
-    State.PLANNED: {State.TRAINING, State.COMPLETE, State.KILLED, State.FAILED},
-    State.TRAINING: {State.CUT, *OVER},
-    State.CUT: OVER,
-}
-"""State -> those that may follow; a study that is planned is complete if an earlier command completed it."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -173,9 +148,7 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def enter(self, state: State) -> None:
         """Note how far the study is."""
-        if state not in _NEXT.get(self.state, ()):
-            raise AssertionError(f"{self.state} is not followed by {state}")
-        self.state = state
+        self.state = self.state.followed_by(state)
 
     def end(self, status: str, line: str) -> None:
         """End the parent, if it is open, before all is done."""

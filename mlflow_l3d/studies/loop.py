@@ -6,17 +6,44 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from mlflow_l3d.execution.base import CountedCells, Executor
 from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS
 
 if TYPE_CHECKING:
     from mlflow_l3d.plan.cells import Cell, Outcome
-    from mlflow_l3d.studies.cells import CellStudy
+    from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
+    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.records import CellRecord
 
 _logger = logging.getLogger("mlflow_l3d")
-S = TypeVar("S", bound="CellStudy[Any, Any]")
+
+
+class CellOwner(Protocol):
+    """What the loop knows of a study: see :class:`mlflow_l3d.studies.cells.CellStudy`."""
+
+    ledger: Ledger[CellRecord]
+    elsewhere: Elsewhere
+
+    def needs(self, cell: Cell) -> bool:
+        """Return whether a cell that another process trains is waited for."""
+        ...
+
+    def take_known(self, cell: Cell) -> bool:
+        """Take note of a cell if it is done by now; return whether it is."""
+        ...
+
+    def stop_waiting(self, cell: Cell) -> None:
+        """Take note that a cell is not waited for any more, without an outcome."""
+        ...
+
+    def as_handed_out(self, cell: Cell) -> Cell:
+        """Return a cell as executors get it."""
+        ...
+
+
+S = TypeVar("S", bound=CellOwner)
 
 
 class CellLoop(Generic[S]):

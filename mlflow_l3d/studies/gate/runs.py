@@ -14,11 +14,11 @@ from mlflow_l3d.analysis.comparison.difference import Spread, examples_needed, r
 from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.cells import State
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import Look, Outstanding
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.sides import Side
+from mlflow_l3d.studies.state import State
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

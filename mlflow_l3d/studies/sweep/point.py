@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.execution.joint import JointCell
-from mlflow_l3d.studies.cells import OPEN, OVER, State
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
+from mlflow_l3d.studies.state import OPEN, OVER, State
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.order import FIRST_STEPS
 from mlflow_l3d.tracking.ledger import patience_seconds
