@@ -99,11 +99,11 @@ class Executor(Protocol):
 
     options: ClassVar[Mapping[str, Hyperparameter]] = {}
     """What ``executor_options`` may hold: a class that has some is called with a keyword argument ``options``, too, the
-    given ones, where there are any."""
+    given ones, if there are any."""
     gpu_options: ClassVar[Collection[str]] = ()
-    """Which of them ask for GPUs: refused where a model of ours is to run on the CPU."""
+    """Which of them ask for GPUs: refused if a model of ours is to run on the CPU."""
     on_worker: ClassVar[Callable[..., Any] | None] = None
-    """Where workers are on other machines, a function: ``on_worker(function, *arguments, options=...)`` returns what
+    """If workers are on other machines, a function: ``on_worker(function, *arguments, options=...)`` returns what
     `function` gives on one of them. An accelerator is then looked for there, not here, and each worker compares what it
     finds with `numerics` of the job (:func:`mlflow_l3d.execution.elsewhere.refusal`)."""
 

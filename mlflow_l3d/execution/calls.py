@@ -89,7 +89,7 @@ class Queue:
         return min(count, self._here() + self._cells.remaining())
 
     def take(self, most: int) -> Call | None:
-        """Return the next call, of at most `most` cells where they are new; None where there is none.
+        """Return the next call, of at most `most` cells if they are new; None if there is none.
 
         Cells that differ from its last one in their test examples alone come along, since they are trained once.
         """

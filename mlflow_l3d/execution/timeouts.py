@@ -41,11 +41,11 @@ class Limits:
             self._seconds.setdefault(id(job_of(cell, self._job)), deque(maxlen=_REMEMBERED)).append(seconds)
 
     def exceeded(self, cells: Iterable[Cell], silent: float) -> float:
-        """Return the limit, in seconds, of a call that has these cells left; 0 where `silent` seconds are within it."""
-        given = self._job.cell_timeout
-        if silent <= (FLOOR_SECONDS if given is None else given):
+        """Return the limit, in seconds, of a call that has these cells left; 0 if `silent` seconds are within it."""
+        timeout = self._job.cell_timeout
+        if silent <= (FLOOR_SECONDS if timeout is None else timeout):
             return 0.0
-        limit = self._auto(cells) if given is None else given * sum(1 for _ in cells)
+        limit = self._auto(cells) if timeout is None else timeout * sum(1 for _ in cells)
         return limit if silent > limit else 0.0
 
     def _auto(self, cells: Iterable[Cell]) -> float:

@@ -51,7 +51,7 @@ class ProjectRun:
     Attributes
     ----------
     run_id
-        None where there is none.
+        None if there is none.
     taken
         Whether something else answers for how it ends.
     """
@@ -67,7 +67,7 @@ class ProjectRun:
 
 @contextmanager
 def entry_point() -> Iterator[ProjectRun]:
-    """Begin an entry point: our own settings of MLflow, and the project run, which fails where the block raises.
+    """Begin an entry point: our own settings of MLflow, and the project run, which fails if the block raises.
 
     MLFLOW_RUN_ID is taken out of the environment, so that nobody attaches to the parent by accident.
     """
@@ -82,7 +82,7 @@ def entry_point() -> Iterator[ProjectRun]:
 
 
 def fail_project_run(run_id: str | None, error: Exception) -> None:
-    """Mark the run that `mlflow run` made, where there is one, as failed; the error itself is the caller's to show."""
+    """Mark the run that `mlflow run` made, if there is one, as failed; the error itself is the caller's to show."""
     if run_id is None:
         return
     try:
@@ -217,7 +217,7 @@ def executor_of(setup: Setup, job: Job | None = None) -> Executor:
 
 
 def expected_workers(setup: Setup) -> int:
-    """Return how many cells a plan takes to run at a time: one where workers of other machines are not counted yet."""
+    """Return how many cells a plan takes to run at a time: one if workers of other machines are not counted yet."""
     if setup.workers is not None:
         return setup.workers
     elsewhere = getattr(registry.load("executor", setup.executor), "on_worker", None)

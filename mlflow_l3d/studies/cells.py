@@ -139,8 +139,10 @@ class CellStudy(Study[C, CellRecord, R]):
         studies
             How many studies look in turn what other processes finish.
         """
-        asked = self.request
-        work = Work(asked.card(), CellRecord, asked.context_key, asked.shared_params(), lambda: asked.design().cells())
+        request = self.request
+        work = Work(
+            request.card(), CellRecord, request.context_key, request.shared_params(), lambda: request.design().cells()
+        )
         self.ledger = open_ledger(work, project_run, beside=beside)
         self.elsewhere = Elsewhere(self.ledger, studies)
         self.enter(State.TRAINING)
@@ -159,8 +161,8 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def how_far(self) -> str:
         """Return how many cells are done."""
-        known = {*self.ledger.recovered.metrics, *self.ledger.spool}
-        done = [cell.key in known for cell in self.request.design().cells()]
+        done_keys = {*self.ledger.recovered.metrics, *self.ledger.spool}
+        done = [cell.key in done_keys for cell in self.request.design().cells()]
         return f"with {sum(done)} of {len(done)} {self.unit}s done"
 
     def train(self) -> None:

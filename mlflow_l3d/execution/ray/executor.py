@@ -279,9 +279,9 @@ class RayExecutor:
     @staticmethod
     def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:
         """Return what a task of Ray gets when it calls `function` with the GPUs of a worker."""
-        given = complete(OPTIONS, options)
-        ray = connected(given)
-        task = ray.remote(max_retries=0)(function).options(**asked(given, gpu=True), runtime_env=_ENVIRONMENT)
+        all_options = complete(OPTIONS, options)
+        ray = connected(all_options)
+        task = ray.remote(max_retries=0)(function).options(**asked(all_options, gpu=True), runtime_env=_ENVIRONMENT)
         try:
             return ray.get(task.remote(*arguments))
         except ray.exceptions.RayError as error:

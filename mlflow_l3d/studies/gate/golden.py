@@ -48,7 +48,7 @@ class GoldenRequest(CellRequest):
     root_seed
         Where their seeds come from.
     phase
-        ``base`` where they are base runs, so that they are those of a radial design.
+        ``base`` if they are base runs, so that they are those of a radial design.
     runs
         How many there are at most.
     side
@@ -118,9 +118,9 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
     ParameterError
         For the first that is not allowed.
     """
-    asked = {key: value for key, value in parameters.items() if key not in OF_A_PLAN}
-    asked |= {key: value for key, value in machine.items() if value != "auto"}
-    given, approach = given_texts(asked, MAIN, None, None)
+    chosen = {key: value for key, value in parameters.items() if key not in OF_A_PLAN}
+    chosen |= {key: value for key, value in machine.items() if value != "auto"}
+    given, approach = given_texts(chosen, MAIN, None, None)
     resolved, _ = as_published(given, approach)
     root_seed = int(MAIN["root_seed"].parse(given))
     setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)

@@ -35,7 +35,7 @@ class GatePlan:
     runs, done
         Golden runs of both sides within the budget, and how many of them are done.
     hours
-        Wall clock of the others; nan where unknown.
+        Wall clock of the others; nan if unknown.
     exit_status
         0: a plan is no claim.
     """
@@ -64,7 +64,7 @@ def plan_gate(request: GateRequest, client: MlflowClient) -> GatePlan:
     """Return what a gate is going to do.
 
     Before any run of the candidate is known, its runs are taken to vary as the baseline's do, and to share nothing with
-    them, and so are test examples where they count: with what they share, power is higher.
+    them, and so are test examples if they count: with what they share, power is higher.
     """
     most = request.plan.looks[-1]
     noise = Noise(math.sqrt(2) * request.run_std)  # as far as is known before: runs that share nothing
@@ -76,16 +76,16 @@ def plan_gate(request: GateRequest, client: MlflowClient) -> GatePlan:
         of_examples = max(0.0, float(mean_scores([system]).of_examples[0, 0]))
         noise = replace(noise, of_examples=2 * of_examples, degrees_examples=max(1.0, system.units - 1.0))
     same, worse = request.outlooks(noise)
-    left, seconds = {}, _seconds(request)
+    untrained, seconds = {}, _seconds(request)
     for side in request.sides:
         wanting = request.wanting(side)
         if wanting is not None:
             done = finished_cells(client, wanting.context_key)
-            left[side.name] = sum(cell.key not in done for cell in wanting.cells())
+            untrained[side.name] = sum(cell.key not in done for cell in wanting.cells())
     specified = [each.request for each in request.sides if each.request is not None]
     setup = specified[-1].setup if specified else None
     workers = expected_workers(setup) if setup else 1
-    missing = sum(left.values())
+    missing = sum(untrained.values())
     return GatePlan(
         request,
         Forecast(noise.std, 0.0, same, worse),
@@ -96,7 +96,7 @@ def plan_gate(request: GateRequest, client: MlflowClient) -> GatePlan:
 
 
 def _seconds(request: GateRequest) -> float:
-    """Return the mean wall clock of a golden run of the baseline; nan where unknown."""
+    """Return the mean wall clock of a golden run of the baseline; nan if unknown."""
     cells = request.baseline.cells
     if cells is None or "duration_seconds" not in cells:
         return math.nan

@@ -49,7 +49,7 @@ class Earlier:
     looks
         Those that it took.
     means, other, outstanding
-        As of an answer; known where it was decided.
+        As of an answer; known if it was decided.
     notes
         What it said.
     """
@@ -65,19 +65,19 @@ class Earlier:
     def of(cls, document: Mapping[str, Any]) -> Earlier:
         """Return what the record of a run says."""
         means = [math.nan if document["means"][name] is None else document["means"][name] for name in _SIDES]
-        other, left = document["other"], document.get("outstanding", {})
+        other, outstanding = document["other"], document.get("outstanding", {})
         return cls(
             int(document["plan"]["looks"][-1]),
             tuple(map(Look.from_dict, document["looks"])),
             (means[0], means[1]),
             None if other is None else (other[0], other[1]),
-            Outstanding(**{name: value for name, value in left.items() if value is not None}),
+            Outstanding(**{name: value for name, value in outstanding.items() if value is not None}),
             tuple(document["notes"]),
         )
 
 
 def find_earlier(client: MlflowClient, key: str) -> Earlier | None:
-    """Return the run of the same gate that took the most looks, the latest of them; None where none took one."""
+    """Return the run of the same gate that took the most looks, the latest of them; None if none took one."""
     runs = search(client, None, condition({names.ROLE: "gate", names.GATE_KEY: key}))
     documents = (known_document(client, str(run.info.run_id), DOCUMENT) for run in runs)
     records = [Earlier.of(document) for document in documents if document.get("looks")]
@@ -105,7 +105,7 @@ def run_notes(request: GateRequest, scores: Mapping[str, FloatArray]) -> Iterato
     request
         The gate.
     scores
-        Of each side, nan where a run has none.
+        Of each side, nan if a run has none.
     """
     classes = len((request.baseline.task or {}).get("classes", ()))
     chance = request.metric.chance_level(classes)
@@ -177,7 +177,7 @@ def write_results(folder: Path, answer: GateAnswer, *, run_id: str, settings: di
 
 
 def append_summary(summary: str) -> None:
-    """Add the summary to the file that the CI job shows, where there is one; it is not worth an error."""
+    """Add the summary to the file that the CI job shows, if there is one; it is not worth an error."""
     path = os.environ.get(SUMMARY_VARIABLE)
     try:
         if path:

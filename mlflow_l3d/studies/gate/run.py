@@ -199,7 +199,7 @@ class _Conduct:
         self.answer = replace(self.answer, notes=tuple(notes))
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
-        """Say with what either side may be trained; where the answer is known, with nothing but what was left."""
+        """Say with what either side may be trained; if the answer is known, with nothing but what was left."""
         sides = self.request.sides
         requests = [None if self._is_over and side.request is None else self.request.wanting(side) for side in sides]
         for side, request in zip(sides, requests, strict=True):

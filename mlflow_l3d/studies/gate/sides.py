@@ -39,17 +39,17 @@ class Side:
     identity
         What tells it from others, as JSON types.
     run_id, experiment_id
-        The investigation; the empty text where nothing of it was trained on purpose yet.
+        The investigation; the empty text if nothing of it was trained on purpose yet.
     root_seed, task, metric
-        Where seeds come from, the data, and its own metric; None where a stranger's run does not say.
+        Where seeds come from, the data, and its own metric; None if a stranger's run does not say.
     cells
         Its golden runs that have finished, by their number: ``run_id``, metrics.
     request
-        With which more can be trained; None where they cannot.
+        With which more can be trained; None if they cannot.
     reason
         Why they cannot.
     document
-        What its run says of how it was made, with the device among the parameters; empty where nothing.
+        What its run says of how it was made, with the device among the parameters; empty if nothing.
     """
 
     name: str

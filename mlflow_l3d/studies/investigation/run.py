@@ -154,7 +154,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         Parameters
         ----------
         rows
-            As many as are there, where nothing stopped it before.
+            As many as are there, if nothing stopped it before.
         """
         request = self.request
         if not request.final_runs:
@@ -178,7 +178,7 @@ def finalize(
     Parameters
     ----------
     request
-        What was investigated; where a stopping rule ended it, cut to the rows up to then.
+        What was investigated; if a stopping rule ended it, cut to the rows up to then.
     ledger
         Holds the cells.
     interim_analyses

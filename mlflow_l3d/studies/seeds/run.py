@@ -159,17 +159,17 @@ def _finalize(request: SeedsRequest, ledger: Ledger[CellRecord]) -> tuple[SeedsS
         )
         ledger.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
         ledger.wait()
-        said = [
+        paragraphs = [
             f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}" for answer in study_answers(study)
         ]
-        ledger.finish(folder, complete=failed == 0, description="\n\n".join([*said, *notes])[:5000])
+        ledger.finish(folder, complete=failed == 0, description="\n\n".join([*paragraphs, *notes])[:5000])
     return study, notes
 
 
 def _recorded(
     request: SeedsRequest, ledger: Ledger[CellRecord], run_ids: Mapping[str, str]
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """Return one row a seed, and all predictions (None where there are none)."""
+    """Return one row a seed, and all predictions (None if there are none)."""
     rows, tables = [], []
     for cell in request.design().cells():
         record, path, seed = ledger.spool.record(cell.key), ledger.spool.predictions(cell.key), cell.seeds["seed"]

@@ -75,7 +75,7 @@ def write_sweep(
     title
         Heading of the report.
     links
-        Run id -> address of the run, where there is one.
+        Run id -> address of the run, if there is one.
 
     Raises
     ------
@@ -94,8 +94,8 @@ def write_sweep(
     shown.rows.to_csv(folder / f"{names.POINTS}.csv", index=False)
     (folder / f"{names.POINTS}.tex").write_text(latex_table(shown, title=title), encoding="utf-8")
     frames = {"trends": result.sweep.trends_frame(), "interactions": result.sweep.interactions_frame()}
-    found = {names.POINTS: shown.rows, **{name: frame for name, frame in frames.items() if len(frame)}}
-    tables = write_tables(folder, {f"{name}.json": frame for name, frame in found.items()})
+    shown_frames = {names.POINTS: shown.rows, **{name: frame for name, frame in frames.items() if len(frame)}}
+    tables = write_tables(folder, {f"{name}.json": frame for name, frame in shown_frames.items()})
     figures = drawn(shown)
     (folder / names.SWEEP_REPORT).write_text(render(shown, figures, title=title, links=links), encoding="utf-8")
     for name, figure in figures.items():
@@ -104,7 +104,7 @@ def write_sweep(
 
 
 def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str]:
-    """Return run id -> address of the run, where the tracking server is one that a browser reaches.
+    """Return run id -> address of the run, if the tracking server is one that a browser reaches.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str
         Run id -> id of its experiment.
     """
     address = address_of(tracking_uri)
-    return {run_id: f"{address}/{run_page(where, run_id)}" for run_id, where in experiments.items() if address}
+    return {run_id: f"{address}/{run_page(at, run_id)}" for run_id, at in experiments.items() if address}
 
 
 def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
@@ -131,16 +131,16 @@ def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
     from mlflow_l3d.studies.sweep.report.words import answers
 
     shown = ShownSweep(result.sweep)
-    said = [f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}" for answer in answers(shown)]
+    paragraphs = [f"**{answer.question}** {answer.short}. {' '.join(answer.sentences)}" for answer in answers(shown)]
     points = zip(shown.names, (point.run_id for point in result.sweep.points), strict=True)
     links = [f"- [{name}]({run_page(experiments[run_id], run_id)})" for name, run_id in points if run_id in experiments]
     more = [f"- and {len(links) - _MOST_LINKS} more"] if len(links) > _MOST_LINKS else []
-    return "\n\n".join([*said, "\n".join([*links[:_MOST_LINKS], *more])])
+    return "\n\n".join([*paragraphs, "\n".join([*links[:_MOST_LINKS], *more])])
 
 
 def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
     """Return (point, factor) -> corrected importance without each row, and each column, for points that share them."""
-    found = {}
+    estimates = {}
     for at, point in enumerate(points):
         if point.analysis is None or point.analysis.collapse is not None:
             continue
@@ -148,5 +148,5 @@ def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
         tables = {factor: record.table for factor, record in point.analysis.importances.items()}
         for factor in tables:
             if (values := without_each(design.compared(tables, factor))) is not None:
-                found[at, factor] = values
-    return found
+                estimates[at, factor] = values
+    return estimates

@@ -41,7 +41,7 @@ class Engine:
     points
         The points, those that are adopted included.
     budget
-        The most that is computed. A step (a row, as a rule) is begun only where all of its cells fit; where they do
+        The most that is computed. A step (a row, as a rule) is begun only if all of its cells fit; if they do
         not, the point has no further one.
     progress
         Whether to show a progress bar on stderr.

@@ -151,11 +151,11 @@ class PointStudy(InvestigationStudy):
         record = self.ledger.spool.record(cell.key)
         if record.error:
             return False
-        own = replace(record, **asdict(cell), name=cell.name)
-        borrower.ledger.spool.add(own, predictions=self.ledger.spool.predictions(cell.key))
-        borrower.ledger.recovered.metrics[cell.key] = own.metrics
+        lent = replace(record, **asdict(cell), name=cell.name)
+        borrower.ledger.spool.add(lent, predictions=self.ledger.spool.predictions(cell.key))
+        borrower.ledger.recovered.metrics[cell.key] = lent.metrics
         borrower.borrowed[cell.key] = self
-        borrower.on_known(cell, own.metrics)
+        borrower.on_known(cell, lent.metrics)
         return True
 
     def cell_name(self, cell: Cell) -> str:
@@ -186,9 +186,9 @@ class PointStudy(InvestigationStudy):
 
     def swept(self) -> SweptPoint:
         """Return how it ended."""
-        asked = self.request
+        request = self.request
         why = "" if self.analysis else self.error or "the budget was spent before two of its rows were complete"
-        return SweptPoint(self.run_id, asked.choices, asked.setup.task.name, self.analysis, why)
+        return SweptPoint(self.run_id, request.choices, request.setup.task.name, self.analysis, why)
 
     def take_run_ids(self) -> None:
         """Learn the runs of cells that other points trained; those that have none become children of this point."""
