@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -49,13 +49,29 @@ class Job:
     numerics: Mapping[str, str] = field(default_factory=dict)
     model_revision: str = ""
 
-    def of(self, cell: Cell) -> Job:  # noqa: ARG002
-        """Return the job that a cell belongs to: this one, where all cells share it."""
-        return self
 
-    def parts(self) -> Sequence[Job]:
-        """Return the jobs that this one is made of: itself, where it is not several."""
-        return (self,)
+class CountedCells(Iterator[Cell]):
+    """Cells that say how many there still are, so that nobody has to look ahead.
+
+    Parameters
+    ----------
+    cells
+        The cells.
+    remaining
+        Returns how many they may still give; a guess is enough.
+    """
+
+    def __init__(self, cells: Iterator[Cell], remaining: Callable[[], int]) -> None:
+        self._cells = cells
+        self._remaining = remaining
+
+    def __next__(self) -> Cell:
+        """Return the next cell."""
+        return next(self._cells)
+
+    def remaining(self) -> int:
+        """Return how many cells there may still be."""
+        return max(0, self._remaining())
 
 
 class Executor(Protocol):
@@ -70,9 +86,9 @@ class Executor(Protocol):
     it (Ctrl-C), stops the workers at once and leaves none behind.
 
     A session may be given up to its ``cells_at_once`` cells in one call; to share them out
-    among workers, as many more as all workers take at once may be taken from `cells`. An iterator that says by
-    ``__length_hint__`` how many cells it still has needs no such look ahead. Its number also bounds the next calls, so
-    one that may end early, because of a stopping rule, can keep them small.
+    among workers, as many more as all workers take at once may be taken from `cells`. :class:`CountedCells` say how
+    many they still have, so they need no such look ahead. Their number also bounds the next calls, so an iterator that
+    may end early, because of a stopping rule, can keep them small.
     """
 
     one_worker: ClassVar[bool] = False
@@ -83,11 +99,11 @@ class Executor(Protocol):
 
     options: ClassVar[Mapping[str, Hyperparameter]] = {}
     """What ``executor_options`` may hold: a class that has some is called with a keyword argument ``options``, too, the
-    given ones, where there are any."""
+    given ones, if there are any."""
     gpu_options: ClassVar[Collection[str]] = ()
-    """Which of them ask for GPUs: refused where a model of ours is to run on the CPU."""
+    """Which of them ask for GPUs: refused if a model of ours is to run on the CPU."""
     on_worker: ClassVar[Callable[..., Any] | None] = None
-    """Where workers are on other machines, a function: ``on_worker(function, *arguments, options=...)`` returns what
+    """If workers are on other machines, a function: ``on_worker(function, *arguments, options=...)`` returns what
     `function` gives on one of them. An accelerator is then looked for there, not here, and each worker compares what it
     finds with `numerics` of the job (:func:`mlflow_l3d.execution.elsewhere.refusal`)."""
 
@@ -95,6 +111,6 @@ class Executor(Protocol):
         """Remember the job; nothing starts before :meth:`run`."""
         ...
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+    def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
         """Run the cells."""
         ...

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import length_hint
 
+from mlflow_l3d.execution.base import CountedCells
 from mlflow_l3d.execution.samples import training
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.plan.factors import TEST_SAMPLE
@@ -82,13 +82,14 @@ class Queue:
     def expected(self, count: int) -> int:
         """Return how many cells are expected, counting up to `count`.
 
-        They are taken from the caller only where the caller's iterator has no ``__length_hint__``.
+        They are taken from the caller only if it does not say how many there are (:class:`CountedCells`).
         """
-        hint = length_hint(self._cells, -1)
-        return self.look_ahead(count) if hint < 0 else min(count, self._here() + hint)
+        if not isinstance(self._cells, CountedCells):
+            return self.look_ahead(count)
+        return min(count, self._here() + self._cells.remaining())
 
     def take(self, most: int) -> Call | None:
-        """Return the next call, of at most `most` cells where they are new; None where there is none.
+        """Return the next call, of at most `most` cells if they are new; None if there is none.
 
         Cells that differ from its last one in their test examples alone come along, since they are trained once.
         """
@@ -110,30 +111,6 @@ class Queue:
 
     def _here(self) -> int:
         return len(self._waiting) + sum(len(call.cells) for call in self._returned)
-
-
-class Hinted(Iterator[Cell]):
-    """Cells that say how many there still are, so that nobody has to look ahead.
-
-    Parameters
-    ----------
-    cells
-        The cells.
-    hint
-        Returns how many it may still give; a guess is enough.
-    """
-
-    def __init__(self, cells: Iterator[Cell], hint: Callable[[], int]) -> None:
-        self._cells = cells
-        self._hint = hint
-
-    def __next__(self) -> Cell:
-        """Return the next cell."""
-        return next(self._cells)
-
-    def __length_hint__(self) -> int:
-        """Return the hint, for :func:`operator.length_hint`."""
-        return max(0, self._hint())
 
 
 def share(waiting: int, loads: Sequence[float], most: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final, Generic
 
 from mlflow_l3d.approaches.progress import tell
@@ -23,7 +23,7 @@ PREFETCH_BELOW_SECONDS: Final = 5.0
 """Shorter cells wait with the worker while the one before runs, so that it never waits for the dispatcher. A longer one
 would rather be free for whoever is done first."""
 AHEAD_SECONDS: Final = 0.1
-"""More than two wait with a worker only where they take no longer than that, and its pool says that they may."""
+"""More than two wait with a worker only if they take no longer than that, and its pool says that they may."""
 LOOK_SECONDS: Final = 1.0
 """How often workers are looked for that hang, or that end without a word."""
 MOST_BLAMELESS: Final = 20
@@ -34,10 +34,10 @@ LAST_SECONDS: Final = 60.0
 _logger = logging.getLogger(__name__)
 
 
-def dispatch(open_pool: Callable[[], Pool[W]], cells: Iterable[Cell], job: Job) -> Iterator[Outcome]:
+def dispatch(open_pool: Callable[[], Pool[W]], cells: Iterable[Cell], job: Job) -> Generator[Outcome, None, None]:
     """Run cells in the workers of a pool: what the `run` of an executor is.
 
-    Each cell gives one outcome. One whose worker dies is tried once more, in a fresh worker. Where sessions take many
+    Each cell gives one outcome. One whose worker dies is tried once more, in a fresh worker. If sessions take many
     cells in a call, those of it that have no outcome are tried again in calls of half as many, until the one that ends
     its worker is alone; only that one fails. So it is with a worker that hangs (``job.cell_timeout``), but that a cell
     which hung alone is not tried again.
@@ -45,7 +45,7 @@ def dispatch(open_pool: Callable[[], Pool[W]], cells: Iterable[Cell], job: Job) 
     Parameters
     ----------
     open_pool
-        Returns the pool, which has no workers yet; not called where there is no cell.
+        Returns the pool, which has no workers yet; not called if there is no cell.
     cells
         Taken as they are needed.
     job
@@ -132,7 +132,7 @@ class Dispatcher(Generic[W]):
                 yield self._arrived.popleft()
 
     def _staff(self) -> None:
-        """Start workers where there may be more of them than there are, and cells that nobody is free for."""
+        """Start workers if there may be more of them than there are, and cells that nobody is free for."""
         pool, most = self._pool, self._pool.most
         if most == self._staffed:
             return
@@ -149,13 +149,13 @@ class Dispatcher(Generic[W]):
         """
         now = time.monotonic()
         listened, self._looked = min(now - self._looked, 2 * LOOK_SECONDS), now
-        found = {}
+        limits = {}
         for worker in self._pool.workers:
             if worker.in_flight:
                 worker.listen(listened)
                 if limit := self._limits.exceeded(worker.in_flight[0].cells, worker.silent):
-                    found[worker] = limit
-        return found
+                    limits[worker] = limit
+        return limits
 
     def _take_in(self, worker: W, message: Message) -> Outcome | None:
         """Note what a worker said; return the outcome that it sent, or that its end is."""
@@ -179,7 +179,7 @@ class Dispatcher(Generic[W]):
         return self._ended(worker, message)
 
     def _calls_ahead(self) -> int:
-        """Return how many calls of one cell a worker may have: two short ones, more where they are over at once."""
+        """Return how many calls of one cell a worker may have: two short ones, more if they are over at once."""
         if self._seconds >= PREFETCH_BELOW_SECONDS:
             return 1
         return max(2, min(self._pool.most_ahead, int(AHEAD_SECONDS / max(self._seconds, 1e-9))))
@@ -237,8 +237,8 @@ class Dispatcher(Generic[W]):
     def _hung(self, worker: W, limit: float) -> Iterator[Outcome]:
         """Replace a worker that hangs; yield the outcome of a cell that hung alone."""
         current = self._take_out(worker)
-        given = "auto" if self._job.cell_timeout is None else f"{self._job.cell_timeout:g}"
-        error = f"no outcome within {limit:g} s (cell_timeout={given}), so its worker was stopped"
+        timeout_text = "auto" if self._job.cell_timeout is None else f"{self._job.cell_timeout:g}"
+        error = f"no outcome within {limit:g} s (cell_timeout={timeout_text}), so its worker was stopped"
         if current is not None and not self._again(current, 1):
             yield Outcome(current.cells[0].key, duration_seconds=worker.current_seconds(), error=error)
         elif current is not None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.joint import single_jobs
 
 
 class RefusedError(Exception):
@@ -38,16 +39,16 @@ def refusal(job: Job) -> str:
     `job.model_revision`), found on another machine.
     """
     try:
-        return "; ".join(dict.fromkeys(filter(None, map(_difference, job.parts()))))
+        return "; ".join(dict.fromkeys(filter(None, map(_difference, single_jobs(job)))))
     except L3DError as error:
         return str(error)
 
 
 def _difference(job: Job) -> str:
-    found = {**job.approach.numerics(job.device), **job.approach.dependencies(job.hyperparameters, job.model)}
+    here = {**job.approach.numerics(job.device), **job.approach.dependencies(job.hyperparameters, job.model)}
     expected = dict(job.numerics)
     if job.model_revision:
-        found["model"], expected["model"] = job.approach.model_revision(job.model), job.model_revision
-    others = {name: value for name, value in found.items() if expected.get(name, value) != value}
-    differ = ", ".join(f"{name} is {value}, not {expected[name]}" for name, value in others.items())
+        here["model"], expected["model"] = job.approach.model_revision(job.model), job.model_revision
+    differing = {name: value for name, value in here.items() if expected.get(name, value) != value}
+    differ = ", ".join(f"{name} is {value}, not {expected[name]}" for name, value in differing.items())
     return f"what it has is not what the keys of the cells say: {differ}" if differ else ""

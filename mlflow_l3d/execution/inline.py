@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 from mlflow_l3d.approaches.failures import LostDeviceError
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -37,7 +37,7 @@ class InlineExecutor:
             raise ParameterError("workers", workers, allowed, "Use executor=processes.")
         self._job = job
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+    def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
         """Run the cells in order; the session is prepared before the second is taken from an iterator.
 
         Raises

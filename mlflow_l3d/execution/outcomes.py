@@ -17,6 +17,7 @@ from mlflow_l3d.approaches.failures import check_device, failed, one_line
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import halves
+from mlflow_l3d.execution.joint import job_of
 from mlflow_l3d.execution.samples import half, trainings, whole
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.plan.cells import Cell, Outcome
@@ -72,29 +73,29 @@ def _of_sample(outcome: Outcome, cell: Cell, job: Job, cells: int) -> Outcome:
 
 def _run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Generator[Outcome, None, None]:
     """Run cells that are trained each by itself; see :func:`run_cells`."""
-    left = {cell.key: cell for cell in cells}
-    if len(cells) <= 1 or len(left) < len(cells):
+    untried = {cell.key: cell for cell in cells}
+    if len(cells) <= 1 or len(untried) < len(cells):
         for single in cells:
             yield run_cell(session, single, job)
         return
     started = time.perf_counter()
     strays, why = 0, "it left them out"
-    # Closed at once where the caller stops: a generator is closed before its session is.
+    # Closed at once if the caller stops: a generator is closed before its session is.
     with closing(_given(session, [seeded(cell, job) for cell in cells])) as outcomes:
         for outcome in outcomes:
             key = getattr(outcome, "key", None)
             if isinstance(outcome, BaseException):
                 why = one_line(outcome)
-            elif isinstance(key, str) and key in left:
-                yield _checked(outcome, left.pop(key), job, (time.perf_counter() - started) / len(cells))
+            elif isinstance(key, str) and key in untried:
+                yield _checked(outcome, untried.pop(key), job, (time.perf_counter() - started) / len(cells))
             else:
                 strays += 1
     call = f"approach {job.approach.name}, a call of {len(cells)} cells"
     if strays:
         _logger.warning("%s: %d outcomes of no cell, or second ones, are dropped", call, strays)
-    if left:
-        _logger.warning("%s: %d without an outcome are tried again in smaller calls (%s)", call, len(left), why)
-    for part in halves(list(left.values())):
+    if untried:
+        _logger.warning("%s: %d without an outcome are tried again in smaller calls (%s)", call, len(untried), why)
+    for part in halves(list(untried.values())):
         yield from _run_cells(session, part, job)
 
 
@@ -109,7 +110,7 @@ def _given(session: Session, cells: Sequence[Cell]) -> Generator[Outcome | BaseE
 
 
 def _checked(outcome: Outcome, cell: Cell, job: Job, seconds: float) -> Outcome:
-    """Return a valid outcome, or the one that says why it is not; `seconds` is its duration where it has none."""
+    """Return a valid outcome, or the one that says why it is not; `seconds` is its duration if it has none."""
     try:
         outcome = finished(outcome, cell, job)
     except Exception as error:  # noqa: BLE001
@@ -150,7 +151,7 @@ def seeded(cell: Cell, job: Job) -> Cell:
 
     A design leaves such factors out, so they are no part of a cell's key. That of `replicate` must have no effect.
     """
-    factors = job.of(cell).approach.factors
+    factors = job_of(cell, job).approach.factors
     missing = {name: configuration_seed(0, name, 0) for name in factors if name not in cell.seeds}
     if not missing and REPLICATE not in cell.seeds:
         return cell
@@ -161,7 +162,7 @@ def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     """Check what an approach returned for `cell`, and add the metrics that every approach has.
 
     Metrics of the task's kind (:func:`mlflow_l3d.metrics.known.scores_of`) are computed from labels and predictions,
-    where there are any, for all approaches in the same way; metrics of other names stay as the approach gave them.
+    if there are any, for all approaches in the same way; metrics of other names stay as the approach gave them.
     Arrays and numbers come back as plain numpy and Python types.
 
     Raises
@@ -169,7 +170,7 @@ def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     L3DError
         If the outcome is not what :class:`mlflow_l3d.plan.cells.Outcome` says; it names the approach.
     """
-    job = job.of(cell)
+    job = job_of(cell, job)
     try:
         return _finished(outcome, cell, job)
     except (TypeError, ValueError, OverflowError) as error:

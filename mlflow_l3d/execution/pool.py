@@ -63,7 +63,7 @@ class ProcessWorker(Worker):
             self.connection.send(cells)
 
     def look(self) -> Message | None:
-        """Return what the worker says, None where that is nothing; that it ended, once everything is read."""
+        """Return what the worker says, None if that is nothing; that it ended, once everything is read."""
         alive = self.process.is_alive()
         try:
             if self.connection.poll():
@@ -128,7 +128,7 @@ class ProcessPool(Pool[ProcessWorker]):
         """Start a process."""
         used = [worker.device for worker in self.workers]
         device = min(self._devices, key=used.count)
-        # The first devices get one more, where workers cannot be shared out evenly.
+        # The first devices get one more, if workers cannot be shared out evenly.
         sharers = math.ceil((self.most - self._devices.index(device)) / len(self._devices))
         return ProcessWorker(self._pickled, device, max(1, sharers))
 
@@ -172,9 +172,9 @@ def pickled(job: Job, executor: str) -> bytes:
     import cloudpickle
 
     try:
-        found: bytes = cloudpickle.dumps(job)
+        content: bytes = cloudpickle.dumps(job)
     except Exception as error:
         allowed = f"must survive pickling with executor={executor} ({type(error).__name__}: {error})"
         fix = "Open files, locks and connections where cells run, or use executor=inline."
         raise ParameterError("approach", job.approach.name, allowed, fix) from error
-    return found
+    return content

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import ParameterError
@@ -40,7 +40,7 @@ class ProcessExecutor:
         self._job = job
         self._workers = workers
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+    def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
         """Run the cells, and yield outcomes as they come in.
 
         Raises

@@ -38,8 +38,8 @@ def session_of(job: Job) -> Iterator[Session]:
     Raises
     ------
     L3DError
-        If it cannot be prepared: the approach's own error where it is one, else one line that says what was raised,
-        with the traceback as a note. Also where the session says that no further cell can be run.
+        If it cannot be prepared: the approach's own error if it is one, else one line that says what was raised,
+        with the traceback as a note. Also if the session says that no further cell can be run.
     LostDeviceError
         If the accelerator takes no more work from this process.
     """
@@ -64,7 +64,9 @@ def close_session(job: Job, session: Session) -> None:
 def prepared(job: Job) -> Session:
     """Return the session of `job`; errors as :func:`session_of`."""
     try:
-        found = job.approach.prepare(job.task, job.hyperparameters, model=job.model, device=job.device, cache=job.cache)
+        session = job.approach.prepare(
+            job.task, job.hyperparameters, model=job.model, device=job.device, cache=job.cache
+        )
     except L3DError:
         raise
     except (Exception, SystemExit) as error:
@@ -72,9 +74,9 @@ def prepared(job: Job) -> Session:
         wrapped = L3DError(f"approach {job.approach.name} could not be prepared: {one_line(error)}")
         wrapped.add_note(public_text("".join(traceback.format_exception(error))))
         raise wrapped from error
-    if not isinstance(found, Session):
-        raise L3DError(f"approach {job.approach.name}: prepare returned a {type(found).__name__}, not a Session")
-    return found
+    if not isinstance(session, Session):
+        raise L3DError(f"approach {job.approach.name}: prepare returned a {type(session).__name__}, not a Session")
+    return session
 
 
 def cells_at_once(session: Session, job: Job) -> int:
@@ -97,7 +99,7 @@ class OpenSessions:
 
     Before another session is prepared, those that were not used for the longest time are closed until there are fewer
     than :data:`MOST_OPEN` and at least :data:`FREE_SHARE` of the memory of the machine, and of the device, is free. The
-    last one stays where it has the model of the new one, so that what the approaches lend each other is not loaded
+    last one stays if it has the model of the new one, so that what the approaches lend each other is not loaded
     again.
     """
 
@@ -130,7 +132,7 @@ class OpenSessions:
 
 
 def free_share(device: str) -> float:
-    """Return the share of memory that is free: on this machine or on a GPU, whichever is less; 1 where unknown."""
+    """Return the share of memory that is free: on this machine or on a GPU, whichever is less; 1 if unknown."""
     shares = [1.0]
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Final
 
 from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.joint import job_of
 from mlflow_l3d.plan.cells import Cell
 
 MEDIANS: Final = 20
@@ -37,20 +38,20 @@ class Limits:
     def finished(self, cell: Cell, seconds: float) -> None:
         """Note that a cell took so long."""
         if self._job.cell_timeout is None:
-            self._seconds.setdefault(id(self._job.of(cell)), deque(maxlen=_REMEMBERED)).append(seconds)
+            self._seconds.setdefault(id(job_of(cell, self._job)), deque(maxlen=_REMEMBERED)).append(seconds)
 
     def exceeded(self, cells: Iterable[Cell], silent: float) -> float:
-        """Return the limit, in seconds, of a call that has these cells left; 0 where `silent` seconds are within it."""
-        given = self._job.cell_timeout
-        if silent <= (FLOOR_SECONDS if given is None else given):
+        """Return the limit, in seconds, of a call that has these cells left; 0 if `silent` seconds are within it."""
+        timeout = self._job.cell_timeout
+        if silent <= (FLOOR_SECONDS if timeout is None else timeout):
             return 0.0
-        limit = self._auto(cells) if given is None else given * sum(1 for _ in cells)
+        limit = self._auto(cells) if timeout is None else timeout * sum(1 for _ in cells)
         return limit if silent > limit else 0.0
 
     def _auto(self, cells: Iterable[Cell]) -> float:
         counts: dict[int, int] = {}
         for cell in cells:
-            job = id(self._job.of(cell))
+            job = id(job_of(cell, self._job))
             counts[job] = counts.get(job, 0) + 1
         return math.fsum(
             max(FLOOR_SECONDS, MEDIANS * median(self._seconds[job]) * count) if job in self._seconds else FIRST_SECONDS

@@ -70,7 +70,7 @@ def serve_calls(
     load
         Returns the job; what it raises is sent as an error of the preparation is.
     receive
-        Waits for the next call and returns its cells, None where there are no more.
+        Waits for the next call and returns its cells, None if there are no more.
     send
         Takes what the dispatcher is to know.
 
@@ -114,7 +114,7 @@ def unpickled(pickled: bytes) -> Job:
 
 
 def _sendable(error: L3DError) -> L3DError:
-    """Return the error itself where it survives the pipe, else its text and notes."""
+    """Return the error itself if it survives the pipe, else its text and notes."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own, a moment ago
     except Exception:  # noqa: BLE001 - whatever a stranger's class raises

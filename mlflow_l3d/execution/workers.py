@@ -37,7 +37,7 @@ class Ended:
     how
         Begins with ``worker``, and says how it ended.
     blameless
-        Whether nothing that it ran can have ended it, as where its machine was taken away: its cells are tried again as
+        Whether nothing that it ran can have ended it, as when its machine was taken away: its cells are tried again as
         if they had not been.
     """
 
@@ -78,7 +78,7 @@ class Worker(ABC):
     def give(self, cells: list[Cell] | None) -> None:
         """Send the worker the cells of a call, or None: there are no more.
 
-        Where it is gone that is no error, since its pool will say so.
+        If it is gone that is no error, since its pool will say so.
         """
 
     def send(self, call: Call) -> None:
@@ -114,15 +114,15 @@ class Worker(ABC):
         return time.monotonic() - self.current_since
 
     def load(self, seconds: float) -> float:
-        """Return how much is left to do, in cells, where a cell takes `seconds` (0: not known)."""
+        """Return how much is left to do, in cells, if a cell takes `seconds` (0: not known)."""
         waiting = [*self.in_flight, *([self.reserved] if self.reserved else [])]
-        left = float(sum(call.size for call in waiting))
+        cells = float(sum(call.size for call in waiting))
         if self.in_flight:
             # A session may train all cells of a call side by side, and give no outcome before the end.
             current = self.in_flight[0]
             progress = self.current_seconds() / seconds if seconds > 0 else 0.0
-            left -= max(current.size - len(current.cells), min(progress, current.size))
-        return left
+            cells -= max(current.size - len(current.cells), min(progress, current.size))
+        return cells
 
 
 W = TypeVar("W", bound=Worker)
@@ -141,8 +141,8 @@ class Pool(ABC, Generic[W]):
     workers
         Those that were started and have not ended; the dispatcher writes it.
     most_ahead
-        How many calls of one cell each may be with a worker at once, where cells are over in no time; more than two
-        where a message costs more than such a cell.
+        How many calls of one cell each may be with a worker at once, if cells are over in no time; more than two
+        if a message costs more than such a cell.
     """
 
     most_ahead: int = 2

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from mlflow_l3d import registry
 from mlflow_l3d.execution.base import Executor, Job
-from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.progress import shows_progress
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
 from mlflow_l3d.tracking.earlier.past import find_search
@@ -52,7 +51,7 @@ class ProjectRun:
     Attributes
     ----------
     run_id
-        None where there is none.
+        None if there is none.
     taken
         Whether something else answers for how it ends.
     """
@@ -68,7 +67,7 @@ class ProjectRun:
 
 @contextmanager
 def entry_point() -> Iterator[ProjectRun]:
-    """Begin an entry point: our own settings of MLflow, and the project run, which fails where the block raises.
+    """Begin an entry point: our own settings of MLflow, and the project run, which fails if the block raises.
 
     MLFLOW_RUN_ID is taken out of the environment, so that nobody attaches to the parent by accident.
     """
@@ -83,7 +82,7 @@ def entry_point() -> Iterator[ProjectRun]:
 
 
 def fail_project_run(run_id: str | None, error: Exception) -> None:
-    """Mark the run that `mlflow run` made, where there is one, as failed; the error itself is the caller's to show."""
+    """Mark the run that `mlflow run` made, if there is one, as failed; the error itself is the caller's to show."""
     if run_id is None:
         return
     try:
@@ -168,30 +167,45 @@ class Study(ABC, Generic[S, K, R]):
             return cls(request, progress=progress).run(project_run.take())
 
     def run(self, project_run: str | None = None) -> R:
-        """Carry out the study; where that raises, the parent fails or is interrupted, before it the project run fails.
+        """Carry out the study.
 
         Parameters
         ----------
         project_run
             The run that `mlflow run` made, if there is one; it becomes the parent.
         """
-        ledger: Ledger[K] | None = None
+        with (
+            self.opened(project_run) as ledger,
+            told(ledger.client.tracking_uri, ledger.parent.experiment_id, ledger.parent.run_id),
+        ):
+            return self.carry_out()
+
+    @contextmanager
+    def opened(self, project_run: str | None = None) -> Iterator[Ledger[K]]:
+        """Open the parent; if the block raises, end it in a true state. Before it is open the project run fails."""
+        is_open = False
         try:
             with deferred_interrupts():
-                ledger = self.ledger = self.open(project_run)
-            with told(ledger.client.tracking_uri, ledger.parent.experiment_id, ledger.parent.run_id):
-                return self.carry_out()
-        except KeyboardInterrupt:
-            if ledger is not None:
-                line = f"Interrupted {self.how_far()}. The same command continues where it stopped."
-                ledger.end("KILLED", line)
-            raise
-        except Exception as error:
-            if ledger is not None:
-                ledger.end("FAILED", error_line(error))
-            else:
+                self.ledger = self.open(project_run)
+                is_open = True
+            yield self.ledger
+        except BaseException as error:
+            if not is_open and isinstance(error, Exception):
                 fail_project_run(project_run, error)
+            elif is_open and isinstance(error, KeyboardInterrupt):
+                self.interrupt()
+            elif is_open:
+                self.end("FAILED", error_line(error))
             raise
+
+    def interrupt(self) -> None:
+        """End the parent as interrupted."""
+        interrupted = f"Interrupted {self.how_far()}".rstrip()
+        self.end("KILLED", f"{interrupted}. The same command continues where it stopped.")
+
+    def end(self, status: str, line: str) -> None:
+        """End the parent before all is done."""
+        self.ledger.end(status, line)
 
 
 def executor_of(setup: Setup, job: Job | None = None) -> Executor:
@@ -203,7 +217,7 @@ def executor_of(setup: Setup, job: Job | None = None) -> Executor:
 
 
 def expected_workers(setup: Setup) -> int:
-    """Return how many cells a plan takes to run at a time: one where workers of other machines are not counted yet."""
+    """Return how many cells a plan takes to run at a time: one if workers of other machines are not counted yet."""
     if setup.workers is not None:
         return setup.workers
     elsewhere = getattr(registry.load("executor", setup.executor), "on_worker", None)

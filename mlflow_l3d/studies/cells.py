@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.execution.calls import Hinted
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
+from mlflow_l3d.studies.loop import CellLoop
 from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.studies.request import CellRequest
-from mlflow_l3d.studies.self_test import own_cells, self_test, tested
+from mlflow_l3d.studies.self_test import self_test, tested
 from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS, Elsewhere
+from mlflow_l3d.studies.state import OPEN, OVER, State
+from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
-
     from mlflow_l3d.plan.cells import Cell, Outcome
 
 _logger = logging.getLogger("mlflow_l3d")
@@ -65,20 +66,26 @@ class CellStudy(Study[C, CellRecord, R]):
         What people call a cell.
     fewest
         How many cells must not fail, that there is a result.
+    state
+        How far it is.
     computed, failed
         Cells that were trained, and those of them that failed.
     tested
         Keys of those that the self-test trained.
+    elsewhere
+        What other processes finish of its cells; there once the parent is open.
     """
 
     unit: ClassVar[str] = "cell"
     fewest: ClassVar[int] = 1
+    elsewhere: Elsewhere
 
     def __init__(self, request: C, *, progress: bool | None = False) -> None:
         super().__init__(request, progress=progress)
+        self.state = State.PLANNED
         self.computed = self.failed = 0
         self.tested: set[str] = set()
-        self._first_error, self._waited = "", False
+        self._first_error = ""
         self._errors: set[str | None] = set()
         self._started = time.monotonic()
 
@@ -108,9 +115,9 @@ class CellStudy(Study[C, CellRecord, R]):
         return False
 
     @property
-    def most_ahead(self) -> int | None:
-        """How many cells may be under way at once where it may be stopped; None for any number."""
-        return None
+    def most_ahead(self) -> int:
+        """How many cells may be under way at once; few if a stopping rule may end the study."""
+        return sys.maxsize
 
     def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
         """Take note of a cell that was done before."""
@@ -118,98 +125,100 @@ class CellStudy(Study[C, CellRecord, R]):
     def on_record(self, cell: Cell, record: CellRecord) -> None:
         """Take note of a cell that was trained now."""
 
-    def open(self, project_run: str | None, beside: Ledger[CellRecord] | None = None) -> Ledger[CellRecord]:
-        """Open the parent, `beside` another ledger where that is open, and find the cells that are done already."""
-        asked = self.request
-        work = Work(asked.card(), CellRecord, asked.context_key, asked.shared_params(), lambda: asked.design().cells())
-        return open_ledger(work, project_run, beside=beside)
+    def open(
+        self, project_run: str | None = None, beside: Ledger[CellRecord] | None = None, studies: int = 1
+    ) -> Ledger[CellRecord]:
+        """Open the parent, and find the cells that are done already.
+
+        Parameters
+        ----------
+        project_run
+            The run that `mlflow run` made, if there is one; it becomes the parent.
+        beside
+            A ledger that is open all the while, whose threads do the work of this one, too.
+        studies
+            How many studies look in turn what other processes finish.
+        """
+        request = self.request
+        work = Work(
+            request.card(), CellRecord, request.context_key, request.shared_params(), lambda: request.design().cells()
+        )
+        self.ledger = open_ledger(work, project_run, beside=beside)
+        self.elsewhere = Elsewhere(self.ledger, studies)
+        self.enter(State.TRAINING)
+        return self.ledger
+
+    def enter(self, state: State) -> None:
+        """Note how far the study is."""
+        self.state = self.state.followed_by(state)
+
+    def end(self, status: str, line: str) -> None:
+        """End the parent, if it is open, before all is done."""
+        if self.state in OPEN:
+            super().end(status, line)
+        if self.state not in OVER:
+            self.enter(State(status))
 
     def how_far(self) -> str:
         """Return how many cells are done."""
-        known = {*self.ledger.recovered.metrics, *self.ledger.spool}
-        done = [cell.key in known for cell in self.request.design().cells()]
+        done_keys = {*self.ledger.recovered.metrics, *self.ledger.spool}
+        done = [cell.key in done_keys for cell in self.request.design().cells()]
         return f"with {sum(done)} of {len(done)} {self.unit}s done"
 
     def train(self) -> None:
         """Compute the cells that are not done, until the study is stopped, and wait until the server holds them.
 
-        What seeds do is tried before, where it was not. Cells that are under way when it is stopped are recorded, too.
+        What seeds do is tried before, if it was not. Cells that are under way when it is stopped are recorded, too.
 
         Raises
         ------
         L3DError
             If the first cells failed alike, or in the end too many; it names the error of the first.
         """
-        elsewhere = Elsewhere(self.ledger)
-        self.take_tested(tested(self.request, progress=self.progress) if self.left else {}, elsewhere)
-        title, known = self.progress_title, {"total": self.size, "done": self.reused + self.computed}
-        later: list[Cell] = []
-        with progress_bar(title, self.unit, shown=self.progress, state="loading and encoding", **known) as bar:
-            self._train(self._free(self.missing(self.request.design().cells()), elsewhere, later), bar)
-            while later and not self.stopped:
-                self._train(self._given_back(elsewhere, later), bar)
-        with under_way("uploading", shown=self.progress, left=lambda: self.ledger.uploader.pending):
-            self.settle()
-
-    def take_tested(self, outcomes: Mapping[str, Outcome], elsewhere: Elsewhere) -> None:
-        """Record those cells that the self-test trained."""
-        for cell, outcome in own_cells(self.request.design().cells(), outcomes, elsewhere):
-            self.tested.add(cell.key)
-            self.take(cell, outcome)
-
-    def _train(self, cells: Iterable[Cell], bar: tqdm[Any]) -> None:
-        """Train some cells, and record them as they come."""
-        running: dict[str, Cell] = {}
-
-        def noted() -> Iterator[Cell]:
-            for cell in cells:
-                running[cell.key] = cell
-                yield cell
-
-        def hint() -> int:
-            left, most = self.left - len(running), self.most_ahead
-            return left if most is None else min(left, most)
-
-        executor = executor_of(self.request.setup)
-        with closing(executor.run(Hinted(noted(), hint))) as outcomes:  # type: ignore[type-var]
-            for outcome in outcomes:
+        self.take_tested(tested(self.request, progress=self.progress) if self.left else {})
+        loop: CellLoop[CellStudy[C, R]] = CellLoop(
+            lambda: executor_of(self.request.setup), lambda: min(self.left - len(loop.under_way), self.most_ahead)
+        )
+        cells = ((self, cell) for cell in self.missing(self.request.design().cells()))
+        counts = {"total": self.size, "done": self.reused + self.computed}
+        bar_shown = progress_bar(
+            self.progress_title, self.unit, shown=self.progress, state="loading and encoding", **counts
+        )
+        with bar_shown as bar, closing(loop.outcomes(cells)) as outcomes:
+            for outcome, [(_, cell)] in outcomes:
                 if self.computed == 0:
                     restart_clock(bar)
-                self.take(running.pop(outcome.key), outcome)
+                self.take(cell, outcome)
                 bar.update()
                 if self.hopeless:
                     raise L3DError(self.hopeless)
+        with under_way("uploading", shown=self.progress, left=lambda: self.ledger.uploader.pending):
+            self.settle()
 
-    def _free(self, cells: Iterable[Cell], elsewhere: Elsewhere, later: list[Cell]) -> Iterator[Cell]:
-        """Yield those of some cells that no other process trains or has trained meanwhile; the others are for `later`.
+    def take_tested(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Record those cells that the self-test trained, which are among the first, and nobody else has."""
+        for cell in islice(self.request.design().cells(), len(outcomes)):
+            if cell.key in outcomes and self.elsewhere.free(cell):
+                self.tested.add(cell.key)
+                self.take(cell, outcomes[cell.key])
 
-        What other processes have finished by now is taken note of.
-        """
-        done = self.ledger.recovered.metrics
-        for cell in cells:
-            if elsewhere.free(cell):
-                yield cell
-            elif cell.key in done:
-                self.on_known(cell, done[cell.key])
-            else:
-                later.append(cell)
+    def needs(self, cell: Cell) -> bool:  # noqa: ARG002
+        """Return whether a cell that another process trains is waited for."""
+        return not self.stopped
 
-    def _given_back(self, elsewhere: Elsewhere, later: list[Cell]) -> list[Cell]:
-        """Wait until other processes have finished some cells, and return those that they gave back untrained."""
-        done = self.ledger.recovered.metrics
-        if not self._waited:
-            self._waited = True
-            _logger.warning("%d %ss are trained by another process, which is waited for.", len(later), self.unit)
-        while later:
-            known, free = elsewhere.settled(later)
-            for cell in known:
-                self.on_known(cell, done[cell.key])
-            settled = {cell.key for cell in (*known, *free)}
-            later[:] = [cell for cell in later if cell.key not in settled]
-            if free:
-                return free
-            time.sleep(LOOK_SECONDS if later else 0.0)
-        return []
+    def stop_waiting(self, cell: Cell) -> None:
+        """Take note that a cell is not waited for any more, without an outcome."""
+
+    def as_handed_out(self, cell: Cell) -> Cell:
+        """Return a cell as executors get it."""
+        return cell
+
+    def take_known(self, cell: Cell) -> bool:
+        """Take note of a cell if it is done by now; return whether it is."""
+        if (metrics := self.ledger.recovered.metrics.get(cell.key)) is None:
+            return False
+        self.on_known(cell, metrics)
+        return True
 
     @property
     def left(self) -> int:
@@ -223,13 +232,10 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def missing(self, cells: Iterable[Cell]) -> Iterator[Cell]:
         """Yield those of some cells that must be trained, until the study is stopped; take note of the others."""
-        done = self.ledger.recovered.metrics
         for cell in cells:
             if self.stopped:
                 return
-            if cell.key in done:
-                self.on_known(cell, done[cell.key])
-            elif cell.key not in self.tested:
+            if not self.take_known(cell) and cell.key not in self.tested:
                 yield cell
 
     def take(self, cell: Cell, outcome: Outcome) -> None:

@@ -20,7 +20,7 @@ _TICK: Final = 1.0
 
 
 def shows_progress(wanted: bool | None) -> bool:
-    """Return whether progress is shown: as it is wanted, or where somebody looks, in a notebook or on a terminal."""
+    """Return whether progress is shown: as it is wanted, or if somebody looks, in a notebook or on a terminal."""
     return _looked_at() if wanted is None else wanted
 
 
@@ -68,7 +68,7 @@ def restart_clock(bar: tqdm[Any]) -> None:
 
 @contextmanager
 def under_way(what: str, *, shown: bool, left: Callable[[], int] | None = None) -> Iterator[None]:
-    """Show what is done in the block and how long it takes, and how much is `left` where that can be said."""
+    """Show what is done in the block and how long it takes, and how much is `left` if that can be said."""
     if not shown:
         yield
         return
@@ -100,7 +100,7 @@ def _in_notebook() -> bool:
 
 
 def _kind() -> Any:
-    """Return the bar of notebooks where it can be shown, else that of terminals."""
+    """Return the bar of notebooks if it can be shown, else that of terminals."""
     if _in_notebook() and find_spec("ipywidgets"):
         from tqdm.notebook import tqdm as widget
 

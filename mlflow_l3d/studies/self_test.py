@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,6 @@ from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 
 TRIES: Final = 2
 """How often a seed is drawn anew before it counts as one without an effect."""
@@ -36,7 +34,7 @@ class SelfTest(OnOneScreen):
     effects
         Factor -> what a new seed of it changed, in a few words; ``replicate`` is the same cell again.
     problems
-        What is wrong, a line each; empty where nothing is.
+        What is wrong, a line each; empty if nothing is.
     outcomes
         Key -> outcome of each run.
     """
@@ -47,7 +45,7 @@ class SelfTest(OnOneScreen):
 
     @property
     def exit_status(self) -> int:
-        """1 where something is wrong."""
+        """1 if something is wrong."""
         return int(bool(self.problems))
 
     def summary(self) -> str:
@@ -68,10 +66,10 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
         If the first of them fails, or has no value of the metric.
     """
     base, metric = next(iter(request.design().cells())), request.metric.name
-    left, cells, changes = [*request.tested_factors, REPLICATE], [base], dict[str, str]()
+    unchanged, cells, changes = [*request.tested_factors, REPLICATE], [base], dict[str, str]()
     outcomes: dict[str, Outcome] = {}
     for attempt in range(TRIES):
-        drawn = {name: request.redrawn(base, name, attempt) for name in left}
+        drawn = {name: request.redrawn(base, name, attempt) for name in unchanged}
         outcomes |= _run(request, [*cells, *drawn.values()], progress=progress)
         first = outcomes[base.key]
         if first.error is not None:
@@ -81,10 +79,12 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
             has = f"has no {metric}, but {', '.join(sorted(first.metrics))}"
             raise L3DError(f"self-test: a trial run before the study {has}. Name one of them by metric.")
         changes |= {name: _change(first, outcomes[cell.key], metric) for name, cell in drawn.items()}
-        left, cells = [name for name in request.tested_factors if not changes[name]], []
-        if changes[REPLICATE] or not left:
+        unchanged, cells = [name for name in request.tested_factors if not changes[name]], []
+        if changes[REPLICATE] or not unchanged:
             break
-    problems = [f"{name}: {TRIES} new seeds changed nothing; they do not reach the training" for name in sorted(left)]
+    problems = [
+        f"{name}: {TRIES} new seeds changed nothing; they do not reach the training" for name in sorted(unchanged)
+    ]
     if request.same_examples:
         other = "and all of them must predict the same ones"
         problems += [f"{name}: {what}, {other}" for name, what in changes.items() if what == _OTHER_EXAMPLES]
@@ -100,42 +100,35 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
 
 
 def tested(request: CellRequest, *, progress: bool) -> dict[str, Outcome]:
-    """Try the seeds of a study where that is wanted; return key -> outcome of what was trained.
+    """Try the seeds of a study if that is wanted; return key -> outcome of what was trained.
 
-    By itself it is not wanted where they were tried, with the same approach and data.
+    By itself it is not wanted if they were tried, with the same approach and data.
 
     Raises
     ------
     L3DError
         If something is wrong with them.
     """
-    asked = request.given["self_test"]
-    if asked == "only":
+    choice = request.given["self_test"]
+    if choice == "only":
         fix = "Try the seeds there, or leave it out."
-        raise ParameterError("self_test", asked, "is for investigate and seeds", fix)
+        raise ParameterError("self_test", choice, "is for investigate and seeds", fix)
     automatic = request.setup.approach.self_tested and not _mark(request).is_file()
-    if asked == "skip" or (asked == "auto" and not automatic):
+    if choice == "skip" or (choice == "auto" and not automatic):
         return {}
-    found = self_test(request, progress=progress)
-    if found.problems:
-        raise L3DError(f"self-test: {'; '.join(found.problems)}. Mend it, leave the factor out, or use self_test=skip.")
-    return dict(found.outcomes)
-
-
-def own_cells(
-    cells: Iterable[Cell], outcomes: Mapping[str, Outcome], elsewhere: Elsewhere
-) -> Iterator[tuple[Cell, Outcome]]:
-    """Yield the cells of a study that its self-test trained, which are among its first, and nobody else has."""
-    for cell in islice(cells, len(outcomes)):
-        if cell.key in outcomes and elsewhere.free(cell):
-            yield cell, outcomes[cell.key]
+    result = self_test(request, progress=progress)
+    if result.problems:
+        raise L3DError(
+            f"self-test: {'; '.join(result.problems)}. Mend it, leave the factor out, or use self_test=skip."
+        )
+    return dict(result.outcomes)
 
 
 def _run(request: CellRequest, cells: Sequence[Cell], *, progress: bool) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     bar = progress_bar("self-test", "cell", total=len(cells), shown=progress, state="loading")
     run = executor_of(request.setup).run(iter(cells))
-    with bar as shown, closing(run) as outcomes:  # type: ignore[type-var]
+    with bar as shown, closing(run) as outcomes:
         for outcome in outcomes:
             found[outcome.key] = outcome
             shown.update()
@@ -143,7 +136,7 @@ def _run(request: CellRequest, cells: Sequence[Cell], *, progress: bool) -> dict
 
 
 def _change(one: Outcome, other: Outcome, metric: str) -> str:
-    """Return how two outcomes differ, in a few words; empty where they do not."""
+    """Return how two outcomes differ, in a few words; empty if they do not."""
     if other.error is not None:
         return f"it fails: {other.error}"
     if one.predictions is None or other.predictions is None:

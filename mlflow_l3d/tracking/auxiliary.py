@@ -77,7 +77,7 @@ def auxiliary_run(
     title
         Name of the run.
     parameters
-        Logged where `mlflow run` has not logged them.
+        Logged if `mlflow run` has not logged them.
     """
     for abandoned in abandoned_runs(client):
         _end_killed(client, abandoned)

@@ -136,7 +136,7 @@ def renamed(record: RunRecord) -> dict[str, str]:
 
 
 def _beside(name: str, same: bool) -> str:
-    """Return the name of what a training logged: another one where ours is there, and different."""
+    """Return the name of what a training logged: another one if ours is there, and different."""
     return name if same else f"logged.{name}"
 
 
@@ -146,7 +146,7 @@ def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
 
 
 def condition(tags: Mapping[str, str], status: str = "") -> str:
-    """Return MLflow's filter for runs with these tags and, where one is given, this status."""
+    """Return MLflow's filter for runs with these tags and, if one is given, this status."""
     parts = [f"tags.`{name}` = '{value}'" for name, value in tags.items()]
     return " and ".join([*parts, f"attributes.status = '{status}'"] if status else parts)
 
@@ -189,7 +189,7 @@ def _pages(page_after: Callable[[str | None], PagedList[T]]) -> Iterator[T]:
 
 
 def found(get: Callable[[str], T], name: str) -> T | None:
-    """Return what a call gives for a name or id; None where the server, which must not be away, has no such thing."""
+    """Return what a call gives for a name or id; None if the server, which must not be away, has no such thing."""
     from mlflow.exceptions import MlflowException
 
     try:

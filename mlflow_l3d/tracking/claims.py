@@ -59,14 +59,14 @@ class Claims:
         return True
 
     def lock(self, key: str) -> bool:
-        """Claim a cell, whether or not it was done; return False where another process has claimed it."""
+        """Claim a cell, whether or not it was done; return False if another process has claimed it."""
         if self._file >= 0 and not _locked(self._file, _byte(key)):
             return False
         self._held.add(key)
         return True
 
     def release(self, key: str, *, done: bool = False) -> None:
-        """Give a claim back; `done` where the server holds the cell, finished."""
+        """Give a claim back; `done` if the server holds the cell, finished."""
         with suppress(OSError), self._guard:
             if done and self._file >= 0:
                 os.write(self._file, f"{key}\n".encode("ascii"))
@@ -117,7 +117,7 @@ class _Shared:
 
 
 def _opened(path: Path) -> int:
-    """Open the file, so that it is the one that others find, and empty where nobody else has it open."""
+    """Open the file, so that it is the one that others find, and empty if nobody else has it open."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:

@@ -70,7 +70,7 @@ def is_outage(error: BaseException) -> bool:
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """Let calls to a tracking server fail at once and in silence, except where the user has set MLflow's variables."""
+    """Let calls to a tracking server fail at once and in silence, except if the user has set MLflow's variables."""
     added = [name for name in _SETTINGS if name not in os.environ]
     os.environ.update({name: _SETTINGS[name] for name in added})
     levels = {logger: logger.level for logger in map(logging.getLogger, _NOISY)}
@@ -88,7 +88,7 @@ def own_settings() -> Iterator[None]:
 def again(call: Callable[[], T]) -> T:
     """Make a call that may be repeated; while it meets an outage, up to eight times in :data:`_LONGEST` seconds.
 
-    Where nobody listens at the address it fails at once.
+    If nobody listens at the address it fails at once.
     """
     began, pauses = time.monotonic(), iter(_PAUSES)
     while True:
@@ -160,7 +160,7 @@ def connect() -> MlflowClient:
 def _make(uri: str) -> None:
     """Make the tables of a new SQLite store beside it, and link it to its place: it appears whole, for one process.
 
-    MLflow makes them in the file itself, which spoils it where two do so at once, or the process is killed.
+    MLflow makes them in the file itself, which spoils it if two do so at once, or the process is killed.
     """
     file = re.fullmatch(r"sqlite:///(?!file:|:memory:)([^?]+)", uri)
     if file is None or (path := Path(file[1])).exists():
@@ -191,8 +191,8 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     elif version := re.search(r"found version (\w+)|revision identified by '(\w+)'", text):
         import mlflow
 
-        known = Path(mlflow.__file__).parent.glob(f"store/db_migrations/versions/{version[1] or version[2]}*")
-        age, fix = ("an older", f"Back it up, then run: mlflow db upgrade {uri}") if any(known) else _NEWER
+        migrations = Path(mlflow.__file__).parent.glob(f"store/db_migrations/versions/{version[1] or version[2]}*")
+        age, fix = ("an older", f"Back it up, then run: mlflow db upgrade {uri}") if any(migrations) else _NEWER
         allowed = f"this store was written by {age} MLflow than the one installed here ({mlflow.__version__})"
     elif uri.startswith("sqlite:") and re.search("already exists|duplicate column", text):
         allowed = "MLflow is making this store in another process, or was stopped while it made it"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _WRITTEN_MEANWHILE: Final = ("integrityerror", "uniqueviolation", "duplicate")
-"""What databases say where another process wrote the same data set after the store looked for it: now it is found."""
+"""What databases say if another process wrote the same data set after the store looked for it: now it is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Data:
 
 
 def log_data(client: MlflowClient, run_id: str, data: Data | None) -> None:
-    """Name a run's data, where there is such, in one call; safe to call again."""
+    """Name a run's data, if there is such, in one call; safe to call again."""
     if data is None:
         return
     from mlflow.entities import Dataset, DatasetInput, InputTag

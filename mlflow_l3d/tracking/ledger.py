@@ -216,23 +216,23 @@ class Ledger(Generic[R]):
 
     def run_ids(self) -> dict[str, str]:
         """Return key -> run id of every cell in the spool, after removing what a retried call doubled."""
-        wanted = {key: run_id for key in self.spool if (run_id := self.spool.run_id(key)) is not None}
-        own = children_of(self.client, self.parent.experiment_id, self.parent.run_id) if self._repeated else ()
+        run_ids = {key: run_id for key in self.spool if (run_id := self.spool.run_id(key)) is not None}
+        children = children_of(self.client, self.parent.experiment_id, self.parent.run_id) if self._repeated else ()
         doubled = [
             str(run.info.run_id)
-            for run in own
-            if wanted.get(run.data.tags.get(names.CELL_KEY, ""), run.info.run_id) != run.info.run_id
+            for run in children
+            if run_ids.get(run.data.tags.get(names.CELL_KEY, ""), run.info.run_id) != run.info.run_id
         ]
         for run_id in doubled:
             found(self.client.delete_run, run_id)
-        return wanted
+        return run_ids
 
     def run_of(self, key: str) -> str:
-        """Return the run of a trial; the empty text where it has none yet."""
+        """Return the run of a trial; the empty text if it has none yet."""
         return self.spool.run_id(key) or self.recovered.runs.get(key, "")
 
     def submit(self, key: str, *, repeated: bool = False) -> None:
-        """Queue the upload of a record of the spool; `repeated` where an earlier attempt may have created its run."""
+        """Queue the upload of a record of the spool; `repeated` if an earlier attempt may have created its run."""
         attempts = count(int(repeated))
 
         def writing() -> None:
@@ -288,11 +288,11 @@ def patience_seconds() -> float:
     ParameterError
         If ``$L3D_UPLOAD_PATIENCE`` is no number of seconds.
     """
-    given = os.environ.get("L3D_UPLOAD_PATIENCE")
+    text = os.environ.get("L3D_UPLOAD_PATIENCE")
     try:
-        seconds = PATIENCE_SECONDS if given is None else float(given)
+        seconds = PATIENCE_SECONDS if text is None else float(text)
     except ValueError:
         seconds = -1.0
     if not seconds >= 0.0:
-        raise ParameterError("L3D_UPLOAD_PATIENCE", given, "must be a number of seconds, 0 or more")
+        raise ParameterError("L3D_UPLOAD_PATIENCE", text, "must be a number of seconds, 0 or more")
     return seconds

@@ -86,7 +86,7 @@ def metric_name(name: str) -> str:
 def accepted(name: str) -> str:
     """Return a name of a metric, parameter or tag as MLflow takes it; no two names become one.
 
-    Where something is forbidden (a character, more than 250 of them, a path such as ``a//b``), dashes stand for it, and
+    If something is forbidden (a character, more than 250 of them, a path such as ``a//b``), dashes stand for it, and
     six digits of a hash of the name follow.
     """
     clean = _FORBIDDEN.sub("-", name)

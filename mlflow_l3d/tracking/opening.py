@@ -91,8 +91,8 @@ def open_ledger(work: Work[R], project_run: str | None = None, *, beside: Ledger
 def spooled_cells(client: MlflowClient, key: str) -> set[str]:
     """Return the keys of the cells in the spool of a piece of work in the current experiment."""
     folder = _spool_folder(client, parents.current_experiment_id(client), key)
-    found = folder.iterdir() if folder.is_dir() else ()
-    return {path.name for path in found if path.is_dir() and not path.name.startswith(".")}
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return {path.name for path in paths if path.is_dir() and not path.name.startswith(".")}
 
 
 def _spool_folder(client: MlflowClient, experiment_id: str, key: str) -> Path:
@@ -118,7 +118,7 @@ def _identity(experiment: Experiment, client: MlflowClient) -> str:
 def _lock(folder: Path, role: str) -> BaseFileLock:
     from filelock import FileLock, Timeout
 
-    lock = FileLock(folder.with_suffix(".lock"))
+    lock = FileLock(folder.with_suffix(".lock"), thread_local=False)  # a point of a sweep ends in another thread
     try:
         private_folder(folder.parent, ours=True)
         lock.acquire(timeout=0)
@@ -202,9 +202,9 @@ def _tell_holders(ledger: Ledger[Any], finished: list[Run], taken_over: list[Run
         The parents that it continues, whose children become its own.
     """
     client, parent, recovered = ledger.client, ledger.parent, ledger.recovered
-    own = {parent.run_id, *(str(run.info.run_id) for run in taken_over)}
+    own_parents = {parent.run_id, *(str(run.info.run_id) for run in taken_over)}
     for run in finished:
-        if run.data.tags.get(names.PARENT_RUN_ID) not in own:
+        if run.data.tags.get(names.PARENT_RUN_ID) not in own_parents:
             recovered.held_by(run.data.tags[names.CELL_KEY], run)
     continued = [run for run in taken_over if names.SUPERSEDED_BY not in run.data.tags]
     recovered.notes += [f"Continues {link_of(parent.experiment_id, run.info.run_id)}." for run in continued]
@@ -266,8 +266,8 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> list[Run]:
         if earlier.info.status == "RUNNING":
             client.set_terminated(earlier_id, "KILLED")
         if names.SUPERSEDED_BY not in earlier.data.tags:
-            said = earlier.data.tags.get(names.NOTE, "")
-            note = f"{said}\n\nContinued by {link_of(parent.experiment_id, parent.run_id)}.".strip()
+            earlier_note = earlier.data.tags.get(names.NOTE, "")
+            note = f"{earlier_note}\n\nContinued by {link_of(parent.experiment_id, parent.run_id)}.".strip()
             tags = {names.STATE: "incomplete", names.SUPERSEDED_BY: parent.run_id, names.NOTE: note}
             parents.set_tags(client, earlier_id, tags)
     return taken_over

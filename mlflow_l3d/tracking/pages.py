@@ -29,7 +29,7 @@ def studies_page(experiment_id: str) -> str:
 
 
 def address_of(tracking_uri: str) -> str:
-    """Return the address of the UI without user and password; the empty text where a browser does not reach it."""
+    """Return the address of the UI without user and password; the empty text if a browser does not reach it."""
     address = public_uri(tracking_uri).rstrip("/")
     return address if address.startswith(("http://", "https://")) else ""
 

@@ -52,7 +52,7 @@ class Card:
     title
         Name of the run.
     tags, params
-        Beside those that every parent has; parameters are logged where `mlflow run` has not logged them.
+        Beside those that every parent has; parameters are logged if `mlflow run` has not logged them.
     data
         What is trained on; None for a study of several tasks.
     """
@@ -80,7 +80,7 @@ class Parent:
 
 
 def current_experiment_id(client: MlflowClient, project_run: str | None = None) -> str:
-    """Return the experiment of the run that `mlflow run` made, where it made one.
+    """Return the experiment of the run that `mlflow run` made, if it made one.
 
     Else the one that MLflow's own variables name, created if need be, or the default one.
 
@@ -98,8 +98,8 @@ def current_experiment_id(client: MlflowClient, project_run: str | None = None) 
             what = f"MLFLOW_RUN_ID={project_run}: there is no such run on the tracking server"
             raise L3DError(f"{what}. Unset the variable.")
         return str(run.info.experiment_id)
-    given, name = os.environ.get("MLFLOW_EXPERIMENT_ID"), os.environ.get("MLFLOW_EXPERIMENT_NAME")
-    if name and not given:
+    named_id, name = os.environ.get("MLFLOW_EXPERIMENT_ID"), os.environ.get("MLFLOW_EXPERIMENT_NAME")
+    if name and not named_id:
         experiment = client.get_experiment_by_name(name)
         if experiment is None:
             try:
@@ -110,7 +110,7 @@ def current_experiment_id(client: MlflowClient, project_run: str | None = None) 
                     raise
         source = f"MLFLOW_EXPERIMENT_NAME={name}"
     else:
-        experiment_id = given or str(_get_experiment_id())
+        experiment_id = named_id or str(_get_experiment_id())
         source = f"MLFLOW_EXPERIMENT_ID={experiment_id}"
         experiment = found(client.get_experiment, experiment_id)
         if experiment is None:
@@ -148,13 +148,13 @@ def attach(client: MlflowClient, project_run: str | None, title: str, tags: Mapp
 
 
 def _created(client: MlflowClient, experiment_id: str, title: str, tags: Mapping[str, str]) -> Run:
-    """Return a new run, made once although its making is tried again: where the answer is lost, the run is there."""
+    """Return a new run, made once although its making is tried again: if the answer is lost, the run is there."""
     now, tries = int(time.time() * 1000), count()
     told_by = {name: tags[name] for name in (names.ROLE, names.HEARTBEAT, names.SPOOL) if name in tags}
-    wanted = f"{condition(told_by)} and attributes.start_time = {now}"
+    filter_text = f"{condition(told_by)} and attributes.start_time = {now}"
 
     def create() -> Run:
-        begun = next(search(client, [experiment_id], wanted), None) if next(tries) else None
+        begun = next(search(client, [experiment_id], filter_text), None) if next(tries) else None
         return begun or client.create_run(experiment_id, start_time=now, tags=dict(tags), run_name=title)
 
     return again(create)
@@ -164,8 +164,8 @@ def _own_tags() -> dict[str, str]:
     """Return MLflow's own tags of a run that we make: user and commit, and us as its source."""
     from mlflow.tracking.context.registry import resolve_tags
 
-    own = {name: value for name, value in resolve_tags().items() if name.startswith("mlflow.")}
-    return own | {"mlflow.source.name": "mlflow-l3d", "mlflow.source.type": "LOCAL"}
+    tags = {name: value for name, value in resolve_tags().items() if name.startswith("mlflow.")}
+    return tags | {"mlflow.source.name": "mlflow-l3d", "mlflow.source.type": "LOCAL"}
 
 
 def _project_run_tags(run: Run, title: str) -> dict[str, str]:
@@ -186,7 +186,7 @@ def end_early(client: MlflowClient, run_id: str, line: str, status: str = "FAILE
 
 
 def end_unopened(client: MlflowClient, experiment_id: str, spool_id: str, status: str, line: str) -> None:
-    """End the parent of this spool that was made just now, where an error or Ctrl-C kept us from learning its id."""
+    """End the parent of this spool that was made just now, if an error or Ctrl-C kept us from learning its id."""
     with suppress(Exception):
         for run in search(client, [experiment_id], condition({names.SPOOL: spool_id}, "RUNNING")):
             end_early(client, run.info.run_id, line, status)

@@ -37,7 +37,7 @@ class RunRecord(ABC):
     params_logged, tags_logged, metrics_logged
         What its training logged itself, see :class:`mlflow_l3d.plan.cells.Logged`; artifacts lie beside the record.
     error, traceback
-        One line, and the whole, where it failed.
+        One line, and the whole, if it failed.
     """
 
     role: ClassVar[str]
@@ -113,7 +113,7 @@ class TrialRecord(RunRecord):
     stage
         ``coarse``, ``fine``, or ``held_out``.
     number
-        Number of the trial within its stage; of the configuration where it is held out.
+        Number of the trial within its stage; of the configuration if it is held out.
     state
         ``complete``, ``pruned`` or ``failed``.
     hyperparameters

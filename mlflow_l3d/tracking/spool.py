@@ -106,8 +106,8 @@ class Spool(Generic[R]):
 
     def __iter__(self) -> Iterator[str]:
         """Yield the keys of the cells in the spool."""
-        found = self.folder.iterdir() if self.folder.is_dir() else iter(())
-        return (path.name for path in found if path.is_dir() and not path.name.startswith("."))
+        folders = self.folder.iterdir() if self.folder.is_dir() else iter(())
+        return (path.name for path in folders if path.is_dir() and not path.name.startswith("."))
 
     def record(self, key: str) -> R:
         """Read the record of a cell."""
@@ -115,12 +115,12 @@ class Spool(Generic[R]):
         return self.kind(**content)
 
     def predictions(self, key: str) -> Path | None:
-        """Return the file of a cell's predictions; None where the cell has none."""
+        """Return the file of a cell's predictions; None if the cell has none."""
         path = self._place(key) / PREDICTIONS
         return path if path.is_file() else None
 
     def artifacts(self, key: str) -> Path | None:
-        """Return the folder of what a cell's training logged; None where there is nothing."""
+        """Return the folder of what a cell's training logged; None if there is nothing."""
         path = self._place(key) / _ARTIFACTS
         return path if path.is_dir() else None
 
@@ -182,13 +182,13 @@ def unwritable(error: OSError) -> L3DError:
 
 
 def _checksum(folder: Path) -> str:
-    """Return a hash of the record of a cell, and of its predictions and artifacts, where it has any."""
-    found = hashlib.sha256((folder / _RECORD).read_bytes())
+    """Return a hash of the record of a cell, and of its predictions and artifacts, if it has any."""
+    digest = hashlib.sha256((folder / _RECORD).read_bytes())
     with suppress(FileNotFoundError):
-        found.update(hashlib.sha256((folder / PREDICTIONS).read_bytes()).digest())
+        digest.update(hashlib.sha256((folder / PREDICTIONS).read_bytes()).digest())
     for path in sorted(path for path in (folder / _ARTIFACTS).rglob("*") if path.is_file()):
-        found.update(path.relative_to(folder).as_posix().encode() + hashlib.sha256(path.read_bytes()).digest())
-    return found.hexdigest()
+        digest.update(path.relative_to(folder).as_posix().encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _write_artifacts(logged: Logged, folder: Path) -> None:
@@ -199,7 +199,7 @@ def _write_artifacts(logged: Logged, folder: Path) -> None:
 
 
 def _write_predictions(outcome: Outcome, path: Path) -> None:
-    """Write the columns ``example_id``, ``label``, ``prediction`` and, where there are any, ``score_<class>``."""
+    """Write the columns ``example_id``, ``label``, ``prediction`` and, if there are any, ``score_<class>``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

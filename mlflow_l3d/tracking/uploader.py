@@ -105,7 +105,7 @@ class _Line:
 class Uploader:
     """Pieces of work, each with a name for messages, that a few threads do.
 
-    A piece of work must be safe to call again: it is, where an earlier attempt failed half-way.
+    A piece of work must be safe to call again: it is, if an earlier attempt failed half-way.
 
     While the server is away, one attempt at a time probes it, with pauses that grow from half a second to 15 seconds;
     nothing is dropped. A piece of work that the server refuses for good is kept in `refused`.

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.synthetic import FACTORS
-from mlflow_l3d.execution.calls import Call, Hinted, Queue, share
+from mlflow_l3d.execution.base import CountedCells
+from mlflow_l3d.execution.calls import Call, Queue, share
 from mlflow_l3d.execution.dispatch import ATTEMPTS, Dispatcher
 from mlflow_l3d.execution.workers import Ended, Pool, Ready, Worker
 from mlflow_l3d.plan.cells import Outcome
@@ -67,15 +68,15 @@ def test_a_queue_takes_from_the_caller_what_it_is_asked_for():
 def test_cells_that_say_how_many_they_are_stay_where_they_are():
     taken = []
     cells = (taken.append(cell) or cell for cell in CELLS)
-    queue = Queue(Hinted(cells, lambda: 40 - len(taken)))
+    queue = Queue(CountedCells(cells, lambda: 40 - len(taken)))
     assert queue.expected(100) == 40
     assert queue.expected(7) == 7
     assert taken == []
     assert len(queue.take(6).cells) == len(taken) == 6
     assert queue.expected(100) == 34
     # A hint is a guess: there are more cells, or fewer.
-    assert len(Queue(Hinted(iter(CELLS), lambda: -1)).take(50).cells) == 40
-    assert Queue(Hinted(iter(()), lambda: 9)).take(50) is None
+    assert len(Queue(CountedCells(iter(CELLS), lambda: -1)).take(50).cells) == 40
+    assert Queue(CountedCells(iter(()), lambda: 9)).take(50) is None
     assert Queue(CELLS).expected(100) == 40
 
 
@@ -174,7 +175,7 @@ def test_every_cell_has_one_outcome_whatever_dies(data):
     cells = CELLS[:count]
     source = (cell for cell in cells if next(taken) >= 0)
     lazily = data.draw(st.booleans())
-    queue = Queue(Hinted(source, lambda: count - seen) if lazily else source)
+    queue = Queue(CountedCells(source, lambda: count - seen) if lazily else source)
     outcomes = {}
     for outcome in Dispatcher(pool, queue, JOB).outcomes():
         assert outcome.key not in outcomes

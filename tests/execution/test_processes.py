@@ -38,7 +38,7 @@ def alive(process):
 
 @pytest.mark.slow
 def test_conformance(tmp_path):
-    check_executor(ProcessExecutor, cache=tmp_path, workers=2)
+    check_executor(ProcessExecutor, cache=tmp_path, workers=1)
 
 
 @pytest.mark.slow

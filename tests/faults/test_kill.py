@@ -23,12 +23,12 @@ from mlflow_l3d.tracking.records import CellRecord
 pytestmark = pytest.mark.slow
 
 SLOW: dict[str, Any] = {
-    "investigation_runs": 4,
+    "investigation_runs": 3,
     "mitigation_runs": 3,
-    "golden_runs": 8,
+    "golden_runs": 3,
     "hyperparameters": "duration=0.05,noise=0.1",
 }
-CELLS = 20
+CELLS = 12
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,8 @@ def parent_is_there(place: Place) -> bool:
     return bool(place.parents())
 
 
-def six_cells_are_done(place: Place) -> bool:
-    return len(place.spooled()) >= 6
+def four_cells_are_done(place: Place) -> bool:
+    return len(place.spooled()) >= 4
 
 
 ENDS_ITSELF = """
@@ -78,12 +78,20 @@ def assert_same_as_undisturbed(
         pd.testing.assert_frame_equal(here[same], there[same], check_exact=True)
 
 
-@pytest.mark.parametrize("moment", [parent_is_there, six_cells_are_done], ids=["early", "middle"])
+@pytest.mark.parametrize(
+    ("moment", "executor"),
+    [(parent_is_there, "inline"), (four_cells_are_done, "processes")],
+    ids=["early", "middle"],
+)
 def test_killed_and_started_again(
-    moment: Callable[[Place], bool], undisturbed: tuple[Place, Investigation], migrated_store: Path, tmp_path: Path
+    moment: Callable[[Place], bool],
+    executor: str,
+    undisturbed: tuple[Place, Investigation],
+    migrated_store: Path,
+    tmp_path: Path,
 ) -> None:
     place = sqlite_place(migrated_store, tmp_path / "place")
-    process = place.start(executor="processes", workers=2, **SLOW)
+    process = place.start(executor=executor, workers=1, **SLOW)
     wait_until(lambda: moment(place) or process.poll() is not None, "the moment to kill it")
     assert process.poll() is None, process.communicate()
     family = psutil.Process(process.pid).children(recursive=True)
@@ -183,7 +191,7 @@ def test_killed_twice_by_the_command_line(
     undisturbed: tuple[Place, Investigation], migrated_store: Path, tmp_path: Path
 ) -> None:
     place = sqlite_place(migrated_store, tmp_path / "place")
-    for number, count in enumerate((4, 12)):
+    for number, count in enumerate((3, 7)):
         process = place.start(executor="inline", **SLOW)
         wait_until(lambda: len(place.parents()) > number and len(place.spooled()) >= count, "enough cells")  # noqa: B023
         os.killpg(process.pid, signal.SIGKILL)

@@ -20,12 +20,12 @@ pytestmark = pytest.mark.slow
 SWEPT: dict[str, Any] = {
     **SMALL,
     "investigation_runs": 2,
-    "mitigation_runs": 4,
-    "golden_runs": 4,
-    "over": '{"noise": [0.1, 0.2, 0.3]}',
+    "mitigation_runs": 3,
+    "golden_runs": 3,
+    "over": '{"noise": [0.1, 0.2]}',
     "hyperparameters": "duration=0.08",
 }
-CELLS = 3 * 12
+CELLS = 2 * 9
 
 
 def start(place: Place, **more: Any) -> Any:
@@ -38,10 +38,10 @@ def finished(place: Place) -> Counter[str]:
     return Counter(run.data.tags["l3d.cell_key"] for run in runs)
 
 
-@pytest.mark.parametrize("count", [10], ids=["in the middle"])
+@pytest.mark.parametrize("count", [7], ids=["in the middle"])
 def test_killed_and_started_again(count: int, migrated_store: Path, tmp_path: Path) -> None:
     place = sqlite_place(migrated_store, tmp_path / "place")
-    process = start(place, executor="processes", workers=2)
+    process = start(place, executor="processes", workers=1)
     wait_until(lambda: len(place.spooled()) >= count or process.poll() is not None, "the moment to kill it")
     assert process.poll() is None, process.communicate()
     family = psutil.Process(process.pid).children(recursive=True)
@@ -70,12 +70,12 @@ def test_killed_and_started_again(count: int, migrated_store: Path, tmp_path: Pa
     for point in found.points:
         parent = place.client.get_run(point.run_id)
         assert (parent.data.tags["l3d.state"], parent.data.tags["mlflow.parentRunId"]) == ("complete", new.info.run_id)
-        assert len(place.cells(point.run_id)) == CELLS / 3
+        assert len(place.cells(point.run_id)) == CELLS / 2
 
 
 def test_ctrl_c_at_the_command_line(migrated_store: Path, tmp_path: Path) -> None:
     place = sqlite_place(migrated_store, tmp_path / "place")
-    process = start(place, executor="processes", workers=2)
+    process = start(place, executor="processes", workers=1)
     wait_until(lambda: len(place.spooled()) >= 5 or process.poll() is not None, "some cells")
     os.killpg(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
@@ -83,9 +83,7 @@ def test_ctrl_c_at_the_command_line(migrated_store: Path, tmp_path: Path) -> Non
     assert "interrupted; the same command continues where it stopped" in stderr
     assert "Traceback" not in stderr
     roles = Counter((run.data.tags["l3d.role"], run.info.status) for run in place.runs("tags.`l3d.role` != 'cell'"))
-    assert roles == {("investigation", "KILLED"): 3, ("sweep", "KILLED"): 1}
+    assert roles == {("investigation", "KILLED"): 2, ("sweep", "KILLED"): 1}
     done = finished(place).keys() | place.spooled()
-    process = start(place, executor="inline")
-    stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 0, stderr
-    assert f"{CELLS - len(done)} cells computed" in stdout
+    with place.entered():
+        assert sweep(**SWEPT, executor="inline").computed == CELLS - len(done)

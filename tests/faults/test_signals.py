@@ -11,8 +11,8 @@ from run_helpers import Hooked, Place, assert_whole, one_line, sqlite_place, wai
 
 pytestmark = pytest.mark.slow
 
-SLOW = {"hyperparameters": "duration=0.06", "mitigation_runs": 4, "golden_runs": 8}
-CELLS = 20
+SLOW = {"hyperparameters": "duration=0.06", "mitigation_runs": 3, "golden_runs": 5, "workers": 1}
+CELLS = 14
 PROJECT = Path(__file__).parents[2]
 
 
@@ -62,7 +62,7 @@ def test_the_command_line_before_the_first_cell(place: Place) -> None:
 
 
 def test_mlflow_run(place: Place) -> None:
-    given = {"approach": "synthetic", "metric": "synthetic_score", "investigation_runs": 3, "workers": 2, **SLOW}
+    given = {"approach": "synthetic", "metric": "synthetic_score", "investigation_runs": 3, **SLOW}
     options = [part for name, value in given.items() for part in ("-P", f"{name}={value}")]
     command = ["-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options]
     process = place.start(*command)

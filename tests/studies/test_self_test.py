@@ -8,8 +8,7 @@ from mlflow import MlflowClient
 
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.gate.golden import GoldenRuns
-from mlflow_l3d.studies.gate.sides import specify_golden
+from mlflow_l3d.studies.gate.golden import GoldenRuns, specify_golden
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
 from mlflow_l3d.studies.seeds.run import seeds
@@ -162,14 +161,15 @@ def test_points_of_a_sweep_are_tried_once(script, tmp_path):
 def test_golden_runs_of_a_gate_are_tried_before_the_first(script, of_c):
     script(of_c=of_c)
     asked = replace(specify_golden("candidate", TYPED, phase="golden"), runs=3)
+    runs = GoldenRuns(asked)
     if of_c == "0":
-        with pytest.raises(L3DError, match=r"^self-test: c: 2 new seeds"), GoldenRuns(asked) as runs:
+        with pytest.raises(L3DError, match=r"^self-test: c: 2 new seeds"), runs.opened():
             runs.advance(2)
         return
-    with GoldenRuns(asked) as runs:
+    with runs.opened():
         runs.advance(2)
         assert np.isfinite(runs.scores[:2]).all()
-        assert runs.computed + runs.missing(3) == 3
+        assert runs.computed + runs.missing_runs(3) == 3
         runs.finish(2)
 
 

@@ -54,7 +54,7 @@ class CellActor:
         self._said: queue.SimpleQueue[Message | Here | None] = queue.SimpleQueue()
 
     def serve(self) -> Iterator[list[Message | Here]]:
-        """Yield what the dispatcher is to know, several messages at once where they come quickly."""
+        """Yield what the dispatcher is to know, several messages at once if they come quickly."""
         import ray
 
         forget_project_run()

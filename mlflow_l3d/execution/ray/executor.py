@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -272,16 +272,16 @@ class RayExecutor:
         check_workers(workers)
         self._job, self._workers, self._given = job, workers, complete(OPTIONS, options)
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+    def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
         """Run the cells, and yield outcomes as they come in; errors as of every executor."""
         return dispatch(lambda: ActorPool(self._job, self._workers, self._given), cells, self._job)
 
     @staticmethod
     def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:
         """Return what a task of Ray gets when it calls `function` with the GPUs of a worker."""
-        given = complete(OPTIONS, options)
-        ray = connected(given)
-        task = ray.remote(max_retries=0)(function).options(**asked(given, gpu=True), runtime_env=_ENVIRONMENT)
+        all_options = complete(OPTIONS, options)
+        ray = connected(all_options)
+        task = ray.remote(max_retries=0)(function).options(**asked(all_options, gpu=True), runtime_env=_ENVIRONMENT)
         try:
             return ray.get(task.remote(*arguments))
         except ray.exceptions.RayError as error:

@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -118,15 +118,15 @@ class TaskPool(Pool[TaskWorker]):
     def events(self, seconds: float) -> Iterator[tuple[TaskWorker, Message]]:
         """Look into the folder until there is something."""
         self._submit()
-        found: list[tuple[str, Message | None]] = []
+        news: list[tuple[str, Message | None]] = []
 
         def look() -> bool:
-            found.extend(self._inbox.take())
-            return bool(found)
+            news.extend(self._inbox.take())
+            return bool(news)
 
         looked_for(look, seconds)
         early, self._early = self._early, []
-        for name, message in (*early, *found):
+        for name, message in (*early, *news):
             yield from self._from(name, message)
         yield from self._gone()
 
@@ -249,22 +249,22 @@ def submitter(folder: Path, options: Mapping[str, Any], *, gpu: bool) -> submiti
         raise L3DError("executor=submitit needs submitit. Run: pip install 'mlflow-l3d[slurm]'") from None
     cluster = options["cluster"]
     try:
-        found = submitit.AutoExecutor(folder / "tasks", cluster=cluster, slurm_max_num_timeout=1_000_000)
+        executor = submitit.AutoExecutor(folder / "tasks", cluster=cluster, slurm_max_num_timeout=1_000_000)
     except RuntimeError as error:
         allowed = f"is not to be had here ({error})"
         raise ParameterError("executor_options.cluster", cluster, allowed, "Start it where srun is.") from error
-    given = {name: options[name] for name in ("timeout_min", "cpus_per_task", "mem_gb") if options[name]}
+    parameters = {name: options[name] for name in ("timeout_min", "cpus_per_task", "mem_gb") if options[name]}
     texts = ("partition", "account", "qos", "constraint")
-    given |= {f"slurm_{name}": options[name] for name in texts if options[name]}
+    parameters |= {f"slurm_{name}": options[name] for name in texts if options[name]}
     if gpus := int(gpu) if options["gpus_per_node"] == AUTO else options["gpus_per_node"]:
-        given["gpus_per_node"] = gpus
+        parameters["gpus_per_node"] = gpus
     exports = [f"export {name}={value}" for name, value in WORKER_ENVIRONMENT.items()]
-    found.update_parameters(
+    executor.update_parameters(
         name="mlflow-l3d",
         slurm_setup=[*exports, *([options["setup"]] if options["setup"] else [])],
-        **given,
+        **parameters,
     )
-    return found
+    return executor
 
 
 class SubmititExecutor:
@@ -295,17 +295,17 @@ class SubmititExecutor:
         check_workers(workers)
         self._job, self._workers, self._given = job, workers, complete(OPTIONS, options)
 
-    def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
+    def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
         """Run the cells, and yield outcomes as they come in; errors as of every executor."""
         return dispatch(lambda: TaskPool(self._job, self._workers, self._given), cells, self._job)
 
     @staticmethod
     def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:
         """Return what a task gets when it calls `function`."""
-        given = complete(OPTIONS, options)
-        folder = run_folder(given)
+        all_options = complete(OPTIONS, options)
+        folder = run_folder(all_options)
         try:
-            return submitter(folder, given, gpu=True).submit(function, *arguments).result()
+            return submitter(folder, all_options, gpu=True).submit(function, *arguments).result()
         except Exception as error:
             raise L3DError(f"executor=submitit: no task says what it computes with ({one_line(error)})") from error
         finally:

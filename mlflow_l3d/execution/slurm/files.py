@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 SHORTEST_LOOK: Final = 0.01
-"""Seconds between two looks where something has just come; they double up to :data:`LONGEST_LOOK`."""
+"""Seconds between two looks if something has just come; they double up to :data:`LONGEST_LOOK`."""
 LONGEST_LOOK: Final = 0.2
 
 

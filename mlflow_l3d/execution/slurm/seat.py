@@ -97,13 +97,13 @@ class Seat:
         self._outbox.put(message)
 
     def _stop_where_told(self) -> None:
-        """End this process where the dispatcher wants that, or is gone."""
+        """End this process if the dispatcher wants that, or is gone."""
         try:
-            told = (self.folder / STOPS / str(self.number)).exists()
+            is_told = (self.folder / STOPS / str(self.number)).exists()
             seen = (self.folder / ALIVE).read_text(encoding="ascii")
         except FileNotFoundError:
-            told, seen = not self.folder.exists(), self._seen
+            is_told, seen = not self.folder.exists(), self._seen
         if seen != self._seen:
             self._seen, self._changed = seen, time.monotonic()
-        if told or time.monotonic() - self._changed > self.patience:
+        if is_told or time.monotonic() - self._changed > self.patience:
             os._exit(0)

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.execution.calls import Hinted
-from mlflow_l3d.plan.cells import Cell, cell_key
+from mlflow_l3d.parameters.published import as_published
+from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
+from mlflow_l3d.plan.cells import Cell, cell_key, content_key
 from mlflow_l3d.plan.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
 from mlflow_l3d.studies.base import executor_of
+from mlflow_l3d.studies.cells import CellStudy
 from mlflow_l3d.studies.files import temporary_folder, write_json
-from mlflow_l3d.studies.interrupts import deferred_interrupts
+from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.loop import CellLoop
 from mlflow_l3d.studies.progress import progress_bar
-from mlflow_l3d.studies.request import CellRequest
-from mlflow_l3d.studies.self_test import own_cells, tested
+from mlflow_l3d.studies.request import CellRequest, context_of
+from mlflow_l3d.studies.self_test import tested
+from mlflow_l3d.studies.state import State
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.connection import error_line
-from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS, Elsewhere
-from mlflow_l3d.tracking.ledger import Ledger, Work
-from mlflow_l3d.tracking.opening import open_ledger
+from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
     from mlflow_l3d.plan.cells import Outcome
+    from mlflow_l3d.tracking.ledger import Ledger
 
-_logger = logging.getLogger("mlflow_l3d")
+OF_A_PLAN: Final = (
+    *("factor", "design", "investigation_runs", "mitigation_runs", "golden_runs", "joint", "mitigation"),
+    *("stop", "half_width", "epsilon", "missing"),
+)
+"""Parameters of `main` that say nothing of a golden run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +48,7 @@ class GoldenRequest(CellRequest):
     root_seed
         Where their seeds come from.
     phase
-        ``base`` where they are base runs, so that they are those of a radial design.
+        ``base`` if they are base runs, so that they are those of a radial design.
     runs
         How many there are at most.
     side
@@ -107,8 +110,36 @@ class GoldenRequest(CellRequest):
         }
 
 
-class GoldenRuns:
-    """The golden runs of one system under way; a context, which ends their parent in a true state.
+def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, **machine: str) -> GoldenRequest:
+    """Return golden runs by parameters of `investigate`; those of its plan have no part.
+
+    Raises
+    ------
+    ParameterError
+        For the first that is not allowed.
+    """
+    chosen = {key: value for key, value in parameters.items() if key not in OF_A_PLAN}
+    chosen |= {key: value for key, value in machine.items() if value != "auto"}
+    typed, approach = read_parameters(chosen, MAIN, None, None)
+    resolved, _ = as_published(typed, approach)
+    root_seed = typed["root_seed"]
+    setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)
+    metric = headline_metric(resolved["metric"], setup.task)
+    context = context_of(setup)
+    return GoldenRequest(
+        given=typed.texts,
+        setup=setup,
+        metric=metric,
+        context_key=context,
+        key=content_key({"context": context, "root_seed": root_seed, "metric": metric.name, "golden_runs": phase}),
+        root_seed=root_seed,
+        phase=phase,
+        side=name,
+    )
+
+
+class GoldenRuns(CellStudy[GoldenRequest, None]):
+    """The golden runs of one system, trained as they are needed.
 
     Workers stay between two calls of :meth:`advance`. While the last runs before a look are trained, workers that are
     free begin those after it, unless the other side of the gate trains next, for which they have to go. Runs that
@@ -126,92 +157,101 @@ class GoldenRuns:
     Attributes
     ----------
     scores
-        Shape (runs,): own metric of each run, nan where there is none, or none yet.
-    computed, failed
-        Runs that were trained, and those of them that failed.
+        Shape (runs,): own metric of each run, nan if it has none, or none yet.
     ahead
-        Those of them that no look needed; known at the end.
+        Trained runs that no look needed; known at the end.
     """
 
+    unit = "run"
+
     def __init__(self, request: GoldenRequest, *, progress: bool = False, takes_turns: bool = False) -> None:
-        self.request, self.progress, self.takes_turns = request, progress, takes_turns
+        super().__init__(request, progress=progress)
         self.scores: FloatArray = np.full(request.runs, np.nan)
-        self.computed = self.failed = self.ahead = 0
+        self.ahead = 0
+        self._takes_turns = takes_turns
         self._cells = list(request.cells())
-        self._left: set[int] = set()
+        self._untried = set(range(request.runs))
         self._trained: list[int] = []
-        self._running: dict[str, Cell] = {}
-        self._later: list[Cell] = []
-        self._outcomes: Generator[Outcome, None, None] | None = None
-        self._until = 0
-
-    def __enter__(self) -> GoldenRuns:
-        """Open the parent, and find what is done."""
-        asked, cells = self.request, self._cells
-        work = Work(asked.card(), CellRecord, asked.context_key, asked.shared_params(), lambda: cells)
-        opened: Ledger[CellRecord] | None = None
-        try:
-            with deferred_interrupts():
-                self.ledger = opened = open_ledger(work)
-            self._elsewhere = Elsewhere(opened)
-            self._left = set(range(len(cells)))
-            self._take_known(cells)
-        except BaseException as error:  # an interrupt waited until the parent was there: nobody else would end it
-            if opened is not None:
-                self.__exit__(type(error), error, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the parent, where :meth:`finish` did not."""
-        self.pause()
-        if isinstance(error, KeyboardInterrupt):
-            self.ledger.end("KILLED", "Interrupted. The same command continues where it stopped.")
-        elif error is not None:
-            self.ledger.end("FAILED", error_line(error))
+        self._needed = 0
+        self._loop: CellLoop[GoldenRuns] = CellLoop(
+            lambda: executor_of(request.setup), lambda: self.missing_runs(self._needed) - len(self._loop.under_way)
+        )
+        self._outcomes: Generator[tuple[Outcome, list[tuple[GoldenRuns, Cell]]], None, None] | None = None
 
     @property
-    def run_id(self) -> str:
-        """The parent."""
-        return self.ledger.parent.run_id
+    def progress_title(self) -> str:
+        """What stands before the progress bar."""
+        return self.request.side
+
+    def open(self, *arguments: Any) -> Ledger[CellRecord]:
+        """Open the parent, and take note of what is done."""
+        ledger = super().open(*arguments)
+        for cell in self._cells:
+            self.take_known(cell)
+        return ledger
+
+    def end(self, status: str, line: str) -> None:
+        """Let the workers go, and end the parent before all is done."""
+        self.pause()
+        super().end(status, line)
+
+    def how_far(self) -> str:
+        """Return nothing: how many runs there will be is not known."""
+        return ""
+
+    def carry_out(self) -> None:
+        """Train all runs there may be, and end the parent."""
+        self.advance(self.request.runs)
+        self.finish(self.request.runs)
 
     def advance(self, runs: int) -> None:
         """Train what is missing of the first `runs` runs."""
-        if self.missing(runs) and not self.computed:
-            trained = tested(self.request, progress=self.progress)
-            for cell, done in own_cells(self._cells, trained, self._elsewhere):
-                self._running[cell.key] = cell
-                self._take(done)
-        self._until, left = runs, self.missing(runs)
-        shown = self.progress and left > 0
-        with progress_bar(self.request.side, "run", total=runs, shown=shown, done=runs - left) as bar:
-            while left := self.missing(runs):
+        if self.missing_runs(runs) and not self.computed:
+            self.take_tested(tested(self.request, progress=self.progress))
+        self._needed, missing = runs, self.missing_runs(runs)
+        shown = self.progress and missing > 0
+        with progress_bar(self.progress_title, self.unit, total=runs, shown=shown, done=runs - missing) as bar:
+            while missing := self.missing_runs(runs):
                 if self._outcomes is None:
-                    self._later.clear()
-                outcomes: Iterator[Outcome] = self._outcomes or self._train(self._free())
-                if (outcome := next(outcomes, None)) is not None:
-                    self._take(outcome)
-                    self._elsewhere.look()
-                    self._take_known(self._later)
-                else:
+                    self._outcomes = self._loop.outcomes(self._next_cells())
+                if (trained := next(self._outcomes, None)) is None:
                     self.pause()
-                    self._wait([cell for cell in self._later if self._number(cell) < runs])
-                bar.update(left - self.missing(runs))
+                else:
+                    outcome, [(_, cell)] = trained
+                    self.take(cell, outcome)
+                    self.elsewhere.look()
+                    self._loop.take_finished()
+                bar.update(missing - self.missing_runs(runs))
 
-    def missing(self, runs: int) -> int:
+    def missing_runs(self, runs: int) -> int:
         """Return how many of the first `runs` runs were not tried."""
-        return sum(number < runs for number in self._left)
+        return sum(number < runs for number in self._untried)
 
     def pause(self) -> None:
         """Let the workers go; what they are at is not recorded."""
         if self._outcomes is not None:
             self._outcomes.close()
             self._outcomes = None
-        for key in self._running:
-            self.ledger.claims.release(key)
-        self._running.clear()
+        self._loop.abandon()
+
+    def needs(self, cell: Cell) -> bool:
+        """Return whether a run that another process trains is waited for."""
+        return self._number(cell) < self._needed
+
+    def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
+        """Take note of a run that is done."""
+        number = self._number(cell)
+        self._untried.discard(number)
+        self.scores[number] = metrics.get(self.request.metric.name, np.nan)
+
+    def on_record(self, cell: Cell, record: CellRecord) -> None:
+        """Take note of a run that was trained now."""
+        self.on_known(cell, {} if record.error else record.metrics)
+        self._trained.append(self._number(cell))
+
+    def cell_name(self, cell: Cell) -> str:
+        """Return what messages call a run."""
+        return f"{self.request.side}: {cell.name}"
 
     def predictions(self, runs: int) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` runs; None of those that have none."""
@@ -231,9 +271,10 @@ class GoldenRuns:
             frame.to_parquet(folder / names.CELLS, index=False)
             document = replace(self.request, runs=len(frame)).document()
             write_json(folder / names.INVESTIGATION, document, indent=2)
-            found = {"score_mean": scores.mean(), "golden_std": scores.std()} if len(scores) else {}
-            self.ledger.log_metrics({**found, "cells_failed": float(self.failed)}, runs)
+            summary = {"score_mean": scores.mean(), "golden_std": scores.std()} if len(scores) else {}
+            self.ledger.log_metrics({**summary, "cells_failed": float(self.failed)}, runs)
             self.ledger.finish(folder, complete=not self.failed, description=self.request.title)
+        self.enter(State.INCOMPLETE if self.failed else State.COMPLETE)
 
     def _frame(self) -> pd.DataFrame:
         spool, run_ids, rows = self.ledger.spool, self.ledger.run_ids(), []
@@ -246,62 +287,12 @@ class GoldenRuns:
                 rows.append({**row, **({} if record.error else record.metrics)})
         return pd.DataFrame(rows).astype(dict.fromkeys(("row", "column", "index"), "Int64"))
 
-    def _train(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
-        """Begin to train some runs."""
-
-        def noted() -> Iterator[Cell]:
-            for cell in cells:
-                self._running[cell.key] = cell
-                yield cell
-
-        executor = executor_of(self.request.setup)
-        hinted = Hinted(noted(), lambda: self.missing(self._until) - len(self._running))
-        self._outcomes = outcomes = executor.run(hinted)  # type: ignore[assignment]
-        return outcomes
-
-    def _free(self) -> Iterator[Cell]:
-        """Yield the runs that are left and that no other process trains; the others are for later."""
-        for number in sorted(self._left):
-            if self.takes_turns and number >= self._until:
+    def _next_cells(self) -> Iterator[tuple[GoldenRuns, Cell]]:
+        """Yield the runs that were not tried: those that are needed, and if workers may stay those after them."""
+        for number in sorted(self._untried):
+            if self._takes_turns and number >= self._needed:
                 return
-            if self._elsewhere.free(self._cells[number]):
-                yield self._cells[number]
-            else:
-                self._later.append(self._cells[number])
-
-    def _wait(self, later: list[Cell]) -> None:
-        """Wait until other processes have finished some runs, and train those that they gave back."""
-        if later:
-            _logger.warning("%s: %d runs are trained by another process.", self.request.side, len(later))
-        while later:
-            known, free = self._elsewhere.settled(later)
-            self._take_known(known)
-            if free:
-                self._train(free)
-                return
-            later = [cell for cell in later if self._number(cell) in self._left]
-            time.sleep(LOOK_SECONDS if later else 0.0)
-
-    def _take_known(self, cells: Iterable[Cell]) -> None:
-        """Take note of those runs that are done by now."""
-        done = self.ledger.recovered.metrics
-        for cell in cells:
-            if cell.key in done and (number := self._number(cell)) in self._left:
-                self._left.discard(number)
-                self.scores[number] = done[cell.key].get(self.request.metric.name, np.nan)
+            yield self, self._cells[number]
 
     def _number(self, cell: Cell) -> int:
         return next(iter(cell.configurations.values())) - self.request.base
-
-    def _take(self, outcome: Outcome) -> None:
-        cell = self._running.pop(outcome.key)
-        record = self.ledger.add(CellRecord.of(cell, outcome), outcome)
-        number = self._number(cell)
-        self._left.discard(number)
-        self.computed += 1
-        self._trained.append(number)
-        if record.error:
-            self.failed += 1
-            _logger.warning("%s: %s failed: %s", self.request.side, cell.name, record.error)
-        else:
-            self.scores[number] = record.metrics.get(self.request.metric.name, np.nan)

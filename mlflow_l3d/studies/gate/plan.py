@@ -15,7 +15,7 @@ from mlflow_l3d.studies.gate.numbers.gate import Forecast
 from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.report.page import plan_lines, plan_text
 from mlflow_l3d.studies.gate.request import GateRequest
-from mlflow_l3d.studies.gate.runs import Runs, systems_of
+from mlflow_l3d.studies.gate.runs import SideRuns, systems_of
 from mlflow_l3d.tracking.children import finished_cells
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ class GatePlan:
     Attributes
     ----------
     request
-        What is asked.
+        What is request.
     forecast
         What is to be expected, as far as is known before.
     runs, done
         Golden runs of both sides within the budget, and how many of them are done.
     hours
-        Wall clock of the others; nan where unknown.
+        Wall clock of the others; nan if unknown.
     exit_status
         0: a plan is no claim.
     """
@@ -49,45 +49,45 @@ class GatePlan:
 
     def lines(self) -> list[str]:
         """Return what is said before the first run."""
-        asked = self.request
+        request = self.request
         cost = f"{counted(self.runs - self.done, 'run')} to train at most, {self.done} are done"
         hours = "" if math.isnan(self.hours) else f": {rough_duration(self.hours)} at most, loading not counted"
-        return [*plan_lines(asked.plan, self.forecast, asked.metric), f"{cost}{hours}."]
+        return [*plan_lines(request.plan, self.forecast, request.metric), f"{cost}{hours}."]
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        asked = self.request
-        return plan_text(asked.title, asked.plan, asked.metric, self.lines())
+        request = self.request
+        return plan_text(request.title, request.plan, request.metric, self.lines())
 
 
 def plan_gate(request: GateRequest, client: MlflowClient) -> GatePlan:
     """Return what a gate is going to do.
 
     Before any run of the candidate is known, its runs are taken to vary as the baseline's do, and to share nothing with
-    them, and so are test examples where they count: with what they share, power is higher.
+    them, and so are test examples if they count: with what they share, power is higher.
     """
-    asked, most = request, request.plan.looks[-1]
-    noise = Noise(math.sqrt(2) * asked.run_std)  # as far as is known before: runs that share nothing
-    if asked.examples == "random":
+    most = request.plan.looks[-1]
+    noise = Noise(math.sqrt(2) * request.run_std)  # as far as is known before: runs that share nothing
+    if request.examples == "random":
         # Golden runs of the baseline that say how much of its mean is luck of the test examples.
-        runs = min(30, int(asked.baseline.scores(asked.metric.name, most).size))
-        known = {"baseline": Runs(asked.baseline, asked, client)}
-        system = systems_of(known, runs, asked, predictions=True)["baseline"]
+        runs = min(30, int(request.baseline.scores(request.metric.name, most).size))
+        golden = {"baseline": SideRuns(request.baseline, request, client)}
+        system = systems_of(golden, runs, request, predictions=True)["baseline"]
         of_examples = max(0.0, float(mean_scores([system]).of_examples[0, 0]))
         noise = replace(noise, of_examples=2 * of_examples, degrees_examples=max(1.0, system.units - 1.0))
-    same, worse = asked.outlooks(noise)
-    left, seconds = {}, _seconds(asked)
-    for side in asked.sides:
-        wanting = asked.wanting(side)
+    same, worse = request.outlooks(noise)
+    untrained, seconds = {}, _seconds(request)
+    for side in request.sides:
+        wanting = request.wanting(side)
         if wanting is not None:
             done = finished_cells(client, wanting.context_key)
-            left[side.name] = sum(cell.key not in done for cell in wanting.cells())
-    specified = [each.request for each in asked.sides if each.request is not None]
+            untrained[side.name] = sum(cell.key not in done for cell in wanting.cells())
+    specified = [each.request for each in request.sides if each.request is not None]
     setup = specified[-1].setup if specified else None
     workers = expected_workers(setup) if setup else 1
-    missing = sum(left.values())
+    missing = sum(untrained.values())
     return GatePlan(
-        asked,
+        request,
         Forecast(noise.std, 0.0, same, worse),
         2 * most,
         2 * most - missing,
@@ -95,9 +95,9 @@ def plan_gate(request: GateRequest, client: MlflowClient) -> GatePlan:
     )
 
 
-def _seconds(asked: GateRequest) -> float:
-    """Return the mean wall clock of a golden run of the baseline; nan where unknown."""
-    cells = asked.baseline.cells
+def _seconds(request: GateRequest) -> float:
+    """Return the mean wall clock of a golden run of the baseline; nan if unknown."""
+    cells = request.baseline.cells
     if cells is None or "duration_seconds" not in cells:
         return math.nan
     return float(np.nanmean(cells["duration_seconds"].to_numpy(dtype=np.float64)))

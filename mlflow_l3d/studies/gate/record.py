@@ -1,19 +1,26 @@
-"""What is kept of a gate: its plan and the looks that were spent, so that nothing is spent twice."""
+"""What is kept of a gate: its plan and the looks that were spent, so that nothing is spent twice, and its notes."""
 
 from __future__ import annotations
 
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mlflow_l3d.report.numbers import counted
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.resolution import unseen_share
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.metrics.known import registered
+from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.report.numbers import counted, share_text
 from mlflow_l3d.studies.files import write_json
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, Outstanding
 from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, gate_markdown
+from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.earlier.reader import known_document
@@ -40,7 +47,7 @@ class Earlier:
     looks
         Those that it took.
     means, other, outstanding
-        As of an answer; known where it was decided.
+        As of an answer; known if it was decided.
     notes
         What it said.
     """
@@ -56,32 +63,85 @@ class Earlier:
     def of(cls, document: Mapping[str, Any]) -> Earlier:
         """Return what the record of a run says."""
         means = [math.nan if document["means"][name] is None else document["means"][name] for name in _SIDES]
-        other, left = document["other"], document.get("outstanding", {})
+        other, outstanding = document["other"], document.get("outstanding", {})
         return cls(
             int(document["plan"]["looks"][-1]),
             tuple(map(Look.from_dict, document["looks"])),
             (means[0], means[1]),
             None if other is None else (other[0], other[1]),
-            Outstanding(**{name: value for name, value in left.items() if value is not None}),
+            Outstanding(**{name: value for name, value in outstanding.items() if value is not None}),
             tuple(document["notes"]),
         )
 
 
 def find_earlier(client: MlflowClient, key: str) -> Earlier | None:
-    """Return the run of the same gate that took the most looks, the latest of them; None where none took one."""
-    found = None
-    for run in search(client, None, condition({names.ROLE: "gate", names.GATE_KEY: key})):
-        document = known_document(client, str(run.info.run_id), DOCUMENT)
-        if document.get("looks"):
-            record = Earlier.of(document)
-            found = record if found is None or len(record.looks) >= len(found.looks) else found
-    return found
+    """Return the run of the same gate that took the most looks, the latest of them; None if none took one."""
+    runs = search(client, None, condition({names.ROLE: "gate", names.GATE_KEY: key}))
+    documents = (known_document(client, str(run.info.run_id), DOCUMENT) for run in runs)
+    records = [Earlier.of(document) for document in documents if document.get("looks")]
+    return max(reversed(records), key=lambda record: len(record.looks), default=None)
 
 
-def other_gates(client: MlflowClient, pair: str, key: str) -> int:
+def first_notes(request: GateRequest, client: MlflowClient) -> Iterator[str]:
+    """Yield what is known before any run, and is to be kept in mind."""
+    others = _other_gates(client, request.pair, request.key)
+    if others:
+        questions = "1 other question was" if others == 1 else f"{others} other questions were"
+        yield f"{questions} asked of these two by a gate: a false claim in any of them is likelier than alpha."
+    if request.metric.name not in registered():
+        side = "more" if request.metric.greater_is_better else "less"
+        yield f"{request.metric.name} is no metric of this installation: {side} of it is taken to be better."
+    if not request.paired:
+        yield "The two have different root seeds: their runs share nothing, and are compared as independent ones."
+
+
+def run_notes(request: GateRequest, scores: Mapping[str, FloatArray]) -> Iterator[str]:
+    """Yield what the scores of both sides give reason to say: runs that failed, or collapsed.
+
+    Parameters
+    ----------
+    request
+        The gate.
+    scores
+        Of each side, nan if a run has none.
+    """
+    classes = len((request.baseline.task or {}).get("classes", ()))
+    chance = request.metric.chance_level(classes)
+    for name, values in scores.items():
+        if missing := int(np.isnan(values).sum()):
+            yield f"{counted(missing, 'run')} of the {name} have no score and do not count. Look at why they failed."
+    if chance is None:
+        return
+    collapsed = {name: int((values < chance).sum()) for name, values in scores.items()}
+    runs = min(int(np.isfinite(values).sum()) for values in scores.values())
+    if any(collapsed.values()):
+        counts = " and ".join(f"{count} of the {name}" for name, count in collapsed.items())
+        yield f"Runs that collapsed (below guessing): {counts}. They count."
+    else:
+        unseen = share_text(unseen_share(runs, 1 - request.plan.alpha))
+        yield (
+            f"No run collapsed. Up to {unseen} of the runs of either side could, and not one of {runs} show it: of "
+            "collapses that are rarer no interval from so few runs can know."
+        )
+
+
+def _other_gates(client: MlflowClient, pair: str, key: str) -> int:
     """Return how many other questions were asked of the same two: gates with another key that took a look."""
     runs = search(client, None, condition({names.ROLE: "gate", names.GATE_PAIR: pair}))
-    return len({own for run in runs if (own := run.data.tags.get(names.GATE_KEY)) != key and run.data.metrics})
+    return len({tag for run in runs if (tag := run.data.tags.get(names.GATE_KEY)) != key and run.data.metrics})
+
+
+def about(request: GateRequest, parents: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """Return what the record says of the question; `parents` has run and experiment of both sides, by name."""
+    titles = {side.name: {"title": side.title, "run_id": parents.get(side.name, ("",))[0]} for side in request.sides}
+    return {
+        "schema": 1,
+        "parameters": {name: public_parameter(name, value) for name, value in request.given.items()},
+        "metric": request.metric.name,
+        "examples": request.examples,
+        "gate_key": request.key,
+        **{side.name: {**titles[side.name], **side.identity} for side in request.sides},
+    }
 
 
 def write_record(folder: Path, answer: GateAnswer, about: dict[str, Any]) -> None:
@@ -113,7 +173,7 @@ def write_results(folder: Path, answer: GateAnswer, *, run_id: str, settings: di
 
 
 def append_summary(summary: str) -> None:
-    """Add the summary to the file that the CI job shows, where there is one; it is not worth an error."""
+    """Add the summary to the file that the CI job shows, if there is one; it is not worth an error."""
     path = os.environ.get(SUMMARY_VARIABLE)
     try:
         if path:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -15,11 +15,10 @@ from mlflow_l3d.analysis.comparison.resolution import least_error
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.gate.notes import first_notes, outstanding, run_notes
+from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import (
     Forecast,
     GateAnswer,
@@ -35,15 +34,18 @@ from mlflow_l3d.studies.gate.plan import GatePlan, plan_gate
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
     Earlier,
+    about,
     append_summary,
     find_earlier,
+    first_notes,
     resumed,
+    run_notes,
     write_record,
     write_results,
 )
 from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, look_line
 from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
-from mlflow_l3d.studies.gate.runs import Runs, systems_of
+from mlflow_l3d.studies.gate.runs import SideRuns, outstanding, systems_of
 from mlflow_l3d.studies.progress import shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
@@ -141,7 +143,7 @@ class _Conduct:
     """One gate under way."""
 
     def __init__(self, request: GateRequest, client: MlflowClient, before: Forecast, *, progress: bool | None) -> None:
-        self.asked, self.client, self.progress = request, client, shows_progress(progress)
+        self.request, self.client, self.progress = request, client, shows_progress(progress)
         self.answer = GateAnswer(
             baseline=request.baseline.title,
             candidate=request.candidate.title,
@@ -151,116 +153,121 @@ class _Conduct:
             plan=request.plan,
             before=before,
         )
-        self.runs: dict[str, Runs] = {}
+        self.runs: dict[str, SideRuns] = {}
 
     def run(self, project_run: str | None, earlier: Earlier | None) -> Gate:
         """Take the looks that are left, and write what was found."""
-        asked = self.asked
-        given = dict(asked.given)
-        with auxiliary_run(self.client, project_run, role="gate", title=asked.title, parameters=given) as run:
-            tags = {names.GATE_KEY: asked.key, names.GATE_PAIR: asked.pair, names.STATE: "running"}
+        request = self.request
+        with auxiliary_run(self.client, project_run, role="gate", title=request.title, parameters=request.given) as run:
+            tags = {names.GATE_KEY: request.key, names.GATE_PAIR: request.pair, names.STATE: "running"}
             set_tags(self.client, run.run_id, tags)
             self._take_over(earlier)
             self._note(run)
             with ExitStack() as stack:
                 self._begin(stack, run.run_id)
-                while not self._done:
-                    planned = asked.plan.looks[len(self.answer.looks)]
+                while not self._is_over:
+                    planned = request.plan.looks[len(self.answer.looks)]
                     self._advance(planned)
                     self._look(planned)
                     self._note(run)
-                    if self._done:
+                    if self._is_over:
                         self._conclude()
-                for side in self.runs.values():
-                    side.finish(self.answer.looks[-1].runs)
+                trained = [side.begun for side in self.runs.values() if side.begun]
+                for runs in trained:
+                    runs.finish(self.answer.looks[-1].runs)
             self._write(run)
-        trained = [side.training for side in self.runs.values() if side.training is not None]
-        computed, ahead = sum(each.computed for each in trained), sum(each.ahead for each in trained)
-        return Gate(run.run_id, self.answer, asked, computed, ahead)
+        computed, ahead = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
+        return Gate(run.run_id, self.answer, request, computed, ahead)
 
     @property
-    def _done(self) -> bool:
+    def _is_over(self) -> bool:
         """Whether there is an answer, or no look is left."""
         answer = self.answer
         return answer.decision != "undecided" or len(answer.looks) == len(answer.plan.looks)
 
     def _take_over(self, earlier: Earlier | None) -> None:
         """Begin with what an earlier run of the same gate found."""
+        notes = []
         if earlier is not None:
-            self.answer = replace(self.answer, looks=earlier.looks, means=earlier.means, other=earlier.other)
-            self.answer = replace(self.answer, outstanding=earlier.outstanding)
-        done = earlier is not None and self._done
-        kept = [note for note in earlier.notes if done and not note.startswith(RESUMED)] if earlier else []
-        first = [resumed(earlier.looks)] if earlier else []
-        self.answer = replace(self.answer, notes=(*first, *(kept if done else first_notes(self.asked, self.client))))
+            answered = {name: getattr(earlier, name) for name in ("looks", "means", "other", "outstanding")}
+            self.answer = replace(self.answer, **answered)
+            notes = [resumed(earlier.looks)]
+        if earlier is not None and self._is_over:
+            notes += [note for note in earlier.notes if not note.startswith(RESUMED)]
+        else:
+            notes += first_notes(self.request, self.client)
+        self.answer = replace(self.answer, notes=tuple(notes))
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
-        """Say with what either side may be trained; where the answer is known, with nothing but what was left."""
-        sides = self.asked.sides
-        wanted = [None if self._done and each.request is None else self.asked.wanting(each) for each in sides]
-        for side, wanting in zip(sides, wanted, strict=True):
-            left = bool(self._done and wanting and spooled_cells(self.client, wanting.key))
-            own = replace(wanting, gate=gate_run) if wanting and (left or not self._done) else None
-            runs = Runs(side, self.asked, self.client, own, stack, progress=self.progress, takes_turns=all(wanted))
-            self.runs[side.name] = runs
-            if left:  # its process was killed at its end: what it left is ended, too
-                runs.missing(self.asked.plan.looks[-1])
+        """Say with what either side may be trained; if the answer is known, with nothing but what was left."""
+        sides = self.request.sides
+        requests = [None if self._is_over and side.request is None else self.request.wanting(side) for side in sides]
+        for side, request in zip(sides, requests, strict=True):
+            is_left = bool(self._is_over and request and spooled_cells(self.client, request.key))
+            training = None
+            if request and (is_left or not self._is_over):
+                request = replace(request, gate=gate_run)
+                training = GoldenRuns(request, progress=self.progress, takes_turns=all(requests))
+            runs = self.runs[side.name] = SideRuns(side, self.request, self.client, training, stack)
+            if is_left:  # its process was killed at its end: what it left is ended, too
+                runs.missing(self.request.plan.looks[-1])
 
     def _advance(self, runs: int) -> None:
+        """Train what is missing of the first `runs` runs of either side."""
         for side in self.runs.values():
-            if side.missing(runs):
+            if side.missing(runs) and side.training:
                 for other in self.runs.values():
-                    if other is not side:
-                        other.pause()
-            side.advance(runs)
+                    if other is not side and other.training:
+                        other.training.pause()
+                side.training.advance(runs)
 
     def _look(self, runs: int) -> None:
         """Look once, at the first `runs` runs of either side."""
-        asked, plan = self.asked, self.asked.plan
-        random = asked.examples == "random"
-        systems = systems_of(self.runs, runs, asked, predictions=random)
-        measured, found = measure(systems["candidate"], systems["baseline"], count_examples=random)
-        sign = asked.metric.sign
+        request, plan = self.request, self.request.plan
+        random = request.examples == "random"
+        systems = systems_of(self.runs, runs, request, predictions=random)
+        measured, spread = measure(systems["candidate"], systems["baseline"], count_examples=random)
+        sign = request.metric.sign
         measured = measured._replace(difference=sign * measured.difference, skewness=sign * measured.skewness)
         counted = min(each.runs for each in systems.values())
-        of_examples = found.of_examples if random else 0.0
-        end = (found.with_runs(plan.looks[-1])[0] / found.error) ** 2
+        of_examples = spread.of_examples if random else 0.0
+        end = (spread.with_runs(plan.looks[-1])[0] / spread.error) ** 2
         fraction = end if random else counted / plan.looks[-1]
         look = look_at(plan, self.answer.looks, runs, counted, measured, fraction)
-        left = outstanding(asked, systems, look, found)
-        self.answer = replace(self.answer, looks=(*self.answer.looks, look), outstanding=left)
+        open_questions = outstanding(request, systems, look, spread)
+        self.answer = replace(self.answer, looks=(*self.answer.looks, look), outstanding=open_questions)
         if len(self.answer.looks) == 1 and look.decision == "undecided":
-            self._forecast_again(runs, Noise(0.0, of_examples, found.degrees_examples, found.step))
-            if left.equal or not math.isfinite(left.runs):
+            self._forecast_again(runs, Noise(0.0, of_examples, spread.degrees_examples, spread.step))
+            if open_questions.equal or not math.isfinite(open_questions.runs):
                 _logger.warning("%s", advice_on(self.answer).text)
         _logger.warning("%s", look_line(self.answer, look))
 
     def _forecast_again(self, runs: int, noise: Noise) -> None:
         """Say after the first look what is to be expected, with the spread of differences that was found."""
         candidate, baseline = (self.runs[name].scores(runs) for name in ("candidate", "baseline"))
-        if self.asked.paired:
+        if self.request.paired:
             std = blinded_std(candidate, baseline)
         else:
             std = math.sqrt(float(np.nanvar(candidate, ddof=1) + np.nanvar(baseline, ddof=1)))
         std = max(std, math.sqrt(runs) * least_error(noise.step, runs))  # equal differences do not show that all are
-        same, worse = self.asked.outlooks(replace(noise, std=std))
-        found = correlation(candidate, baseline, std) if self.asked.paired else 0.0
-        self.answer = replace(self.answer, after=Forecast(std, found, same, worse))
+        same, worse = self.request.outlooks(replace(noise, std=std))
+        correlated = correlation(candidate, baseline, std) if self.request.paired else 0.0
+        self.answer = replace(self.answer, after=Forecast(std, correlated, same, worse))
 
     def _conclude(self) -> None:
         """Add what is known at the end: means, the answer to the other question, and what to be wary of."""
-        asked, last = self.asked, self.answer.looks[-1]
+        request, last = self.request, self.answer.looks[-1]
         scores: Mapping[str, FloatArray] = {name: side.scores(last.runs) for name, side in self.runs.items()}
         other = None
         with suppress(L3DError):  # without predictions there is no other question
-            both = systems_of(self.runs, last.runs, asked, predictions=True)
-            other = view(both["candidate"], both["baseline"], last, asked.metric.sign, asked.examples != "random")
-        means = tuple(float(np.mean(own[np.isfinite(own)])) for own in (scores["baseline"], scores["candidate"]))
+            both = systems_of(self.runs, last.runs, request, predictions=True)
+            other = view(both["candidate"], both["baseline"], last, request.metric.sign, request.examples != "random")
+        means = tuple(float(np.mean(each[np.isfinite(each)])) for each in (scores["baseline"], scores["candidate"]))
         self.answer = replace(
             self.answer,
             means=means,  # type: ignore[arg-type]
             other=other,
-            notes=(*self.answer.notes, *run_notes(asked, scores)),
+            notes=(*self.answer.notes, *run_notes(request, scores)),
         )
 
     def _note(self, run: AuxiliaryRun) -> None:
@@ -268,34 +275,21 @@ class _Conduct:
         if self.answer.looks:
             log_metrics(self.client, run.run_id, self.answer.metrics())
         with temporary_folder() as folder:
-            write_record(folder, self.answer, self._about())
+            write_record(folder, self.answer, about(self.request, self._parents()))
             self.client.log_artifacts(run.run_id, str(folder))
-
-    def _about(self) -> dict[str, Any]:
-        asked, parents = self.asked, self._parents()
-        return {
-            "schema": 1,
-            "parameters": {name: public_parameter(name, value) for name, value in asked.given.items()},
-            "metric": asked.metric.name,
-            "examples": asked.examples,
-            "gate_key": asked.key,
-            **{
-                side.name: {"title": side.title, "run_id": parents.get(side.name, ("",))[0], **side.identity}
-                for side in asked.sides
-            },
-        }
 
     def _parents(self) -> dict[str, tuple[str, str]]:
         """Return run and experiment of both sides, as far as they are there, by name."""
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
     def _write(self, run: AuxiliaryRun) -> None:
-        settings = {name: value for name, value in self._about()["parameters"].items() if value != "auto"}
+        parents = self._parents()
+        document = about(self.request, parents)
+        settings = {name: value for name, value in document["parameters"].items() if value != "auto"}
         with temporary_folder() as folder:
-            write_record(folder, self.answer, self._about())
+            write_record(folder, self.answer, document)
             summary = write_results(folder, self.answer, run_id=run.run_id, settings=settings)
-            parents = self._parents()
-            links = [f"* {name}: [{own}]({run_page(where, own)})" for name, (own, where) in parents.items()]
+            links = [f"* {name}: [{run_id}]({run_page(at, run_id)})" for name, (run_id, at) in parents.items()]
             tags = {
                 names.DECISION: self.answer.decision,
                 names.INVESTIGATIONS: ",".join(run_id for run_id, _ in parents.values()),

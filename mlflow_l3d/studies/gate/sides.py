@@ -11,17 +11,12 @@ import pandas as pd
 
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.published import as_published
-from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.parameters.sources import RUN_ID, parse
-from mlflow_l3d.parameters.values import as_text
-from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.studies.gate.changes import OF_A_PLAN, changes_of, title_of
-from mlflow_l3d.studies.gate.golden import GoldenRequest
+from mlflow_l3d.parameters.values import as_text, check_names, json_of
+from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest, specify_golden
 from mlflow_l3d.studies.investigation.parameters import MAIN
-from mlflow_l3d.studies.request import context_of
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier.past import find_search, latest_investigation, own_parameter
+from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run, read_investigation, read_predictions
 
 if TYPE_CHECKING:
@@ -44,17 +39,17 @@ class Side:
     identity
         What tells it from others, as JSON types.
     run_id, experiment_id
-        The investigation; the empty text where nothing of it was trained on purpose yet.
+        The investigation; the empty text if nothing of it was trained on purpose yet.
     root_seed, task, metric
-        Where seeds come from, the data, and its own metric; None where a stranger's run does not say.
+        Where seeds come from, the data, and its own metric; None if a stranger's run does not say.
     cells
         Its golden runs that have finished, by their number: ``run_id``, metrics.
     request
-        With which more can be trained; None where they cannot.
+        With which more can be trained; None if they cannot.
     reason
         Why they cannot.
     document
-        What its run says of how it was made, with the device among the parameters; empty where nothing.
+        What its run says of how it was made, with the device among the parameters; empty if nothing.
     """
 
     name: str
@@ -71,19 +66,19 @@ class Side:
     document: Mapping[str, Any] = field(default_factory=dict)
 
     def scores(self, metric: str, runs: int) -> FloatArray:
-        """Return the scores of the first `runs` golden runs, nan where there is none; shape (runs,)."""
+        """Return the scores of the first `runs` golden runs, nan if there is none; shape (runs,)."""
         if self.cells is None or metric not in self.cells:
             return np.full(runs, np.nan)
-        found: FloatArray = self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
-        return found
+        scores: FloatArray = self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
+        return scores
 
     def predictions(self, client: MlflowClient, runs: int) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` golden runs, None of those that have none."""
         cells = pd.DataFrame(columns=["run_id", "artifact_uri"]) if self.cells is None else self.cells
         cells = cells.reindex(range(runs))
-        found = dict(read_predictions(client, cells[cells["run_id"].notna()]))
+        tables = dict(read_predictions(client, cells[cells["run_id"].notna()]))
         for run_id in cells["run_id"]:
-            table = found.get(run_id)
+            table = tables.get(run_id)
             yield None if table is None else table.to_pandas()
 
 
@@ -99,7 +94,7 @@ def recorded_side(client: MlflowClient, name: str, run_id: str, **machine: str) 
     run_id
         Of the parent; ``latest`` for the latest investigation of the experiment.
     **machine
-        ``device``, ``executor`` and ``workers``, where more of its golden runs are to be trained.
+        ``device``, ``executor`` and ``workers``, if more of its golden runs are to be trained.
 
     Raises
     ------
@@ -115,30 +110,31 @@ def recorded_side(client: MlflowClient, name: str, run_id: str, **machine: str) 
     phase = "base" if cells["phase"].eq("base").any() else "golden"
     cells = cells[cells["phase"].eq(phase)].assign(number=cells["row" if phase == "base" else "index"])
     document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
-    given = {**document.get("parameters", {}), "device": own_parameter(run, "device") or "auto"}
+    parameters = {**document.get("parameters", {}), "device": own_parameter(run, "device") or "auto"}
+    root_seed = str(parameters.get("root_seed", ""))
     title, context = str(run.info.run_name or run_id), run.data.tags.get(names.CONTEXT_KEY)
-    known = Side(
+    side = Side(
         name,
         title,
-        {"context": context, "root_seed": given.get("root_seed")} if context else {"run": str(run.info.run_id)},
+        {"context": context, "root_seed": parameters.get("root_seed")} if context else {"run": str(run.info.run_id)},
         str(run.info.run_id),
         str(run.info.experiment_id),
-        int(given["root_seed"]) if str(given.get("root_seed", "")).isdigit() else None,
+        int(root_seed) if root_seed.isdigit() else None,
         document.get("task"),
         own_parameter(run, "metric"),
         cells.dropna(subset="number").drop_duplicates("number").astype({"number": int}).set_index("number"),
-        document={**document, "parameters": given},
+        document={**document, "parameters": parameters},
     )
     try:
-        asked = {**given, "hyperparameters": document["hyperparameters"]}
-        request = specify_golden(name, asked, phase=phase, **machine)
+        recorded = {**parameters, "hyperparameters": document["hyperparameters"]}
+        request = specify_golden(name, recorded, phase=phase, **machine)
     except (L3DError, KeyError) as error:
         reason = "it does not say how it was made" if isinstance(error, KeyError) else str(error)
-        return replace(known, reason=reason)
+        return replace(side, reason=reason)
     if request.context_key != context:
         reason = "its data, model, hyperparameters or versions of libraries are not those of this machine"
-        return replace(known, reason=reason)
-    return replace(known, request=request)
+        return replace(side, reason=reason)
+    return replace(side, request=request)
 
 
 def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: str) -> Side:
@@ -160,32 +156,31 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
     """
     document = baseline.document
     if isinstance(text, str) and RUN_ID.fullmatch(text.strip()):
-        named = recorded_side(client, "candidate", text.strip(), **machine)
-        if named.request is not None and "hyperparameters" in document:
-            named = replace(named, title=title_of(document, named.request) or named.title)
-        return named
-    changes = changes_of(text)
+        candidate = recorded_side(client, "candidate", text.strip(), **machine)
+        if candidate.request is not None and "hyperparameters" in document:
+            return replace(candidate, title=_title(document, candidate.request) or candidate.title)
+        return candidate
+    changes = _changes(text)
     if "hyperparameters" not in document:
         allowed = "is what differs from the baseline, whose run does not say how it was made"
         raise ParameterError("candidate", as_text("candidate", text), allowed, "Name a run.")
-    given, hyperparameters = document["parameters"], document["hyperparameters"]
-    if str(changes.get("approach", given["approach"])) != given["approach"]:
-        hyperparameters, given = "default", {**given, "model": "auto"}
+    parameters, hyperparameters = document["parameters"], document["hyperparameters"]
+    if str(changes.get("approach", parameters["approach"])) != parameters["approach"]:
+        hyperparameters, parameters = "default", {**parameters, "model": "auto"}
     if "hyperparameters" in changes:
-        asked = parse(as_text("hyperparameters", changes.pop("hyperparameters")))
+        source = parse(as_text("hyperparameters", changes.pop("hyperparameters")))
         base = hyperparameters if isinstance(hyperparameters, dict) else {}
-        hyperparameters = {**base, **asked.values, **asked.overrides} if asked.source == "inline" else asked.text
+        hyperparameters = {**base, **source.values, **source.overrides} if source.source == "inline" else source.text
+    parameters = {**parameters, "hyperparameters": hyperparameters, **changes}
     phase = "base" if baseline.cells is not None and baseline.cells["phase"].eq("base").any() else "golden"
     try:
-        request = specify_golden(
-            "candidate", {**given, "hyperparameters": hyperparameters, **changes}, phase=phase, **machine
-        )
+        request = specify_golden("candidate", parameters, phase=phase, **machine)
     except ParameterError as error:
         raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, error.fix) from error
     setup = request.setup
     return Side(
         "candidate",
-        title_of(document, request) or "the same",
+        _title(document, request) or "the same",
         {"context": request.context_key, "root_seed": str(request.root_seed)},
         root_seed=request.root_seed,
         task={**request.content()["task"], "fingerprint": setup.task.fingerprint},
@@ -194,36 +189,8 @@ def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: 
     )
 
 
-def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, **machine: str) -> GoldenRequest:
-    """Return golden runs by parameters of `main`; those of its plan have no part.
-
-    Raises
-    ------
-    ParameterError
-        For the first that is not allowed.
-    """
-    asked = {key: value for key, value in parameters.items() if key not in OF_A_PLAN}
-    asked |= {key: value for key, value in machine.items() if value != "auto"}
-    typed, approach = read_parameters(asked, MAIN, None, None)
-    resolved, _ = as_published(typed, approach)
-    root_seed = typed["root_seed"]
-    setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)
-    metric = headline_metric(resolved["metric"], setup.task)
-    context = context_of(setup)
-    return GoldenRequest(
-        given=typed.texts,
-        setup=setup,
-        metric=metric,
-        context_key=context,
-        key=content_key({"context": context, "root_seed": root_seed, "metric": metric.name, "golden_runs": phase}),
-        root_seed=root_seed,
-        phase=phase,
-        side=name,
-    )
-
-
 def check_comparable(baseline: Side, candidate: Side) -> None:
-    """Raise ParameterError where two sides cannot be compared: they are one, or of other data or test sets."""
+    """Raise ParameterError if two sides cannot be compared: they are one, or of other data or test sets."""
     if candidate.run_id and candidate.run_id == baseline.run_id:
         raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
     if dict(candidate.identity) == dict(baseline.identity):
@@ -231,20 +198,61 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
         raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
     if baseline.task is None or candidate.task is None:
         return
-    where, typed = f"of baseline {baseline.run_id}", candidate.run_id or candidate.title
+    of_baseline, typed = f"of baseline {baseline.run_id}", candidate.run_id or candidate.title
     if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
-        own, wanted = candidate.task.get("name"), baseline.task.get("name")
-        also = ", of other content" if own == wanted else ""
-        raise ParameterError("candidate", typed, f"is of the data {own}{also}, and must be of those {where} ({wanted})")
+        data, allowed_data = candidate.task.get("name"), baseline.task.get("name")
+        also = ", of other content" if data == allowed_data else ""
+        allowed = f"is of the data {data}{also}, and must be of those {of_baseline} ({allowed_data})"
+        raise ParameterError("candidate", typed, allowed)
     for name in _TEST_SET:
         if baseline.task.get(name) != candidate.task.get(name):
-            own, allowed = f"{name}={candidate.task.get(name)}", f"must have the test set {where} "
-            raise ParameterError("candidate", candidate.run_id or own, f"{allowed}({name}={baseline.task.get(name)})")
+            typed = candidate.run_id or f"{name}={candidate.task.get(name)}"
+            allowed = f"must have the test set {of_baseline} ({name}={baseline.task.get(name)})"
+            raise ParameterError("candidate", typed, allowed)
 
 
 def paired(baseline: Side, candidate: Side) -> bool:
     """Return whether golden runs with equal numbers share what both draw: they have the same root seed and data."""
     return baseline.task is not None and baseline.root_seed is not None and baseline.root_seed == candidate.root_seed
+
+
+def _changes(text: object) -> dict[str, Any]:
+    """Return the parameters of `investigate` that a candidate names."""
+    changes = dict(text) if isinstance(text, Mapping) else _typed(str(text).strip())
+    allowed_names = [name for name in MAIN if name not in OF_A_PLAN]
+    check_names("candidate", changes, allowed_names, "with parameters of an investigation's runs:")
+    return changes
+
+
+def _typed(text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        return dict(json_of("candidate", text, text))
+    pairs = [part.partition("=") for part in text.split(";") if part.strip()]
+    if not pairs or not all(equals for _, equals, _ in pairs):
+        allowed = "must be a run id, or what differs from the baseline as model=...;num_labelled=500 or JSON"
+        raise ParameterError("candidate", text or "''", allowed)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _title(document: Mapping[str, Any], candidate: GoldenRequest) -> str:
+    """Return in what a candidate differs from the document of the baseline, in a few words."""
+    setup = candidate.setup
+    before: dict[str, object] = {
+        "approach": document["approach"]["name"],
+        "model": document["model"]["name"],
+        "root_seed": int(document["parameters"]["root_seed"]),
+        "num_labelled": document["task"].get("num_labelled"),
+    }
+    after: dict[str, object] = {
+        "approach": setup.approach.name,
+        "model": setup.model,
+        "root_seed": candidate.root_seed,
+        "num_labelled": setup.task.settings.num_labelled,
+    }
+    changed = {name: value for name, value in after.items() if value != before[name]}
+    of_baseline = document["hyperparameters"]
+    changed |= {name: value for name, value in setup.public_hyperparameters.items() if of_baseline.get(name) != value}
+    return ", ".join(f"{name}={value}" for name, value in changed.items())
 
 
 def _check_role(name: str, run: Run) -> None:
@@ -265,8 +273,8 @@ def _golden(client: MlflowClient, name: str, run: Run) -> pd.DataFrame:
         cells = read_investigation(str(run.info.run_id), client).cells
     except ParameterError as error:
         raise ParameterError(name, error.value, error.allowed, error.fix) from error
-    found = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
-    if found.empty:
+    golden = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
+    if golden.empty:
         allowed = "has no golden runs that finished, and a gate compares golden runs"
         raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
-    return found
+    return golden

@@ -130,14 +130,14 @@ class Monitor:
 
         None come after the step at which the stopping rule says stop.
         """
-        found: list[tuple[int, dict[str, float]]] = []
+        steps: list[tuple[int, dict[str, float]]] = []
         while self.stopped is None and self.steps_done < len(self._left) and self._left[self.steps_done] == 0:
             self.steps_done += 1
             part = self.design.first(self.scores, self.steps_done, len(self._left))
-            found.append((self.steps_done, self._metrics(part)))
+            steps.append((self.steps_done, self._metrics(part)))
             if self._stopping is not None:
                 self._stopping.analyse(part)
-        return found
+        return steps
 
     def _metrics(self, scores: Tables) -> dict[str, float]:
         level = joint_level(LEVEL, len(scores.tables))

@@ -11,10 +11,10 @@ import pandas as pd
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs.analyse import Planned
+from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
@@ -121,10 +121,10 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         return self._monitor.stopped is not None
 
     @property
-    def most_ahead(self) -> int | None:
+    def most_ahead(self) -> int:
         """Under a stopping rule, the cells of a row, or as many as are done."""
         if self.request.plan.stop == "none":
-            return None
+            return super().most_ahead
         return max(self._monitor.design.step_size(0), self.reused + self.computed)
 
     def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
@@ -154,7 +154,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         Parameters
         ----------
         rows
-            As many as are there, where nothing stopped it before.
+            As many as are there, if nothing stopped it before.
         """
         request = self.request
         if not request.final_runs:
@@ -178,7 +178,7 @@ def finalize(
     Parameters
     ----------
     request
-        What was investigated; where a stopping rule ended it, cut to the rows up to then.
+        What was investigated; if a stopping rule ended it, cut to the rows up to then.
     ledger
         Holds the cells.
     interim_analyses

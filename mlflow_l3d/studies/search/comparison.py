@@ -56,7 +56,7 @@ def compare(
     tuned = Tuned(setup.approach, metric=request.metric.name, evaluated="test")
     shown = progress_bar("held out", "trial", total=len(missing), shown=progress and bool(missing))
     executor = executor_of(setup, job_of(setup, tuned))
-    with shown as bar, closing(executor.run(iter(missing))) as outcomes:  # type: ignore[type-var]
+    with shown as bar, closing(executor.run(iter(missing))) as outcomes:
         for outcome in outcomes:
             kind, cell = kinds[outcome.key]
             name = f"held out {cell.trial_number}, {kind}"

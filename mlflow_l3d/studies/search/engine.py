@@ -119,7 +119,7 @@ class StageRun:
         """
         if best is not None:
             self._take_over(best)
-        with closing(executor.run(self._cells(trials, queue))) as outcomes:  # type: ignore[type-var]
+        with closing(executor.run(self._cells(trials, queue))) as outcomes:
             for outcome in outcomes:
                 self._received(outcome)
         found = sorted(self._finished, key=lambda trial: trial.number)

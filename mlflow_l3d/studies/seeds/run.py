@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Unpack
 
 import pandas as pd
 
+from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder, write_json
-from mlflow_l3d.studies.interrupts import deferred_interrupts
 from mlflow_l3d.studies.progress import under_way
 from mlflow_l3d.studies.seeds.artifacts import write_scores
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
@@ -164,7 +164,7 @@ def _finalize(request: SeedsRequest, ledger: Ledger[CellRecord]) -> tuple[SeedsS
 def _recorded(
     request: SeedsRequest, ledger: Ledger[CellRecord], run_ids: Mapping[str, str]
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """Return one row a seed, and all predictions (None where there are none)."""
+    """Return one row a seed, and all predictions (None if there are none)."""
     rows, tables = [], []
     for cell in request.design().cells():
         record, path, seed = ledger.spool.record(cell.key), ledger.spool.predictions(cell.key), cell.seeds["seed"]

@@ -75,7 +75,7 @@ def write_sweep(
     title
         Heading of the report.
     links
-        Run id -> address of the run, where there is one.
+        Run id -> address of the run, if there is one.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def write_sweep(
 
 
 def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str]:
-    """Return run id -> address of the run, where the tracking server is one that a browser reaches.
+    """Return run id -> address of the run, if the tracking server is one that a browser reaches.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str
         Run id -> id of its experiment.
     """
     address = address_of(tracking_uri)
-    return {run_id: f"{address}/{run_page(where, run_id)}" for run_id, where in experiments.items() if address}
+    return {run_id: f"{address}/{run_page(at, run_id)}" for run_id, at in experiments.items() if address}
 
 
 def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
@@ -135,7 +135,7 @@ def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
 
 def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
     """Return (point, factor) -> corrected importance without each row, and each column, for points that share them."""
-    found = {}
+    estimates = {}
     for at, point in enumerate(points):
         if point.analysis is None or point.analysis.collapse is not None:
             continue
@@ -143,5 +143,5 @@ def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
         tables = {factor: record.table for factor, record in point.analysis.importances.items()}
         for factor in tables:
             if (values := without_each(design.compared(tables, factor))) is not None:
-                found[at, factor] = values
-    return found
+                estimates[at, factor] = values
+    return estimates

@@ -31,7 +31,7 @@ class Asked:
     over
         Hyperparameter -> value.
     set
-        Name of the set that it belongs to; the empty text where there are none.
+        Name of the set that it belongs to; the empty text if there are none.
     """
 
     parameters: Mapping[str, Any]
@@ -45,9 +45,9 @@ class Asked:
 
     def matches(self, conditions: Mapping[str, Any]) -> bool:
         """Return whether it has one of the values of every condition."""
-        own = self.values
+        point_values = self.values
         return all(
-            name in own and any(same(name, own[name], value) for value in listed(values))
+            name in point_values and any(same(name, point_values[name], value) for value in listed(values))
             for name, values in conditions.items()
         )
 
@@ -95,19 +95,19 @@ class Request:
             If an exclusion or an override matches no point, or none is left.
         """
         every = list(self._product())
-        known = {name for point in every for name in point.values}
+        all_names = {name for point in every for name in point.values}
         for what, rules in (("exclude", self.exclude), ("overrides", [when for when, _ in self.overrides])):
             for rule in rules:
-                check_names(what, rule, known, "what the points of this sweep name:")
+                check_names(what, rule, all_names, "what the points of this sweep name:")
                 if not any(point.matches(rule) for point in every):
                     raise ParameterError(what, json.dumps(dict(rule), default=str), "matches no point of this sweep")
-        left = [point for point in every if not any(point.matches(rule) for rule in self.exclude)]
-        if not left:
+        points = [point for point in every if not any(point.matches(rule) for rule in self.exclude)]
+        if not points:
             allowed = f"leaves none of the {len(every)} points"
             raise ParameterError("exclude", json.dumps(list(map(dict, self.exclude)), default=str), allowed)
         for when, change in self.overrides:
-            left = [point.changed(change) if point.matches(when) else point for point in left]
-        return left
+            points = [point.changed(change) if point.matches(when) else point for point in points]
+        return points
 
     def _product(self, name: str = "") -> Iterator[Asked]:
         for set_name, within in self.sets.items():
@@ -139,12 +139,12 @@ def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:
         If a name is unknown or the file cannot be used.
     """
     check_names("parameter", parameters, SWEEP, more=_OF_FILE)
-    given = {
+    explicit = {
         name: value
         for name, value in parameters.items()
         if name in _OF_FILE or not isinstance(value, str | int | float) or not same(name, value, SWEEP[name].default)
     }
-    return {**read_file(given.pop("file", "none")), **given}
+    return {**read_file(explicit.pop("file", "none")), **explicit}
 
 
 def read_file(name: Any) -> dict[str, Any]:
@@ -190,9 +190,9 @@ def read_request(given: Mapping[str, Any]) -> Request:
 
 
 def _set(name: str, content: Any) -> Request:
-    where = f"sets.{name}"
-    content = _mapping(where, content if content is not None else {})
-    check_names(where, content, [*MAIN, "over"])
+    parameter = f"sets.{name}"
+    content = _mapping(parameter, content if content is not None else {})
+    check_names(parameter, content, [*MAIN, "over"])
     return read_request(content)
 
 
@@ -200,11 +200,11 @@ def _override(rule: Mapping[str, Any]) -> tuple[Mapping[str, Any], Asked]:
     if "when" not in rule or len(rule) < 2:
         allowed = "needs `when`, and the parameters that points have there; hyperparameters stand under `over`"
         raise ParameterError("overrides", json.dumps(dict(rule), default=str), allowed)
-    own = _set("overrides", {name: value for name, value in rule.items() if name != "when"})
-    for name, values in {**own.parameters, **own.over}.items():
+    change = _set("overrides", {name: value for name, value in rule.items() if name != "when"})
+    for name, values in {**change.parameters, **change.over}.items():
         if len(values) > 1:
             raise ParameterError(f"overrides.{name}", as_text(name, list(values)), "must be one value")
-    parameters, over = ({name: values[0] for name, values in part.items()} for part in (own.parameters, own.over))
+    parameters, over = ({name: values[0] for name, values in part.items()} for part in (change.parameters, change.over))
     return _mapping("overrides.when", rule["when"]), Asked(parameters, over)
 
 
@@ -224,14 +224,14 @@ def _mapping(name: str, value: Any) -> Mapping[str, Any]:
 def _joined(given: Any, over: Mapping[str, Any]) -> Any:
     """Return what `main` would be given for hyperparameters, with those of a point."""
     text = MAIN["hyperparameters"].default if given is None else as_text("hyperparameters", given)
-    known = parse(text)
+    source = parse(text)
     for name in over:
-        if name in known.overrides or (known.source == "inline" and name in known.values):
+        if name in source.overrides or (source.source == "inline" and name in source.values):
             raise ParameterError("hyperparameters", text, f"names {name}, which the sweep goes over", "Leave it out.")
-    if known.source in ("default", "inline"):
-        return {**known.values, **known.overrides, **over}
+    if source.source in ("default", "inline"):
+        return {**source.values, **source.overrides, **over}
     for name, value in over.items():
         if "," in str(value):
-            allowed = f"holds a comma, which cannot stand after hyperparameters={known.name}"
+            allowed = f"holds a comma, which cannot stand after hyperparameters={source.name}"
             raise ParameterError(f"over.{name}", value, allowed)
     return ",".join([text, *(f"{name}={value}" for name, value in over.items())])

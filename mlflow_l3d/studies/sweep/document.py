@@ -71,7 +71,7 @@ def analysis_of(document: Mapping[str, Any]) -> Analysis:
 def _importance(factor: str, own: Mapping[str, Any], golden: FloatArray, design: str, pooled: bool) -> Importance:
     parts = own.get("components")
     fields = VarianceComponents.__dataclass_fields__
-    known = {name: _known(value) for name, value in (parts or {}).items() if name in fields}
+    component_values = {name: _known(value) for name, value in (parts or {}).items() if name in fields}
     return Importance(
         factor=factor,
         **{name: _known(own.get(name)) for name in (*IMPORTANCE_METRICS, *FURTHER_METRICS, "golden_iqr")},
@@ -82,7 +82,7 @@ def _importance(factor: str, own: Mapping[str, Any], golden: FloatArray, design:
         golden_missing=int(own["golden_missing"]),
         design=design,
         level=float(own.get("level", 0.95)),
-        components=VarianceComponents(**known) if parts else None,
+        components=VarianceComponents(**component_values) if parts else None,
         golden_pooled=pooled,
     )
 
@@ -100,22 +100,22 @@ def _collapse(groups: Mapping[str, Any] | None, importances: Mapping[str, Import
     )
     causes, rest = {}, {}
     for factor, record in importances.items():
-        own = groups[factor]
+        group = groups[factor]
         others = replace(record, table=uncollapsed(record.table, chance), golden=uncollapsed(record.golden, chance))
         golden_std = _known(whole.get("golden_std_uncollapsed"))
-        numbers = {name: _known(own.get(f"{name}_uncollapsed")) for name in _CORRECTED}
+        numbers = {name: _known(group.get(f"{name}_uncollapsed")) for name in _CORRECTED}
         rest[factor] = replace(others, **numbers, golden_std=golden_std, collapsed_share=0.0)
-        numbers = {name: _known(own.get(f"collapse_{name}")) for name in _CORRECTED[1:]}
+        numbers = {name: _known(group.get(f"collapse_{name}")) for name in _CORRECTED[1:]}
         causes[factor] = replace(record, **numbers)
     runs = int(np.isfinite(independent).sum())
     return Collapse(runs, round(runs * down), causes, rest, first.level)
 
 
 def _lowest_other(scores: FloatArray, share: float) -> float:
-    """Return the lowest score of a run that did not collapse, where a share did; infinite where all did."""
-    known = np.sort(scores[np.isfinite(scores)])
-    down = round((0.0 if math.isnan(share) else share) * len(known))
-    return float(known[down]) if down < len(known) else math.inf
+    """Return the lowest score of a run that did not collapse, if a share did; infinite if all did."""
+    finite_scores = np.sort(scores[np.isfinite(scores)])
+    down = round((0.0 if math.isnan(share) else share) * len(finite_scores))
+    return float(finite_scores[down]) if down < len(finite_scores) else math.inf
 
 
 def _numbers(values: Any) -> FloatArray:

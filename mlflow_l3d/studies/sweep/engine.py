@@ -7,22 +7,19 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from mlflow_l3d.execution.calls import Hinted
-from mlflow_l3d.execution.environment import default_workers
+from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
+from mlflow_l3d.execution.joint import NOT_PREPARED, JointJob
 from mlflow_l3d.studies.base import executor_of, job_of
-from mlflow_l3d.studies.interrupts import deferred_interrupts
+from mlflow_l3d.studies.loop import CellLoop
 from mlflow_l3d.studies.progress import progress_bar, restart_clock
-from mlflow_l3d.studies.sweep.jobs import NOT_PREPARED, PointCell, SweepJob
+from mlflow_l3d.studies.state import OPEN, State
 from mlflow_l3d.studies.sweep.order import turns
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.tracking.connection import error_line
-from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
-
     from mlflow_l3d.plan.cells import Cell, Outcome
     from mlflow_l3d.studies.budget import Budget
 
@@ -32,7 +29,7 @@ CALL_SECONDS: Final = 10.0
 
 
 class Engine:
-    """Hands out the cells of the points, breadth first, and gives what comes back to its point.
+    """Hands out the cells of the points, breadth first, and gives each outcome to its point.
 
     A cell that several points have is trained for the first of them, and lent to the others. One that another process
     of this machine trains comes last: it is waited for. A point is scored as soon
@@ -44,7 +41,7 @@ class Engine:
     points
         The points, those that are adopted included.
     budget
-        The most that is computed. A step (a row, as a rule) is begun only where all of its cells fit; where they do
+        The most that is computed. A step (a row, as a rule) is begun only if all of its cells fit; if they do
         not, the point has no further one.
     progress
         Whether to show a progress bar on stderr.
@@ -60,12 +57,15 @@ class Engine:
         self.computed = 0
         self._budget = budget
         self._progress = progress
-        self._setup = points[0].request.setup
-        self._workers = self._setup.workers or default_workers(self._setup.device)
-        self._under_way: dict[str, list[tuple[PointStudy, Cell]]] = {}
+        self._scoring = ThreadPoolExecutor(1, "l3d-scoring")
+        self._unscored = list(points)
+        setup = points[0].request.setup
+        self._workers = setup.workers or default_workers(setup.device)
+        job = JointJob.of([job_of(point.request.setup) for point in points])
+        self._loop: CellLoop[PointStudy] = CellLoop(
+            lambda: executor_of(setup, job), self._remaining, lambda: self._score_ready(points)
+        )
         self._trained: dict[str, PointStudy] = {}
-        self._later: set[str] = set()
-        self._given = 0
         self._now = points[0]
         self._deadline = 0.0
 
@@ -74,103 +74,63 @@ class Engine:
 
         Whatever happens, no parent stays open.
         """
-        with ThreadPoolExecutor(1, "l3d-scoring") as scoring:
+        with self._scoring:
             try:
-                self._train(scoring)
-                self._score(scoring, self._groups())
-                scoring.shutdown()
+                self._train()
+                for group in self._groups():
+                    self._score(group)
+                self._scoring.shutdown()
             except BaseException as error:
                 with deferred_interrupts():
-                    scoring.shutdown(cancel_futures=True)
+                    self._scoring.shutdown(cancel_futures=True)
                     for point in self.points:
-                        if isinstance(error, KeyboardInterrupt):
-                            point.interrupt()
-                        else:
+                        if not isinstance(error, KeyboardInterrupt):
                             point.end("FAILED", error_line(error))
+                        elif point.state in OPEN:
+                            point.interrupt()
                 raise
 
-    def _train(self, scoring: ThreadPoolExecutor) -> None:
+    def _train(self) -> None:
         if self._budget.seconds is not None:
             self._deadline = time.monotonic() + self._budget.seconds
-        shown = progress_bar("sweep", "cell", total=self._waiting, shown=self._progress, state="loading and encoding")
-        with shown as bar:
-            self._train_cells(Hinted(self._cells(), self._hint), bar, scoring)
-            if self._later:
-                _logger.warning("%d cells are trained by another process, which is waited for.", len(self._later))
-            while self._later:
-                began, free = time.monotonic(), self._settled()
-                self._score(scoring, self._ready(self.points))
-                self._train_cells(iter(free), bar, scoring)
-                if self._later:
-                    time.sleep(max(LOOK_SECONDS, time.monotonic() - began))
-
-    def _train_cells(self, cells: Iterator[Cell], bar: tqdm[Any], scoring: ThreadPoolExecutor) -> None:
-        job = SweepJob.joined([job_of(each.request.setup) for each in self.points])
-        with closing(executor_of(self._setup, job).run(cells)) as outcomes:  # type: ignore[type-var]
-            for outcome in outcomes:
+        bar_shown = progress_bar(
+            "sweep", "cell", total=self._cells_ahead, shown=self._progress, state="loading and encoding"
+        )
+        with bar_shown as bar, closing(self._loop.outcomes(self._cells())) as outcomes:
+            for outcome, waiting in outcomes:
                 if self.computed == 0:
                     restart_clock(bar)
-                self._score(scoring, self._take(outcome))
+                self._take(outcome, waiting)
                 if not bar.disable:
-                    bar.total = self.computed + self._waiting
+                    bar.total = self.computed + self._cells_ahead
                 bar.update()
 
     @property
-    def spent(self) -> bool:
+    def is_spent(self) -> bool:
         """Whether the budget ended the work."""
-        return bool(self._budget) and any(point.short for point in self.points)
+        unfinished = (point for point in self.points if point.state not in (State.COMPLETE, State.FAILED))
+        return bool(self._budget) and any(point.cells_lacking > 0 for point in unfinished)
 
     @property
-    def _waiting(self) -> int:
+    def _cells_ahead(self) -> int:
         """How many cells are neither done nor trained, as far as that is known."""
-        return sum(point.waits for point in self.points)
+        return sum(point.cells_ahead for point in self.points)
 
-    def _cells(self) -> Iterator[PointCell]:
+    def _cells(self) -> Iterator[tuple[PointStudy, Cell]]:
         """Yield the cells that must be trained, breadth first, while the budget lasts."""
         for number, _ in turns([point.steps for point in self.points]):
             point = self.points[number]
-            if point.handed_out or not (point.opened or point.known or self._fits(point, point.first_cells)):
+            is_begun = point.state is not State.PLANNED or point.done
+            if point.is_handed_out or not (is_begun or self._fits(point, point.first_cells)):
                 continue
             self._now = point
             cells = self._next(point)
             point.under_way += len(cells)  # all at once: else the first to come back would be taken for the last
             for at, cell in enumerate(cells):
-                if point.ended or point.stopped:
+                if point.is_over or point.stopped:
                     point.under_way -= len(cells) - at
                     break
-                free = point.elsewhere.free(cell)
-                if not free and point.take_known(cell):
-                    continue
-                self._under_way[cell.key] = [(point, cell)]
-                self._given += 1
-                if free:
-                    yield PointCell.of(cell, number)
-                else:
-                    self._later.add(cell.key)
-
-    def _settled(self) -> list[PointCell]:
-        """Look what became of cells that other processes train; return those that they gave back."""
-        free: dict[str, PointCell] = {}
-        for number, point in enumerate(self.points):
-            own = {key: cell for key in self._later for each, cell in self._under_way[key] if each is point}
-            if not own:
-                continue
-            gone = point.ended or point.stopped
-            known, given = ([], []) if gone else point.elsewhere.settled(list(own.values()))
-            for cell in own.values() if gone else known:
-                self._under_way[cell.key].remove((point, own[cell.key]))
-                if gone:
-                    point.under_way -= 1
-                else:
-                    point.take_known(cell)
-            free |= {cell.key: PointCell.of(cell, number) for cell in given if cell.key not in free}
-        for key in tuple(self._later):
-            if not self._under_way[key]:
-                del self._under_way[key]
-                self._later.remove(key)
-                self._given -= 1
-        self._later -= free.keys()
-        return list(free.values())
+                yield point, cell
 
     def _next(self, point: PointStudy) -> list[Cell]:
         """Return the cells of the next step of a point that nobody trains or has trained."""
@@ -181,23 +141,23 @@ class Engine:
             return []
         new: list[Cell] = []
         for cell in missing:
-            if cell.key in self._under_way:
-                self._under_way[cell.key].append((point, cell))
+            if cell.key in self._loop.under_way:
+                self._loop.under_way[cell.key].append((point, cell))
                 point.under_way += 1
             elif (lender := self._trained.get(cell.key)) is None or not lender.lend(cell, point):
                 new.append(cell)
         if new and not self._fits(point, len(new)):
-            point.cut = True
+            point.enter(State.CUT)
             return []
         return new
 
     def _fits(self, point: PointStudy, cells: int) -> bool:
         """Return whether so many cells more are within the budget."""
+        waiting = len(self._loop.under_way) + cells
         if self._budget.cells is not None:
-            return self._given + cells <= self._budget.cells
+            return self.computed + waiting <= self._budget.cells
         if self._budget.seconds is None:
             return True
-        waiting = len(self._under_way) + cells
         return time.monotonic() + waiting * self._seconds(point) / self._workers <= self._deadline
 
     def _seconds(self, point: PointStudy) -> float:
@@ -206,58 +166,55 @@ class Engine:
             return point.seconds / point.computed
         return sum(each.seconds for each in self.points) / max(1, self.computed)
 
-    def _hint(self) -> int:
+    def _remaining(self) -> int:
         """Return how many cells may be handed out soon: so many that no call lasts much longer than CALL_SECONDS."""
-        left = self._waiting - len(self._under_way)
         seconds = self._seconds(self._now)
-        soon = int(CALL_SECONDS * self._workers / seconds) if seconds else self._workers
-        most = self._now.most_ahead if self._now.opened else None
-        return max(0, min(left, max(soon, self._workers), left if most is None else most))
+        soon = max(self._workers, int(CALL_SECONDS * self._workers / seconds) if seconds else 0)
+        cells = min(self._cells_ahead - len(self._loop.under_way), soon)
+        return min(cells, self._now.most_ahead) if self._now.state in OPEN else cells
 
-    def _take(self, outcome: Outcome) -> list[list[PointStudy]]:
-        """Give an outcome to the points that wait for it; return the groups that then have all of their cells."""
+    def _take(self, outcome: Outcome, waiting: Sequence[tuple[PointStudy, Cell]]) -> None:
+        """Give an outcome to the points that wait for it, and score those that then have all of their cells."""
         self.computed += 1
-        waiting = self._under_way.pop(outcome.key)
         first, _ = waiting[0]
         if outcome.error is not None and outcome.error.startswith(NOT_PREPARED):
             for point, _ in waiting:
                 point.under_way -= 1
-                if not point.ended:
+                if not point.is_over:
                     point.fail(outcome.error.removeprefix(NOT_PREPARED))
-            return []
+            return
         for point, cell in waiting:
-            if point.ended:
+            if point.is_over:
                 point.under_way -= 1
-            elif point is first or first.ended or not first.lend(cell, point):
+            elif point is first or first.is_over or not first.lend(cell, point):
                 point.take(cell, outcome)
                 if point.hopeless:
                     point.fail(point.hopeless)
             else:
                 point.under_way -= 1
-        if outcome.error is None and not first.ended:
+        if outcome.error is None and not first.is_over:
             self._trained[outcome.key] = first
-        return self._ready([point for point, _ in waiting])
+        self._score_ready([point for point, _ in waiting])
 
-    def _ready(self, changed: Sequence[PointStudy]) -> list[list[PointStudy]]:
-        """Return the groups that have all of their cells, where one of the points that changed has."""
-        if all(point.under_way or not point.handed_out for point in changed):
-            return []
-        return [each for each in self._groups() if all(point.handed_out and not point.under_way for point in each)]
+    def _score_ready(self, changed: Sequence[PointStudy]) -> None:
+        """Score the groups that have all of their cells, if one of the points that changed has."""
+        if all(point.under_way or not point.is_handed_out for point in changed):
+            return
+        for group in self._groups():
+            if all(point.is_handed_out and not point.under_way for point in group):
+                self._score(group)
 
     def _groups(self) -> list[list[PointStudy]]:
         """Return the points that are not being scored, those together that may lend each other cells."""
-        found: dict[str, list[PointStudy]] = {}
-        for point in self.points:
-            if not point.scored:
-                found.setdefault(point.request.context_key, []).append(point)
-        return list(found.values())
+        groups: dict[str, list[PointStudy]] = {}
+        for point in self._unscored:
+            groups.setdefault(point.request.context_key, []).append(point)
+        return list(groups.values())
 
-    def _score(self, scoring: ThreadPoolExecutor, groups: Sequence[Sequence[PointStudy]]) -> None:
-        """Let groups of points be scored, beside the training."""
-        for group in groups:
-            for point in group:
-                point.scored = True
-            scoring.submit(_finish, group)
+    def _score(self, group: Sequence[PointStudy]) -> None:
+        """Let some points be scored, beside the training."""
+        self._unscored = [point for point in self._unscored if point not in group]
+        self._scoring.submit(_finish, group)
 
 
 def _finish(group: Sequence[PointStudy]) -> None:

@@ -30,7 +30,7 @@ class SweepEvaluation(OnOneScreen):
     Attributes
     ----------
     run_id
-        Where the result was logged; the empty text where it was not.
+        Where the result was logged; the empty text if it was not.
     result
         What the points say together.
     """
@@ -52,14 +52,14 @@ def is_sweep(parent_run_id: str) -> bool:
     """Return whether `parent_run_id` names a sweep, or several investigations of factors."""
     from mlflow.exceptions import MlflowException
 
-    wanted = _named(parent_run_id)
-    if not wanted or wanted[0] == "latest":
+    run_ids = _named(parent_run_id)
+    if not run_ids or run_ids[0] == "latest":
         return False
     try:
-        tags = connect().get_run(wanted[0]).data.tags
+        tags = connect().get_run(run_ids[0]).data.tags
     except (MlflowException, L3DError):
         return False
-    if len(wanted) == 1:
+    if len(run_ids) == 1:
         return bool(tags.get(names.ROLE) == ROLE)
     return tags.get(names.ROLE) in ("investigation", ROLE) and tags.get(names.DESIGN) != "seeds"
 
@@ -82,12 +82,12 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
     L3DError
         With one line that says what is missing.
     """
-    client, wanted = connect(), _named(parent_run_id)
-    if repeated := [run_id for at, run_id in enumerate(wanted) if run_id in wanted[:at]]:
+    client, run_ids = connect(), _named(parent_run_id)
+    if repeated := [run_id for at, run_id in enumerate(run_ids) if run_id in run_ids[:at]]:
         raise ParameterError("parent_run_id", repeated[0], "must be named once")
-    several = len(wanted) > 1
-    read = points_of_runs(client, wanted) if several else points_of_sweep(client, wanted[0])
-    on_top = None if several else parent_run(client, wanted[0])
+    several = len(run_ids) > 1
+    read = points_of_runs(client, run_ids) if several else points_of_sweep(client, run_ids[0])
+    on_top = None if several else parent_run(client, run_ids[0])
     title = str(on_top.info.run_name) if on_top else f"{len(read.points)} investigations side by side"
     with temporary_folder() as folder:
         links = links_of(str(client.tracking_uri), read.experiments)
@@ -96,19 +96,19 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
             return SweepEvaluation("", result)
         note = {names.NOTE: description(result, read.experiments)}
         if several:
-            given = ",".join(wanted)
+            listed = ",".join(run_ids)
             with auxiliary_run(
-                client, project_run, role="side_by_side", title=title, parameters={"parent_run_id": given}
+                client, project_run, role="side_by_side", title=title, parameters={"parent_run_id": listed}
             ) as run:
-                tags = {names.INVESTIGATIONS: given, **note}
+                tags = {names.INVESTIGATIONS: listed, **note}
                 run.finish(folder, metrics=result.metrics(), tags=tags, tables=result.tables)
             return SweepEvaluation(run.run_id, result)
-        log_metrics(client, wanted[0], {0: result.metrics()})
+        log_metrics(client, run_ids[0], {0: result.metrics()})
         if on_top:
             parts = [note[names.NOTE], *links_in(on_top.data.tags.get(names.NOTE, ""))]
             note = {names.NOTE: with_link("\n\n".join(parts), str(on_top.info.experiment_id))}
-        log_results(client, wanted[0], folder, note, result.tables)
-    return SweepEvaluation(wanted[0], result)
+        log_results(client, run_ids[0], folder, note, result.tables)
+    return SweepEvaluation(run_ids[0], result)
 
 
 def _named(parent_run_id: str) -> list[str]:

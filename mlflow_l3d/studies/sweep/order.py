@@ -23,9 +23,9 @@ def turns(steps: Sequence[int]) -> Iterator[tuple[int, int]]:
         How many steps each point has.
     """
     done, until = [0] * len(steps), FIRST_STEPS
-    while any(own < every for own, every in zip(done, steps, strict=True)):
-        for point, every in enumerate(steps):
-            end = every if every <= 1.25 * until else until
+    while any(reached < whole for reached, whole in zip(done, steps, strict=True)):
+        for point, whole in enumerate(steps):
+            end = whole if whole <= 1.25 * until else until
             yield from ((point, step) for step in range(done[point], end))
             done[point] = end
         until *= 2

@@ -40,7 +40,7 @@ class SweepPlan(OnOneScreen):
         What is asked.
     points
         One row a point: its choices, ``cells``, ``done``, ``to_compute`` (cells that an earlier point has, too, are
-        counted there), ``steps`` and ``steps_in_budget`` (rows, as a rule), ``seconds_per_cell`` (nan where no earlier
+        counted there), ``steps`` and ``steps_in_budget`` (rows, as a rule), ``seconds_per_cell`` (nan if no earlier
         run tells) and ``hours``.
     workers
         Cells that run side by side.
@@ -52,11 +52,11 @@ class SweepPlan(OnOneScreen):
 
     @property
     def hours(self) -> float:
-        """Hours of all cells that are not done; nan where the cost of one of them is unknown."""
+        """Hours of all cells that are not done; nan if the cost of one of them is unknown."""
         return float(self.points["hours"].sum(skipna=False))
 
     def check(self) -> None:
-        """Raise ParameterError where the budget is known to be enough for no point."""
+        """Raise ParameterError if the budget is known to be enough for no point."""
         frame, budget = self.points, self.request.budget
         scored = frame["steps_in_budget"] >= np.minimum(frame["steps"], FIRST_STEPS)
         if budget.cells is not None and not scored.any():
@@ -70,22 +70,22 @@ class SweepPlan(OnOneScreen):
     def line(self) -> str:
         """Return what there is to do, in one line."""
         frame, budget = self.points, self.request.budget
-        done, left = int(frame["done"].sum()), int(frame["to_compute"].sum())
-        known = (
+        done, to_compute = int(frame["done"].sum()), int(frame["to_compute"].sum())
+        cost = (
             f"about {duration_text(3600 * self.hours)} with {self.workers} worker{'s' * (self.workers > 1)}"
             if math.isfinite(self.hours)
             else "no earlier cells of the same task, approach and model tell how long they take"
         )
         points, cells = counted(len(frame), "point"), counted(int(frame["cells"].sum()), "cell")
-        parts = [f"{points}, {cells}, {done:,} done, {left:,} to compute: {known}"]
+        parts = [f"{points}, {cells}, {done:,} done, {to_compute:,} to compute: {cost}"]
         if budget:
             whole = int((frame["steps_in_budget"] >= frame["steps"]).sum())
             fewest, reached = int(frame["steps_in_budget"].min()), int((frame["steps_in_budget"] >= FIRST_STEPS).sum())
-            each = (
+            reach = (
                 f"{fewest} rows of every point" if fewest else f"a score of {reached} of {counted(len(frame), 'point')}"
             )
             parts.append(
-                f"the budget of {budget} is enough for {counted(whole, 'whole point')}, and for {each}"
+                f"the budget of {budget} is enough for {counted(whole, 'whole point')}, and for {reach}"
                 if budget.cells is not None or math.isfinite(self.hours)
                 else f"the budget of {budget} is kept; how far it goes shows when the first cells are timed"
             )
@@ -137,20 +137,20 @@ def steps_in_budget(
     new
         Cells to compute: point -> step -> number.
     seconds
-        Of a cell of each point; nan where unknown.
+        Of a cell of each point; nan if unknown.
     workers
         Cells that run side by side.
     request
         Has the budget.
     """
-    budget, found, cells, time = request.budget, [0] * len(new), 0, 0.0
-    for point, step in turns([len(own) for own in new]):
+    budget, begun, cells, time = request.budget, [0] * len(new), 0, 0.0
+    for point, step in turns([len(steps) for steps in new]):
         more, takes = new[point][step], new[point][step] * seconds[point] / workers if new[point][step] else 0.0
         fits = budget.cells is None or cells + more <= budget.cells
         fits = fits and (budget.seconds is None or time + takes <= budget.seconds)
-        if found[point] == step and (fits or not more):
-            cells, time, found[point] = cells + more, time + takes, step + 1
-    return found
+        if begun[point] == step and (fits or not more):
+            cells, time, begun[point] = cells + more, time + takes, step + 1
+    return begun
 
 
 class _Counted:
@@ -171,12 +171,12 @@ class _Counted:
 def _new(points: Sequence[_Counted]) -> list[list[int]]:
     """Return point -> step -> cells that no point before it, in the order of work, has computed by then."""
     seen: set[str] = set()
-    found = [[0] * len(point.left) for point in points]
+    counts = [[0] * len(point.left) for point in points]
     for point, step in turns([len(each.left) for each in points]):
         fresh = set(points[point].left[step]) - seen
-        found[point][step] = len(fresh)
+        counts[point][step] = len(fresh)
         seen |= fresh
-    return found
+    return counts
 
 
 def _seconds(points: Sequence[PointRequest], client: MlflowClient, done: _Finished) -> list[float]:
@@ -186,13 +186,13 @@ def _seconds(points: Sequence[PointRequest], client: MlflowClient, done: _Finish
     def similar(task: str, approach: str, model: str) -> float:
         return _mean(similar_cells(client, task=task, approach=approach, model=model))
 
-    found = [_mean(list(done[point.context_key].values())) for point in points]
+    means = [_mean(list(done[point.context_key].values())) for point in points]
     setups = [point.setup for point in points]
     others = (similar(setup.task.name, setup.approach.name, setup.model) for setup in setups)
-    return [other if math.isnan(own) else own for own, other in zip(found, others, strict=True)]
+    return [other if math.isnan(mean) else mean for mean, other in zip(means, others, strict=True)]
 
 
 def _mean(runs: Sequence[Run]) -> float:
-    """Return the mean wall clock of some cells; nan where there are none."""
+    """Return the mean wall clock of some cells; nan if there are none."""
     values = [run.data.metrics["duration_seconds"] for run in runs if "duration_seconds" in run.data.metrics]
     return float(np.mean(values)) if values else math.nan

@@ -7,11 +7,12 @@ from dataclasses import asdict, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from mlflow_l3d.studies.interrupts import deferred_interrupts
+from mlflow_l3d.execution.environment import deferred_interrupts
+from mlflow_l3d.execution.joint import JointCell
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
+from mlflow_l3d.studies.state import OPEN, OVER, State
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.order import FIRST_STEPS
-from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 from mlflow_l3d.tracking.ledger import patience_seconds
 
 if TYPE_CHECKING:
@@ -33,44 +34,38 @@ class PointStudy(InvestigationStudy):
     ----------
     request
         The point, with the run of its sweep.
+    number
+        Its place among the points.
     beside
         The ledger of the sweep.
-    known
-        How many cells are known to be done before the parent is opened.
+    done
+        How many of its cells the plan found done.
     points
         How many points the sweep has.
 
     Attributes
     ----------
-    cut
-        Whether the budget is not enough for its next step.
     run_id, analysis, error
         Its parent, what it says, and why it failed; empty before.
-    complete
-        Whether every cell has a score.
     under_way
-        Cells that are being trained.
-    scored
-        Whether it is being scored, or was.
-    ended
-        Whether its parent is closed, or it has none that it writes to.
+        Cells of the steps that were begun which have no outcome.
     seconds
         Wall clock of all cells that were trained.
     trials
         What its self-test trained, by key.
-    elsewhere
-        What other processes finish of its cells; there once the parent is open.
+    borrowed
+        Key -> the point that trained a cell of this one.
     """
 
     request: PointRequest
-    elsewhere: Elsewhere
 
-    def __init__(self, request: PointRequest, beside: Ledger[CellRecord], known: int = 0, points: int = 1) -> None:
+    def __init__(
+        self, request: PointRequest, number: int, beside: Ledger[CellRecord], done: int = 0, points: int = 1
+    ) -> None:
         super().__init__(request)
+        self.number, self.done = number, done
         self.run_id = self.error = ""
         self.analysis: Analysis | None = None
-        self.known = known
-        self.cut = self.complete = self.scored = self.ended = self.opened = False
         self.under_way = self._step = 0
         self.seconds = 0.0
         self._beside, self._points = beside, points
@@ -83,42 +78,46 @@ class PointStudy(InvestigationStudy):
     def adopt(self, run_id: str, analysis: Analysis) -> None:
         """Take a complete parent, of an earlier run of the same sweep, as it is."""
         self.run_id, self.analysis = run_id, analysis
-        self.complete = self.ended = True
+        self.enter(State.COMPLETE)
 
     @property
-    def handed_out(self) -> bool:
+    def is_over(self) -> bool:
+        """Whether its parent is closed, or it has none that it writes to."""
+        return self.state in OVER
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every cell has a score."""
+        return self.state is State.COMPLETE
+
+    @property
+    def is_handed_out(self) -> bool:
         """Whether no further cell of it is to be trained."""
-        return self.ended or self.cut or self.stopped or self._step == self.steps
+        return self.is_over or self.state is State.CUT or self.stopped or self._step == self.steps
 
     @property
-    def waits(self) -> int:
+    def cells_ahead(self) -> int:
+        """How many cells are neither done nor trained and are to be, as far as that is known."""
+        return 0 if self.is_over or self.state is State.CUT else self.cells_lacking
+
+    @property
+    def cells_lacking(self) -> int:
         """How many cells are neither done nor trained, as far as that is known."""
-        return 0 if self.ended or self.cut else self._lacking
-
-    @property
-    def short(self) -> bool:
-        """Whether it lacks cells, and not because it failed."""
-        return not self.complete and not self.error and self._lacking > 0
-
-    @property
-    def _lacking(self) -> int:
-        return 0 if self.stopped else self.left if self.opened else self.size
+        return 0 if self.stopped else self.size if self.state is State.PLANNED else self.left
 
     def next_step(self) -> list[Cell]:
         """Return the cells of the next step that must be trained; the parent is opened with the first."""
-        if not self.opened:
+        if self.state is State.PLANNED:
             with deferred_interrupts():
-                self.ledger = self.open(None, self._beside)
-            self.opened, self.run_id = True, self.ledger.parent.run_id
-            self.elsewhere = Elsewhere(self.ledger, self._points)
-            self.take_tested(self.trials, self.elsewhere)
+                self.run_id = self.open(None, self._beside, self._points).parent.run_id
+            self.take_tested(self.trials)
             self.under_way += len(self.tested)  # none of them was handed out
         self._step += 1
         return list(self.missing(next(self._cells)))
 
     def wait(self) -> None:
         """Wait until the server holds what was recorded so far, or is away for too long."""
-        if self.opened and not self.ended:
+        if self.state in OPEN:
             self.ledger.uploader.wait(patience=patience_seconds())
 
     def take(self, cell: Cell, outcome: Outcome) -> None:
@@ -127,13 +126,17 @@ class PointStudy(InvestigationStudy):
         self.seconds += outcome.duration_seconds
         super().take(cell, outcome)
 
-    def take_known(self, cell: Cell) -> bool:
-        """Take note of a cell that was under way where another process has it done by now; return whether it has."""
-        if (metrics := self.ledger.recovered.metrics.get(cell.key)) is None:
-            return False
+    def needs(self, cell: Cell) -> bool:
+        """Return whether a cell that another process trains is waited for."""
+        return not self.is_over and super().needs(cell)
+
+    def stop_waiting(self, cell: Cell) -> None:  # noqa: ARG002
+        """Take note that a cell is not waited for any more, without an outcome."""
         self.under_way -= 1
-        self.on_known(cell, metrics)
-        return True
+
+    def as_handed_out(self, cell: Cell) -> Cell:
+        """Return a cell that says to which job it belongs."""
+        return JointCell.of(cell, self.number)
 
     def lend(self, cell: Cell, borrower: PointStudy) -> bool:
         """Give a cell that was trained here to another point of the same context; not one that failed.
@@ -148,11 +151,11 @@ class PointStudy(InvestigationStudy):
         record = self.ledger.spool.record(cell.key)
         if record.error:
             return False
-        own = replace(record, **asdict(cell), name=cell.name)
-        borrower.ledger.spool.add(own, predictions=self.ledger.spool.predictions(cell.key))
-        borrower.ledger.recovered.metrics[cell.key] = own.metrics
+        lent = replace(record, **asdict(cell), name=cell.name)
+        borrower.ledger.spool.add(lent, predictions=self.ledger.spool.predictions(cell.key))
+        borrower.ledger.recovered.metrics[cell.key] = lent.metrics
         borrower.borrowed[cell.key] = self
-        borrower.on_known(cell, own.metrics)
+        borrower.on_known(cell, lent.metrics)
         return True
 
     def cell_name(self, cell: Cell) -> str:
@@ -160,11 +163,11 @@ class PointStudy(InvestigationStudy):
         return f"{self.request.name}: {cell.name}"
 
     def finish(self) -> None:
-        """Score what is there and end the parent; complete where no cell is missing.
+        """Score what is there and end the parent; complete if no cell is missing.
 
-        Where its stopping rule has not said stop and rows are missing, those that are complete are scored.
+        If its stopping rule has not said stop and rows are missing, those that are complete are scored.
         """
-        if self.ended or not self.opened:
+        if self.state not in OPEN:
             return
         whole = self.stopped or self.left == 0
         self.settle()
@@ -173,8 +176,7 @@ class PointStudy(InvestigationStudy):
             return
         result = self.conclude(self.request.plan.mitigation_runs if whole else self.steps_done)
         self.analysis = result.analysis
-        self.complete = whole and result.analysis.cells_failed == 0
-        self.ended = True
+        self.enter(State.COMPLETE if whole and result.analysis.cells_failed == 0 else State.INCOMPLETE)
 
     def fail(self, line: str) -> None:
         """End the parent as failed; the other points go on."""
@@ -182,26 +184,15 @@ class PointStudy(InvestigationStudy):
         _logger.error("The point %s failed: %s", self.request.name, line)
         self.end("FAILED", line)
 
-    def interrupt(self) -> None:
-        """End the parent, where it is open, as interrupted."""
-        if self.opened and not self.ended:
-            self.end("KILLED", f"Interrupted {self.how_far()}. The same command continues where it stopped.")
-
-    def end(self, status: str, line: str) -> None:
-        """End the parent, where it is open, before all is done."""
-        if self.opened and not self.ended:
-            self.ledger.end(status, line)
-        self.ended = True
-
     def swept(self) -> SweptPoint:
         """Return how it ended."""
-        asked = self.request
+        request = self.request
         why = "" if self.analysis else self.error or "the budget was spent before two of its rows were complete"
-        return SweptPoint(self.run_id, asked.choices, asked.setup.task.name, self.analysis, why)
+        return SweptPoint(self.run_id, request.choices, request.setup.task.name, self.analysis, why)
 
     def take_run_ids(self) -> None:
         """Learn the runs of cells that other points trained; those that have none become children of this point."""
-        for key, lender in () if self.ended else self.borrowed.items():
+        for key, lender in () if self.is_over else self.borrowed.items():
             run_id = lender.ledger.spool.run_id(key)
             if run_id is None:
                 self.ledger.submit(key)

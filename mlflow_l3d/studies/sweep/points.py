@@ -40,7 +40,7 @@ class PointRequest(InvestigationRequest):
 
     @property
     def name(self) -> str:
-        """Its choices in a few words, as in ``shots=4, prompt_format=B``; the task where there is nothing to choose."""
+        """Its choices in a few words, as in ``shots=4, prompt_format=B``; the task if there is nothing to choose."""
         words = (f"{name}={value_text(value)}" for name, value in self.choices.items())
         return ", ".join(words) or self.setup.task.name
 
@@ -75,16 +75,18 @@ def specify_points(
     labels, read = _labels(asked), cache(read_task)
     # One object for equal tasks, so that a job with many points holds, and pickles, their data once.
     shared: dict[Any, Task] = {}
-    found = []
+    requests = []
     for each, label in zip(asked, labels, strict=True):
         request = _specified(each, label, partial(specify, read=read), searches)
         if type(task := request.setup.task) is Task:
             task = shared.setdefault((task.fingerprint, task.name, task.settings, task.notes), task)
-        found.append(replace(request, setup=replace(request.setup, task=task)))
-    choices = _choices(asked, found)
+        requests.append(replace(request, setup=replace(request.setup, task=task)))
+    choices = _choices(asked, requests)
     points = tuple(
-        PointRequest(**{part.name: getattr(each, part.name) for part in fields(each)}, choices=own, budgeted=budgeted)
-        for each, own in zip(found, choices, strict=True)
+        PointRequest(
+            **{part.name: getattr(each, part.name) for part in fields(each)}, choices=point_choices, budgeted=budgeted
+        )
+        for each, point_choices in zip(requests, choices, strict=True)
     )
     _check_distinct(points, labels)
     return points
@@ -100,8 +102,10 @@ def _specified(
 ) -> InvestigationRequest:
     """Specify a point; an error says which one it is."""
     try:
-        own = asked.given()
-        return specified(specify_one, own.pop("approach", None), own.pop("task", None), own, searches)
+        parameters = asked.given()
+        return specified(
+            specify_one, parameters.pop("approach", None), parameters.pop("task", None), parameters, searches
+        )
     except ParameterError as error:
         if not label:
             raise
@@ -141,19 +145,19 @@ def _choices(asked: Sequence[Asked], found: Sequence[InvestigationRequest]) -> l
 
 
 def _final(name: str, asked: Asked, found: InvestigationRequest) -> str | None:
-    """Return the value of a parameter, hyperparameter or set at a point as text; None where it has none."""
+    """Return the value of a parameter, hyperparameter or set at a point as text; None if it has none."""
     setup = found.setup
     if name == SET:
         return asked.set
     if name in found.given:
-        own = {"task": setup.task.name, "model": setup.model, "approach": setup.approach.name}
+        public_names = {"task": setup.task.name, "model": setup.model, "approach": setup.approach.name}
         typed = asked.parameters.get(name, found.given[name])
-        return own.get(name) or public_parameter(name, as_text(name, typed))
+        return public_names.get(name) or public_parameter(name, as_text(name, typed))
     return str(setup.hyperparameters[name]) if name in setup.hyperparameters else None
 
 
 def _numbers(values: Sequence[str | None]) -> list[str | float | None]:
-    """Return numbers where all values are."""
+    """Return numbers if all values are."""
     try:
         return [None if value is None else float(value) for value in values]
     except ValueError:

@@ -70,15 +70,15 @@ def points_of_sweep(client: MlflowClient, run_id: str) -> ReadPoints:
     planned = document.get("points", [])
     place = {point.get("investigation_key"): at for at, point in enumerate(planned)}
     ordered = sorted(parents, key=lambda run: place.get(run.data.tags.get(names.INVESTIGATION_KEY), len(place)))
-    found = points_of(client, ordered)
-    lost: list[SweptPoint] = []
+    begun_points = points_of(client, ordered)
+    unbegun: list[SweptPoint] = []
     begun = {run.data.tags.get(names.INVESTIGATION_KEY) for run in parents}
     for point, end in zip(planned, document.get("ends", []), strict=False):
         if point.get("investigation_key") not in begun:
             choices = point.get("choices", {})
             task = str(choices.get("task", point.get("parameters", {}).get("task", "")))
-            lost.append(SweptPoint("", choices, task, None, str(end.get("error") or "was not begun")))
-    return ReadPoints((*found.points, *lost), found.experiments)
+            unbegun.append(SweptPoint("", choices, task, None, str(end.get("error") or "was not begun")))
+    return ReadPoints((*begun_points.points, *unbegun), begun_points.experiments)
 
 
 def points_of_runs(client: MlflowClient, run_ids: Sequence[str]) -> ReadPoints:
@@ -102,14 +102,16 @@ def points_of(client: MlflowClient, parents: Sequence[Run]) -> ReadPoints:
         analyses = list(pool.map(partial(_analysis, client), parents))
     choices = choices_among(parents)
     alike = [
-        (str(own), () if each is None else tuple(each.importances))
-        for own, (each, _) in zip(choices, analyses, strict=True)
+        (str(point_choices), () if each is None else tuple(each.importances))
+        for point_choices, (each, _) in zip(choices, analyses, strict=True)
     ]
     if len(set(alike)) < len(alike):  # what tells them apart is only that they are two runs
-        choices = [{**own, "run": run.info.run_name} for own, run in zip(choices, parents, strict=True)]
+        choices = [
+            {**point_choices, "run": run.info.run_name} for point_choices, run in zip(choices, parents, strict=True)
+        ]
     points = [
-        SweptPoint(str(run.info.run_id), own, own_parameter(run, "task") or "", analysis, error)
-        for run, own, (analysis, error) in zip(parents, choices, analyses, strict=True)
+        SweptPoint(str(run.info.run_id), point_choices, own_parameter(run, "task") or "", analysis, error)
+        for run, point_choices, (analysis, error) in zip(parents, choices, analyses, strict=True)
     ]
     return ReadPoints(tuple(points), {str(run.info.run_id): str(run.info.experiment_id) for run in parents})
 
@@ -117,13 +119,13 @@ def points_of(client: MlflowClient, parents: Sequence[Run]) -> ReadPoints:
 def choices_among(parents: Sequence[Run]) -> list[dict[str, Choice]]:
     """Return for each parent in what it differs from the others.
 
-    Where all say what was chosen for them (``choice.*``), that; else of the parameters and hyperparameters those with
+    If all say what was chosen for them (``choice.*``), that; else of the parameters and hyperparameters those with
     several values.
     """
     chosen = [_under(run, _CHOICE) for run in parents]
-    given = chosen if all(chosen) else [dict(_parameters(run)) for run in parents]
-    values = {name: {each[name] for each in given if name in each} for each in given for name in each}
-    return [{name: each[name] for name in values if name in each and len(values[name]) > 1} for each in given]
+    parameters = chosen if all(chosen) else [dict(_parameters(run)) for run in parents]
+    values = {name: {each[name] for each in parameters if name in each} for each in parameters for name in each}
+    return [{name: each[name] for name in values if name in each and len(values[name]) > 1} for each in parameters]
 
 
 def _parameters(run: Run) -> Iterator[tuple[str, str]]:

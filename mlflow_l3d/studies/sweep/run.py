@@ -137,55 +137,55 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
 
     def __init__(self, request: SweepRequest, plan: SweepPlan, *, progress: bool | None = False) -> None:
         super().__init__(request, progress=progress)
-        self._known = plan.points["done"].tolist()
+        self._done = plan.points["done"].tolist()
 
     def open(self, project_run: str | None) -> Ledger[CellRecord]:
         """Open the run on top; complete points of an earlier run of the same sweep become children of this one."""
-        asked = self.request
-        ledger = open_ledger(Work(asked.card(), CellRecord, asked.key, {}, lambda: ()), project_run)
+        request = self.request
+        ledger = open_ledger(Work(request.card(), CellRecord, request.key, {}, lambda: ()), project_run)
         self._points = tuple(
-            PointStudy(replace(point, sweep=ledger.parent.run_id), ledger, known, len(asked.points))
-            for point, known in zip(asked.points, self._known, strict=True)
+            PointStudy(replace(point, sweep=ledger.parent.run_id), number, ledger, done, len(request.points))
+            for number, (point, done) in enumerate(zip(request.points, self._done, strict=True))
         )
         return ledger
 
     def how_far(self) -> str:
         """Return how many points are done."""
-        return f"with {sum(point.complete for point in self._points)} of {len(self._points)} points done"
+        return f"with {sum(point.is_complete for point in self._points)} of {len(self._points)} points done"
 
     def carry_out(self) -> Sweep:
         """Train the points together, score each, and write what they say together."""
-        started, asked, points = time.monotonic(), self.request, self._points
+        started, request, points = time.monotonic(), self.request, self._points
         self._adopt()
         self._test_seeds()
-        engine = Engine(points, asked.budget, progress=self.progress)
+        engine = Engine(points, request.budget, progress=self.progress)
         engine.run()
         failed = [point for point in points if point.error]
         if len(failed) == len(points):
             raise L3DError(f"Every point failed; the first said: {failed[0].error}")
         swept = tuple(point.swept() for point in points)
-        complete = sum(point.complete for point in points)
+        complete = sum(point.is_complete for point in points)
         with temporary_folder() as folder:
             experiments = {point.run_id: self.ledger.parent.experiment_id for point in swept if point.run_id}
             links = links_of(str(self.ledger.client.tracking_uri), experiments)
-            result = write_sweep(folder, swept, title=asked.title, links=links)
-            ends = [{"run_id": point.run_id, "complete": point.complete, "error": point.error} for point in points]
-            write_json(folder / names.SWEEP_DOCUMENT, {**asked.document(), "ends": ends}, indent=2)
+            result = write_sweep(folder, swept, title=request.title, links=links)
+            ends = [{"run_id": point.run_id, "complete": point.is_complete, "error": point.error} for point in points]
+            write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
             counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
             self.ledger.log_metrics({**counts, "cells_computed": self._computed(engine), **result.metrics()}, 0)
-            found = Sweep(
+            finished = Sweep(
                 run_id=self.ledger.parent.run_id,
-                request=asked,
+                request=request,
                 points=swept,
                 computed=engine.computed + sum(len(point.tested) for point in points),
                 seconds=time.monotonic() - started,
-                spent=engine.spent,
+                spent=engine.is_spent,
                 result=result,
             )
             self.ledger.wait()
-            said = f"{self._description(found, complete)}\n\n{description(result, experiments)}"
-            self.ledger.finish(folder, complete=complete == len(points), description=said)
-        return found
+            text = f"{self._description(finished, complete)}\n\n{description(result, experiments)}"
+            self.ledger.finish(folder, complete=complete == len(points), description=text)
+        return finished
 
     def _test_seeds(self) -> None:
         """Try the seeds of each approach with each set of hyperparameters, at the first of the points that have it."""
@@ -193,7 +193,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         for point in self._points:
             setup = point.request.setup
             what = content_key({"approach": setup.approach.name, "with": {**setup.hyperparameters, **setup.numerics}})
-            if what not in tried and not point.ended:
+            if what not in tried and not point.is_over:
                 point.trials = tested(point.request, progress=self.progress)
             tried.add(what)
 
@@ -210,21 +210,21 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         """Take the points that an earlier run of the same sweep completed as they are."""
         ledger = self.ledger
         ledger.wait()  # until they are children of this run
-        client, own = ledger.client, {point.request.key: point for point in self._points}
+        client, points_by_key = ledger.client, {point.request.key: point for point in self._points}
         for run in list(children_of(client, ledger.parent.experiment_id, ledger.parent.run_id)):
-            point = own.get(run.data.tags.get(names.INVESTIGATION_KEY, ""))
+            point = points_by_key.get(run.data.tags.get(names.INVESTIGATION_KEY, ""))
             [read] = points_of(client, [run]).points
             if point is not None and read.analysis is not None:
                 client.set_tag(run.info.run_id, names.SWEEP, ledger.parent.run_id)
                 point.adopt(read.run_id, read.analysis)
 
-    def _description(self, found: Sweep, complete: int) -> str:
+    def _description(self, finished: Sweep, complete: int) -> str:
         """Return what MLflow's UI shows above the run."""
         lines = [
-            f"{complete} of {len(found.points)} points are complete.",
+            f"{complete} of {len(finished.points)} points are complete.",
             "In the list of runs the filter ``tags.`l3d.role` != 'cell'`` shows sweep and points without their cells.",
         ]
-        if found.spent:
-            lines.append(f"The budget of {found.request.budget} is spent; a larger one continues.")
-        lines += [f"- {point.name}: {point.error}" for point in found.points if point.error]
+        if finished.spent:
+            lines.append(f"The budget of {finished.request.budget} is spent; a larger one continues.")
+        lines += [f"- {point.name}: {point.error}" for point in finished.points if point.error]
         return "\n\n".join(lines)

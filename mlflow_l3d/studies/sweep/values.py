@@ -21,7 +21,7 @@ WITH_COMMAS: Final = (
 def values_of(name: str, value: Any) -> list[Any]:
     """Return the values that are given for a parameter of `main`.
 
-    A text is separated at commas, or at semicolons where a single value may hold commas (:data:`WITH_COMMAS`); one that
+    A text is separated at commas, or at semicolons if a single value may hold commas (:data:`WITH_COMMAS`); one that
     begins with ``[`` is a list in JSON. A list from Python or a file holds the values; of parameters that are
     themselves a list of names in `main` (``factor``), a list of lists does.
 
@@ -60,11 +60,11 @@ def over_of(value: Any) -> dict[str, list[Any]]:
         value = {} if value == SWEEP["over"].default else json_of("over", value, value)
     if not isinstance(value, Mapping):
         raise ParameterError("over", value, 'must be a mapping: hyperparameter -> values, as in {"shots": [2, 4]}')
-    found = {str(name): listed(values) for name, values in value.items()}
-    for name, values in found.items():
+    values_by_name = {str(name): listed(values) for name, values in value.items()}
+    for name, values in values_by_name.items():
         if not values or any(each is None or isinstance(each, list | dict) for each in values):
             raise ParameterError(f"over.{name}", values, "must be values of that hyperparameter, at least one")
-    return found
+    return values_by_name
 
 
 def listed(values: Any) -> list[Any]:

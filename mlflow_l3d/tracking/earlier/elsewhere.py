@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PAUSE: Final = 10.0
 """Seconds between two looks, and at least so many times as long as a look takes: looks take 1 % of the time at most."""
 LOOK_SECONDS: Final = 0.5
-"""Between two looks at what others finish, where nothing else is left to do."""
+"""Between two looks at what others finish, if nothing else is left to do."""
 _TIMES: Final = 100.0
 _MARGIN: Final = 300.0
 """Seconds that clocks may differ, and that an upload may take."""
@@ -48,7 +48,7 @@ class Elsewhere:
         self._next = time.monotonic() + _PAUSE
 
     def free(self, cell: Cell) -> bool:
-        """Claim a cell that is to be trained; return False where it is done by now, or another process trains it."""
+        """Claim a cell that is to be trained; return False if it is done by now, or another process trains it."""
         self.look()
         return cell.key not in self._ledger.recovered.metrics and self._ledger.claims.take(cell.key)
 
@@ -61,11 +61,11 @@ class Elsewhere:
                 self.look_now(locked, whole=whole)
         for key in locked & done.keys():
             claims.release(key)
-        left = [cell for cell in cells if cell.key in locked and cell.key not in done]
-        return [cell for cell in cells if cell.key in done], left
+        given_back = [cell for cell in cells if cell.key in locked and cell.key not in done]
+        return [cell for cell in cells if cell.key in done], given_back
 
     def look(self) -> None:
-        """Look, where it was not done a moment ago."""
+        """Look, if it was not done a moment ago."""
         if time.monotonic() >= self._next:
             self.look_now()
 
@@ -83,13 +83,14 @@ class Elsewhere:
 
         ledger, began = self._ledger, time.monotonic()
         since = (self._opened if whole else self._last) - _MARGIN
-        own = f"tags.`{names.PARENT_RUN_ID}` != '{ledger.parent.run_id}' and attributes.end_time > {int(1000 * since)}"
+        recent = f"attributes.end_time > {int(1000 * since)}"
+        not_ours = f"tags.`{names.PARENT_RUN_ID}` != '{ledger.parent.run_id}'"
         tags = {names.CONTEXT_KEY: ledger.work.context_key, names.ROLE: "cell"}
         self._last = time.time()
         try:
             runs = {
                 key: run
-                for run in search(ledger.client, None, f"{condition(tags, 'FINISHED')} and {own}")
+                for run in search(ledger.client, None, f"{condition(tags, 'FINISHED')} and {not_ours} and {recent}")
                 if (key := run.data.tags.get(names.CELL_KEY, "")) not in ledger.recovered.metrics
                 and (key in also or key not in ledger.claims)
                 and not ledger.spool.has(key)

@@ -125,11 +125,11 @@ def cells_of_runs(runs: Iterable[Run]) -> pd.DataFrame:
             continue
         row = _row(run)
         place = row["cell_key"] or _place(row)
-        known = rows.get(place)
-        if known is not None and row["cell_key"] is None and known["status"] == row["status"] == "FINISHED":
+        earlier = rows.get(place)
+        if earlier is not None and row["cell_key"] is None and earlier["status"] == row["status"] == "FINISHED":
             where = ", ".join(f"{name} {row[name]}" for name in names.COORDINATES if row[name] is not None)
-            raise L3DError(f"Runs {known['run_id']} and {row['run_id']} are one cell ({where}). Delete one of them.")
-        if known is None or (known["status"] != "FINISHED" and row["status"] == "FINISHED"):
+            raise L3DError(f"Runs {earlier['run_id']} and {row['run_id']} are one cell ({where}). Delete one of them.")
+        if earlier is None or (earlier["status"] != "FINISHED" and row["status"] == "FINISHED"):
             rows[place] = row
     frame = pd.DataFrame(list(rows.values()))
     whole = [name for name in map(str, frame) if name in _NUMBERS or name.startswith(_OF_FACTORS)]
@@ -170,7 +170,7 @@ def _row(run: Run) -> dict[str, Any]:
 
 
 def _coordinate(run: Run, name: str) -> int | None:
-    """Return a number of a cell's place; None where it has none."""
+    """Return a number of a cell's place; None if it has none."""
     text = run.data.tags.get(names.COORDINATES[name])
     if text and not (text.isascii() and text.isdigit()):
         raise L3DError(f"Run {run.info.run_id}: the tag l3d.{name} is {text!r}, not a whole number from 0.")
@@ -185,8 +185,8 @@ def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.D
     """Add the cells that the parent shares with other investigations, as its own table lists them."""
     if (listed := _listed(client, parent)) is None:
         return cells
-    known = set() if cells.empty else set(cells["run_id"])
-    missing = [run_id for run_id in listed["run_id"].dropna() if run_id not in known]
+    run_ids = set() if cells.empty else set(cells["run_id"])
+    missing = [run_id for run_id in listed["run_id"].dropna() if run_id not in run_ids]
     shared = cells_of_runs(runs_named(client, missing))
     if cells.empty or shared.empty:
         return shared if cells.empty else cells
@@ -195,7 +195,7 @@ def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.D
 
 
 def _listed(client: MlflowClient, parent: Run) -> pd.DataFrame | None:
-    """Return the table of cells that a parent of ours holds; None where it has none, or is a stranger's."""
+    """Return the table of cells that a parent of ours holds; None if it has none, or is a stranger's."""
     if names.INVESTIGATION_KEY not in parent.data.tags:
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -204,16 +204,16 @@ def _listed(client: MlflowClient, parent: Run) -> pd.DataFrame | None:
 
 
 def read_predictions(client: MlflowClient, cells: pd.DataFrame) -> Generator[tuple[str, pa.Table | None], None, None]:
-    """Yield (run id, table of ids, labels and predictions) in the order of `cells`; None where a run has none.
+    """Yield (run id, table of ids, labels and predictions) in the order of `cells`; None if a run has none.
 
-    It has a folder and threads of its own, so close it where it may not be read to its end.
+    It has a folder and threads of its own, so close it if it may not be read to its end.
 
     Parameters
     ----------
     client
         Client of the tracking server.
     cells
-        Has the column ``run_id`` and, where it is known, ``artifact_uri``, as :class:`Recorded` holds them.
+        Has the column ``run_id`` and, if it is known, ``artifact_uri``, as :class:`Recorded` holds them.
 
     Raises
     ------
@@ -250,13 +250,13 @@ def read_predictions(client: MlflowClient, cells: pd.DataFrame) -> Generator[tup
 
 
 def fetch_artifact(client: MlflowClient, run_id: str, artifact: str, folder: Path) -> Path | None:
-    """Download one artifact; None where the run has none of that name, or there is no such run."""
+    """Download one artifact; None if the run has none of that name, or there is no such run."""
     run = found(client.get_run, run_id)
     return None if run is None else file_of(run.info.artifact_uri, artifact, folder, str(client.tracking_uri))
 
 
 def file_of(uri: str, artifact: str, folder: Path, tracking_uri: str) -> Path | None:
-    """Return one artifact as a file, downloaded to `folder` unless it lies on this machine; None where there is none.
+    """Return one artifact as a file, downloaded to `folder` unless it lies on this machine; None if there is none.
 
     `MlflowClient.download_artifacts` would ask for the run, and copy what is here.
     """
@@ -279,7 +279,7 @@ def file_of(uri: str, artifact: str, folder: Path, tracking_uri: str) -> Path | 
 
 
 def fetch_document(client: MlflowClient, run_id: str, artifact: str) -> Any:
-    """Return an artifact that is JSON; None where the run has none of that name.
+    """Return an artifact that is JSON; None if the run has none of that name.
 
     Raises
     ------
@@ -292,9 +292,9 @@ def fetch_document(client: MlflowClient, run_id: str, artifact: str) -> Any:
 
 
 def known_document(client: MlflowClient, run_id: str, artifact: str) -> dict[str, Any]:
-    """Return an artifact that is a JSON object; an empty one where the run has none, or none that can be read."""
+    """Return an artifact that is a JSON object; an empty one if the run has none, or none that can be read."""
     try:
-        found = fetch_document(client, run_id, artifact)
+        document = fetch_document(client, run_id, artifact)
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

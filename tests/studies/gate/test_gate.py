@@ -237,12 +237,12 @@ def test_what_one_that_was_killed_at_its_end_left_is_ended(
 def test_an_interrupt_while_a_parent_opens_leaves_none_running(
     place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(work: Any) -> Any:
-        ledger = open_ledger(work)
+    def interrupted(*arguments: Any, **more: Any) -> Any:
+        ledger = open_ledger(*arguments, **more)
         signal.raise_signal(signal.SIGINT)
         return ledger
 
-    monkeypatch.setattr("mlflow_l3d.studies.gate.golden.open_ledger", interrupted)
+    monkeypatch.setattr("mlflow_l3d.studies.cells.open_ledger", interrupted)
     with pytest.raises(KeyboardInterrupt):
         gated(place, baseline=baseline)
     assert [run.info.status for role in ("gate", "golden_runs") for run in of_role(place, role)] == ["KILLED"] * 2
@@ -292,16 +292,16 @@ def test_runs_that_another_process_trains_are_waited_for(place: Place) -> None:
     slow = {**SETTING, "duration": 0.05}
     baseline = place.investigate(golden_runs=5, hyperparameters=slow).run_id
     given = ",".join(f"{name}={value}" for name, value in slow.items())
-    other = place.start(factor="data_split", golden_runs=20, executor="inline", hyperparameters=given)
+    other = place.start(factor="data_split", golden_runs=8, executor="inline", hyperparameters=given)
     # The gate may begin first, and the other waits: what counts is that each cell is trained once.
     wait_until(lambda: len(place.parents()) == 3, "the other's parent")
-    found = gated(place, baseline=baseline, most_runs=20, smallest_effect=0.01, looks=2)
+    found = gated(place, baseline=baseline, most_runs=8, smallest_effect=0.01, looks=2)
     other.communicate(timeout=60)
     assert other.returncode == 0
-    assert [look.runs for look in found.answer.looks] == [5, 20]
-    assert 20 <= found.computed <= 20 + 15
+    assert [look.runs for look in found.answer.looks] == [5, 8]
+    assert 8 <= found.computed <= 8 + 3
     keys = [cell.data.tags["l3d.cell_key"] for cell in place.cells() if cell.info.status == "FINISHED"]
-    assert len(keys) == len(set(keys)) == 6 + 8 + 6 + 6 + 20 + 20
+    assert len(keys) == len(set(keys)) == 6 + 8 + 6 + 6 + 8 + 8
 
 
 def test_dry_run_says_what_there_is_to_do_and_starts_nothing(

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.verdicts import DECIDED
-from mlflow_l3d.report.numbers import between, percent, probability, signed
+from mlflow_l3d.report.numbers import MISSING, between, percent, probability, signed
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD

@@ -1,0 +1,157 @@
+"""The loop over cells: those that nobody has are trained, and those that another process trains are waited for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from mlflow_l3d.execution.base import CountedCells, Executor
+from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS
+
+if TYPE_CHECKING:
+    from mlflow_l3d.plan.cells import Cell, Outcome
+    from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
+    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.records import CellRecord
+
+_logger = logging.getLogger("mlflow_l3d")
+
+
+class CellOwner(Protocol):
+    """What the loop knows of a study: see :class:`mlflow_l3d.studies.cells.CellStudy`."""
+
+    ledger: Ledger[CellRecord]
+    elsewhere: Elsewhere
+
+    def needs(self, cell: Cell) -> bool:
+        """Return whether a cell that another process trains is waited for."""
+        ...
+
+    def take_known(self, cell: Cell) -> bool:
+        """Take note of a cell if it is done by now; return whether it is."""
+        ...
+
+    def stop_waiting(self, cell: Cell) -> None:
+        """Take note that a cell is not waited for any more, without an outcome."""
+        ...
+
+    def as_handed_out(self, cell: Cell) -> Cell:
+        """Return a cell as executors get it."""
+        ...
+
+
+S = TypeVar("S", bound=CellOwner)
+
+
+class CellLoop(Generic[S]):
+    """The cells of one study, or of several, that are being trained.
+
+    A cell that another process of this machine trains comes last: it is waited for.
+
+    Parameters
+    ----------
+    executor
+        Returns a new executor. One trains the cells that are free, others those that other processes give back.
+    remaining
+        Returns how many cells may still be handed out; a guess is enough.
+    after_look
+        Called after each look at what became of the cells of other processes.
+
+    Attributes
+    ----------
+    under_way
+        Key -> the studies that wait for a cell; the first of them has claimed it.
+    elsewhere
+        Those of the keys whose cells other processes train.
+    """
+
+    def __init__(
+        self,
+        executor: Callable[[], Executor],
+        remaining: Callable[[], int],
+        after_look: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._executor, self._remaining, self._after_look = executor, remaining, after_look
+        self._has_waited = False
+        self.under_way: dict[str, list[tuple[S, Cell]]] = {}
+        self.elsewhere: set[str] = set()
+
+    def outcomes(self, cells: Iterable[tuple[S, Cell]]) -> Generator[tuple[Outcome, list[tuple[S, Cell]]], None, None]:
+        """Train some cells; yield each outcome with the studies that wait for it. Closing it stops the workers."""
+        yield from self._train(CountedCells(self._free(cells), self._remaining))
+        if self.elsewhere and not self._has_waited:
+            self._has_waited = True
+            _logger.warning("Waiting for another process to train %d cells.", len(self.elsewhere))
+        while self.elsewhere:
+            began, given_back = time.monotonic(), self._look()
+            self._after_look()
+            if given_back:
+                yield from self._train(iter(given_back))
+            elif self.elsewhere:
+                time.sleep(max(LOOK_SECONDS, time.monotonic() - began))
+
+    def take_finished(self) -> None:
+        """Take note of those cells of other processes that are known to be done by now."""
+        for study, cell in self._cells_elsewhere():
+            if study.take_known(cell):
+                self._leave(study, cell)
+
+    def abandon(self) -> None:
+        """Give back the claims on all cells that are under way."""
+        for studies in self.under_way.values():
+            for study, cell in studies:
+                study.ledger.claims.release(cell.key)
+        self.under_way.clear()
+        self.elsewhere.clear()
+
+    def _train(self, cells: Iterator[Cell]) -> Iterator[tuple[Outcome, list[tuple[S, Cell]]]]:
+        with closing(self._executor().run(cells)) as outcomes:
+            for outcome in outcomes:
+                yield outcome, self.under_way.pop(outcome.key)
+
+    def _free(self, cells: Iterable[tuple[S, Cell]]) -> Iterator[Cell]:
+        """Yield those of some cells that nobody trains or has trained, and note which other processes train."""
+        for study, cell in cells:
+            is_free = study.elsewhere.free(cell)
+            if not is_free and study.take_known(cell):
+                study.stop_waiting(cell)
+                continue
+            self.under_way[cell.key] = [(study, cell)]
+            if is_free:
+                yield study.as_handed_out(cell)
+            else:
+                self.elsewhere.add(cell.key)
+
+    def _look(self) -> list[Cell]:
+        """Look what became of the cells of other processes; return those that were given back, which are claimed."""
+        given_back: dict[str, Cell] = {}
+        waiting = self._cells_elsewhere()
+        for study in dict.fromkeys(study for study, _ in waiting):
+            needed: list[Cell] = []
+            for cell in (cell for each, cell in waiting if each is study):
+                if study.needs(cell):
+                    needed.append(cell)
+                else:
+                    self._leave(study, cell)
+            done, free = study.elsewhere.settled(needed) if needed else ([], [])
+            for cell in done:
+                study.take_known(cell)
+                self._leave(study, cell)
+            for cell in free:
+                given_back.setdefault(cell.key, study.as_handed_out(cell))
+        self.elsewhere -= given_back.keys()
+        return list(given_back.values())
+
+    def _cells_elsewhere(self) -> list[tuple[S, Cell]]:
+        return [entry for key, entries in self.under_way.items() if key in self.elsewhere for entry in entries]
+
+    def _leave(self, study: S, cell: Cell) -> None:
+        """Let a study no longer wait for a cell."""
+        study.stop_waiting(cell)
+        self.under_way[cell.key].remove((study, cell))
+        if not self.under_way[cell.key]:
+            del self.under_way[cell.key]
+            self.elsewhere.discard(cell.key)
