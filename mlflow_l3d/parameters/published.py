@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.models.presets import target
 from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments
@@ -79,9 +78,3 @@ def _differences(texts: Mapping[str, str], study: PublishedStudy, *, baseline: b
         return ()
     text = ", ".join(f"{name}={value} ({theirs[name][0]})" for name, value in others.items())
     return (f"Not as in the paper, whose values are in brackets: {text}.",)
-
-
-def is_published(model: str, approach: Approach) -> bool:
-    """Return whether a model is one of those that the paper has for the approach."""
-    study = approach.published_study
-    return study is not None and target(model) in {target(name) for name in study.models}

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.approaches.models.presets import target
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.published import is_published
 from mlflow_l3d.parameters.search_document import (
     SCHEMA,
     FoundSearch,
@@ -259,7 +259,7 @@ def _published(
         f"{name}={value} ({values[name]})" for name, value in overrides.items() if values.get(name, value) != value
     ]
     notes = (f"Not as published, whose values are in brackets: {', '.join(other)}.",) if other else ()
-    if not subject.model or is_published(subject.model, approach):
+    if not subject.model or _is_published(subject.model, approach):
         return values, notes
     note = f"Hyperparameters are those that were published for {subject.task} with the authors' models"
     return values, (*notes, f"{note}; whether they suit {subject.model} was not looked at.")
@@ -285,3 +285,9 @@ def _searched(
     ]
     notes = [f"Hyperparameters were searched {note}." for note in (*differences(document, subject), *other_values)]
     return values, Origin(given.source, search_run_id=found.run_id, searched=document, notes=tuple(notes))
+
+
+def _is_published(model: str, approach: Approach) -> bool:
+    """Return whether a model is one of those that the paper has for the approach."""
+    study = approach.published_study
+    return study is not None and target(model) in {target(name) for name in study.models}
