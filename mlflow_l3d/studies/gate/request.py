@@ -134,7 +134,9 @@ def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateReq
     def planned(most: int) -> SequentialPlan:
         return SequentialPlan(planned_looks(most, typed["looks"]), effect, typed["alpha"], typed["spending"])
 
-    most = typed["most_runs"] or runs_for_power(typed["power"], planned, Noise(math.sqrt(2) * run_std), stream)
+    most = typed["most_runs"]
+    if most == "auto":
+        most = runs_for_power(typed["power"], planned, Noise(math.sqrt(2) * run_std), stream)
     identity = {"baseline": dict(baseline.identity), "candidate": dict(candidate.identity), "metric": metric.name}
     asked = ("smallest_effect", "alpha", "power", "most_runs", "looks", "spending", "examples")
     return GateRequest(
