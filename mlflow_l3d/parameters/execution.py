@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from mlflow_l3d import registry
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
-from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.values import as_text, check_names, json_of
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of
 
 T = TypeVar("T")
 
@@ -108,3 +109,38 @@ def _options(options: str | Mapping[str, Any], executor: str, known: Mapping[str
         except ParameterError as error:
             raise ParameterError(f"{name}.{key}", error.value, error.allowed, error.fix) from None
     return read
+
+
+def is_deterministic(is_asked: bool, device: str, approach: Approach) -> bool:
+    """Return whether results must repeat; what computes on the CPU with a model of ours always does."""
+    if not is_asked and device == "cpu" and approach.default_model:
+        raise ParameterError(
+            "deterministic", "false", f"has no effect: {approach.name} runs on the cpu", "Leave it out."
+        )
+    return is_asked
+
+
+def device_of(device: str, approach: Approach, how: Execution) -> str:
+    """Return the device to train on; torch is asked only where the answer depends on it."""
+    if device == "cpu" or not approach.default_model:
+        if device not in {"auto", "cpu"}:
+            raise ParameterError("device", device, f"{approach.name} runs on the cpu only")
+        return "cpu"
+    if how.ask is not None and device != "auto":
+        return Choice(("cpu", "cuda")).read("device", device)
+    try:
+        import torch
+    except ModuleNotFoundError:
+        if device == "auto":
+            return "cpu"
+        msg = f"device={device}: needs torch. Run: pip install 'mlflow-l3d[models]'"
+        raise L3DError(msg) from None
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    kind = device.partition(":")[0]
+    if kind not in {"cuda", "mps"}:
+        raise unknown_name("device", device, ["auto", "cpu", "cuda", "cuda:N", "mps"])
+    if not (torch.cuda.is_available() if kind == "cuda" else torch.backends.mps.is_available()):
+        raise ParameterError("device", device, "no such device on this machine", "Use device=cpu or device=auto.")
+    return device

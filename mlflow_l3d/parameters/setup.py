@@ -5,36 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any
 
 from mlflow_l3d import registry
-from mlflow_l3d.approaches.base import Approach, defect
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.forms import form_of
-from mlflow_l3d.metrics.known import check_installed, named, of_kind, registered
-from mlflow_l3d.parameters.declaration import Arguments, Parameters, declared, read_arguments
-from mlflow_l3d.parameters.execution import Execution, execution
+from mlflow_l3d.metrics.known import named, registered
+from mlflow_l3d.parameters.checks import COLUMNS, check_approach, check_kind, check_no_data, check_task
+from mlflow_l3d.parameters.declaration import Arguments, Parameters, read_arguments
+from mlflow_l3d.parameters.execution import device_of, execution, is_deterministic
 from mlflow_l3d.parameters.search_document import Searches, Subject
-from mlflow_l3d.parameters.shared import Columns, Sizes
 from mlflow_l3d.parameters.sources import Origin, choose
 from mlflow_l3d.parameters.values import Choice, public_name
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.privacy import public_value
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.files import is_data
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.predefined_split import NoParts
 from mlflow_l3d.tasks.resolve import ReadTask, bind_task, inactive_factors, load_task, read_data
 from mlflow_l3d.tasks.settings import SplitSettings
-
-_COLUMNS: Final = declared(Columns)
-"""Parameters that say how a file or data set is read."""
-_DATA: Final = {**_COLUMNS, **declared(Sizes)}
 
 
 @dataclass(frozen=True)
@@ -126,7 +120,7 @@ def read_parameters(
             approach = made(**{each: asked.texts[each] for each in getattr(made, "parameters", ())})
         except TypeError as error:  # a class that lacks a method of the contract cannot be called
             raise L3DError(f"approach={name}: its entry point cannot be called ({error}).") from error
-    _check_approach(approach)
+    check_approach(approach)
     changed = {"approach": approach.name}
     if callable(scorer):
         if not isinstance(approach, FunctionApproach):
@@ -140,7 +134,7 @@ def read_parameters(
         if asked.get(name, declaration.default) != declaration.default and name not in approach.parameters:
             raise ParameterError(name, asked.texts[name], "has no effect", f"Use approach={declaration.approach}.")
     if task is not None:
-        _check_task(task, asked)
+        check_task(task, asked)
         changed["task"] = task.name if isinstance(task, Task) else type(task).__name__
     asked = asked.changed(**changed)
     every = (each for each in registered().values() if "seeds" in known or not each.secondary)
@@ -184,12 +178,12 @@ def set_up(
     """
     how = execution(asked)
     if approach.brings_data:
-        _refuse_data(asked, approach)
+        check_no_data(asked, approach)
     settings = _split_settings(asked, root_seed, validation_fraction, predefined_split=predefined_split)
-    device = _device(asked["device"], approach, how)
+    device = device_of(asked["device"], approach, how)
     if approach.default_model:  # what others run may use a GPU of its own accord
         how.check_gpus(device)
-    deterministic = _deterministic(asked["deterministic"], device, approach)
+    deterministic = is_deterministic(asked["deterministic"], device, approach)
     model = approach.default_model if asked["model"] == "auto" else asked["model"]
 
     @cache
@@ -213,7 +207,7 @@ def set_up(
             return bind_task(task, settings)
         name = approach.default_task if asked["task"] == "auto" else asked["task"]
         own = None if task is None else partial(read_data, task)
-        columns: dict[str, Any] = {each: _columns(asked[each]) for each in _COLUMNS}
+        columns: dict[str, Any] = {each: _columns(asked[each]) for each in COLUMNS}
         reading = Reading(**columns, numbered_choices=predefined_split)
         return load_task(name, reading, settings=settings, read=read or own)
 
@@ -251,75 +245,14 @@ def set_up(
     )
 
 
-def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Value], metric: str = "") -> None:
-    """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs."""
-    under = approach.task_kinds_under(hyperparameters)
-    # What an approach without predictions gives as a number may have the name of one of ours.
-    its_own = approach.brings_data and not task.class_names and task.kind == "classification"
-    theirs = {*approach.metrics, *([metric] if its_own else [])}
-    kinds_of_metric = named(metric).kinds if metric in set(registered()) - theirs else (task.kind,)
-    what = task.kind.replace("_", " ")
-    if task.kind not in under:
-        taken = " and ".join(kind.replace("_", " ") for kind in under)
-        limit = " under these hyperparameters" if task.kind in approach.task_kinds else ""
-        other = _taking(task.kind, approach, hyperparameters) or f"other hyperparameters of {approach.name}"
-        fix = f"Use {other if limit else 'another approach'}."
-        raise ParameterError("task", task.name, f"is a {what} task, and {approach.name} takes {taken} only{limit}", fix)
-    if task.kind not in kinds_of_metric:
-        allowed = f"is a metric of {form_of(kinds_of_metric[0]).words}, and {task.name} is a {what} task"
-        fix = f"Use {', '.join(each.name for each in of_kind(task.kind, secondary=False))}."
-        raise ParameterError("metric", metric, allowed, fix)
-    if metric in (missing := approach.missing_metrics(hyperparameters)):
-        raise ParameterError("metric", metric, f"has no value here: {missing[metric]}")
-    if metric not in theirs:
-        check_installed(named(metric))
-
-
-def _taking(kind: str, approach: Approach, hyperparameters: Mapping[str, Value]) -> str:
-    """Return one choice of a hyperparameter with which an approach takes a kind of task; empty where there is none."""
-    for name, declaration in approach.hyperparameters.items():
-        for value in declaration.choices or ():
-            if kind in approach.task_kinds_under({**hyperparameters, name: value}):
-                return f"hyperparameter {name}={value}"
-    return ""
-
-
 def headline_metric(asked: str, task: Task) -> Metric:
     """Return what `metric` means in an investigation: auto is F1 macro, or the task's own metric without classes."""
     usual = "f1_macro" if task.kind == "classification" else task.metric
     return named(usual if asked == "auto" else asked)
 
 
-def _check_approach(approach: object) -> None:
-    """Check that an approach, from an entry point or from Python, is one."""
-    if isinstance(approach, type):
-        raise ParameterError("approach", approach.__name__, "must be an object, not its class", "Call the class first.")
-    if wrong := defect(approach):
-        fix = "Wrap a function in mlflow_l3d.FunctionApproach." if callable(approach) else ""
-        raise ParameterError("approach", type(approach).__name__, f"is no approach: {wrong}", fix)
-
-
 def _columns(names: Any) -> str | tuple[str, ...]:
     return tuple(names) if isinstance(names, list | tuple) else str(names)
-
-
-def _check_task(task: object, asked: Arguments) -> None:
-    if is_data(task):
-        return
-    if not isinstance(task, Task):
-        allowed = "must be a name, a data frame or set, or what mlflow_l3d.tasks.identity.make_task returned"
-        raise ParameterError("task", type(task).__name__, allowed)
-    for name, parameter in _COLUMNS.items():
-        if asked[name] != parameter.default:
-            raise ParameterError(name, asked.texts[name], "has no effect on a task object", "Leave it out.")
-
-
-def _refuse_data(asked: Arguments, approach: Approach) -> None:
-    """Raise for a choice of data if the approach brings its own."""
-    for name, usual in {"task": "auto", **{each: parameter.default for each, parameter in _DATA.items()}}.items():
-        if asked.get(name, usual) != usual:
-            allowed = f"has no effect: approach={approach.name} has data of its own"
-            raise ParameterError(name, asked.texts[name], allowed, "Leave it out.")
 
 
 def _split_once(task: Task, root_seed: int) -> str:
@@ -342,38 +275,3 @@ def _split_settings(
     selection = asked.get("test_selection", "label_selection")
     seed = configuration_seed(root_seed, "test_selection", 0) if selection == "fixed" else 0
     return SplitSettings(num_labelled, test_size, test_selection=selection, fixed_seed=seed)
-
-
-def _deterministic(is_asked: bool, device: str, approach: Approach) -> bool:
-    """Return whether results must repeat; what computes on the CPU with a model of ours always does."""
-    if not is_asked and device == "cpu" and approach.default_model:
-        raise ParameterError(
-            "deterministic", "false", f"has no effect: {approach.name} runs on the cpu", "Leave it out."
-        )
-    return is_asked
-
-
-def _device(device: str, approach: Approach, how: Execution) -> str:
-    """Return the device to train on; torch is asked only where the answer depends on it."""
-    if device == "cpu" or not approach.default_model:
-        if device not in {"auto", "cpu"}:
-            raise ParameterError("device", device, f"{approach.name} runs on the cpu only")
-        return "cpu"
-    if how.ask is not None and device != "auto":
-        return Choice(("cpu", "cuda")).read("device", device)
-    try:
-        import torch
-    except ModuleNotFoundError:
-        if device == "auto":
-            return "cpu"
-        msg = f"device={device}: needs torch. Run: pip install 'mlflow-l3d[models]'"
-        raise L3DError(msg) from None
-
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    kind = device.partition(":")[0]
-    if kind not in {"cuda", "mps"}:
-        raise unknown_name("device", device, ["auto", "cpu", "cuda", "cuda:N", "mps"])
-    if not (torch.cuda.is_available() if kind == "cuda" else torch.backends.mps.is_available()):
-        raise ParameterError("device", device, "no such device on this machine", "Use device=cpu or device=auto.")
-    return device

@@ -18,7 +18,8 @@ from mlflow_l3d.approaches.icl.judge.questions import Question
 from mlflow_l3d.approaches.icl.models import load_model
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.texts import references
-from mlflow_l3d.parameters.setup import Setup, check_kind
+from mlflow_l3d.parameters.checks import check_kind
+from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import make_task

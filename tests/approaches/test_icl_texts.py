@@ -17,7 +17,7 @@ from mlflow_l3d.approaches.icl.encoding import decode, prompts_ids
 from mlflow_l3d.approaches.icl.prompts.parsing import Written, answer_text, behind_thought, has_ended
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, Recipe
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.setup import check_kind
+from mlflow_l3d.parameters.checks import check_kind
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.resolve import bind_task

@@ -15,7 +15,8 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.setup import Setup, check_kind, read_parameters, set_up
+from mlflow_l3d.parameters.checks import check_kind
+from mlflow_l3d.parameters.setup import Setup, read_parameters, set_up
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.tasks.base import KINDS, Task
