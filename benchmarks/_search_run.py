@@ -201,7 +201,7 @@ def _by_hand(settings: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _specification(settings: Mapping[str, Any]) -> Any:
-    from mlflow_l3d.studies.search.specification import specify_search
+    from mlflow_l3d.studies.search.request import specify_search
 
     arguments = _arguments(settings)
     approach, task = arguments.pop("approach"), arguments.pop("task")
@@ -210,7 +210,7 @@ def _specification(settings: Mapping[str, Any]) -> Any:
 
 def _grid(specification: Any) -> list[dict[str, Value]]:
     """Return the settings of level 1, in the order in which ours tries them."""
-    from mlflow_l3d.studies.search.samplers import grid_settings
+    from mlflow_l3d.studies.search.space import grid_settings
 
     first = {name: specification.setup.hyperparameters[name] for name in specification.space.ranges}
     trials, seed = specification.coarse_trials - 1, specification.sampler_seed("coarse")
@@ -268,7 +268,7 @@ def _objective(specification: Any, space: Any, side: str, owner: str) -> Callabl
 
     from mlflow_l3d.execution.base import Job
     from mlflow_l3d.execution.outcomes import run_cell
-    from mlflow_l3d.studies.search.engine import distributions
+    from mlflow_l3d.studies.search.optimiser import distributions
 
     setup, seeds = specification.setup, specification.searched_on[0]
     task = replace(setup.task, settings=replace(setup.task.settings, evaluated="validation"))

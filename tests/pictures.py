@@ -16,11 +16,11 @@ def blank(put: Callable[[object, str, Any], None] = setattr) -> None:
     from mlflow_l3d.report.comparison import figures as of_a_comparison
     from mlflow_l3d.report.investigation import figures as of_an_investigation
     from mlflow_l3d.report.investigation import page as page_of_an_investigation
-    from mlflow_l3d.report.search import figures as of_a_search
     from mlflow_l3d.report.seeds import figures as of_seeds
     from mlflow_l3d.report.seeds import page as page_of_seeds
     from mlflow_l3d.report.sweep import figures as of_a_sweep
     from mlflow_l3d.studies.gate import record as of_a_gate
+    from mlflow_l3d.studies.search.report import figures as of_a_search
 
     put(page, "to_svg", lambda *_: SVG)
     for module in (style, of_a_gate):

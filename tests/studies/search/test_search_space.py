@@ -204,11 +204,7 @@ def test_a_range_has_the_scale_and_a_name_alone_the_range_that_the_approach_give
     assert space('{"epochs": {"low": 2, "high": 9, "coarse": [9, 2, 2]}}').coarse() == {"epochs": (2, 9)}
 
 
-@given(
-    low=st.floats(1e-4, 9.0, allow_nan=False),
-    factor=st.floats(1.001, 10.0),
-    scale=st.sampled_from(["", ":log", ":linear"]),
-)
+@given(st.floats(1e-4, 9.0, allow_nan=False), st.floats(1.001, 10.0), st.sampled_from(["", ":log", ":linear"]))
 def test_bounds_are_read_as_they_were_typed(low: float, factor: float, scale: str) -> None:
     high = min(low * factor, 10.0)
     (found,) = space(f"rate={low!r}..{high!r}{scale}").ranges.values()
@@ -232,10 +228,7 @@ def test_bounds_are_read_as_they_were_typed(low: float, factor: float, scale: st
         ("epochs=1.5..3", r"^space\.epochs=1\.5: must be a int\.$"),
         ("epochs=auto..3", r"^space\.epochs=auto: must be a number\.$"),
         ("epochs=auto|3", r"^space\.epochs=auto: must be a number\.$"),
-        (
-            "size=8",
-            r"^space\.size=8: needs at least two different values\. Leave it out of space, and fix it with",
-        ),
+        ("size=8", r"^space\.size=8: needs at least two different values\. Leave it out of space, and fix it with"),
         ("size=8|8.0", r"^space\.size=8: needs at least two"),
         ("kind=a|z", r"^space\.kind='z': must be one of a, b, c\.$"),
         ("kind=a..b", r"^space\.kind=a\.\.b: is no number\. Use kind=a\|b\|c\.$"),
@@ -283,24 +276,15 @@ def test_settings_follow_the_trial_where_the_user_gave_nothing() -> None:
 
 
 def test_the_document_is_json_and_complete() -> None:
-    found = space("rate=1e-3..1,kind=a|b").document()
-    assert (
-        json.loads(json.dumps(found))
-        == found
-        == {
-            "ranges": {
-                "rate": {"low": 1e-3, "high": 1.0, "log": True, "whole": False, "coarse": [1e-3, 1e-2, 1e-1, 1.0]},
-                "kind": {"choices": ["a", "b"]},
-            },
-            "fixed": {},
-            "grid_size": 8,
-        }
-    )
+    document = space("rate=1e-3..1,kind=a|b").document()
+    rate = {"low": 1e-3, "high": 1.0, "log": True, "whole": False, "coarse": [1e-3, 1e-2, 1e-1, 1.0]}
+    expected = {"ranges": {"rate": rate, "kind": {"choices": ["a", "b"]}}, "fixed": {}, "grid_size": 8}
+    assert json.loads(json.dumps(document)) == document == expected
 
 
 def test_what_workers_import_needs_neither_optuna_nor_torch() -> None:
     code = (
-        "import sys\nimport mlflow_l3d.studies.search.space, mlflow_l3d.studies.search.trials\n"
+        "import sys\nimport mlflow_l3d.studies.search.training\n"
         "import mlflow_l3d.approaches.finetuning\n"
         "print([name for name in ('optuna', 'torch', 'mlflow', 'sqlalchemy', 'pandas') if name in sys.modules])"
     )

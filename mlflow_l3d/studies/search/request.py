@@ -1,25 +1,30 @@
-"""One hyperparameter search, checked and complete: what `search` is asked to do."""
+"""One hyperparameter search, checked and complete."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import given_texts, set_up
 from mlflow_l3d.parameters.table import SEARCH
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
-from mlflow_l3d.studies.search.cells import search_key
-from mlflow_l3d.studies.search.samplers import Stage, pruner_name, sampler_name
-from mlflow_l3d.studies.search.space import SearchSpace
-from mlflow_l3d.studies.specification import StudySpecification
+from mlflow_l3d.studies.search.optimiser import Stage, pruner_name, sampler_name
+from mlflow_l3d.studies.search.space import SearchSpace, setting
+from mlflow_l3d.studies.search.trials import TrialCell, evaluated_on, trial_key
+from mlflow_l3d.studies.specification import StudySpecification, identity
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +40,9 @@ class SearchSpecification(StudySpecification):
     samplers, pruner
         Names, as typed but checked.
     search_seeds, held_out_runs
-        Configurations that a trial is trained on, and on which the found setting is compared afterwards.
+        Number of configurations that a trial is trained on, and on which the found setting is compared afterwards.
     root_seed
-        Where every seed comes from.
+        All seeds derive from it.
     """
 
     role: ClassVar[Literal["investigation", "search"]] = "search"
@@ -52,13 +57,18 @@ class SearchSpecification(StudySpecification):
 
     @property
     def title(self) -> str:
-        """Name of the parent as people read it."""
+        """Name of the parent run as people read it."""
         return self.setup.title("search")
 
-    def seeds(self, base: int, count: int) -> tuple[dict[str, int], ...]:
+    @property
+    def greater_is_better(self) -> bool:
+        """Whether of two scores the greater is the better one."""
+        return named(self.metric).greater_is_better
+
+    def _seeds(self, base: int, count: int) -> tuple[dict[str, int], ...]:
         """Return factor -> seed of `count` configurations from `base` on.
 
-        Every factor of the approach has one, but for those that are not asked for.
+        Every factor of the approach has one, except those on request that nobody requests.
         """
         approach, active = self.setup.approach, self.setup.all_factors
         factors = [name for name in approach.factors if name in active or name not in approach.on_request]
@@ -70,30 +80,49 @@ class SearchSpecification(StudySpecification):
     @property
     def searched_on(self) -> tuple[dict[str, int], ...]:
         """Factor -> seed of each configuration that trials are trained on."""
-        return self.seeds(SEARCH_BASE, self.search_seeds)
+        return self._seeds(SEARCH_BASE, self.search_seeds)
 
     @property
     def compared_on(self) -> tuple[dict[str, int], ...]:
         """Factor -> seed of each configuration on which the found setting is compared."""
-        return self.seeds(HELD_OUT_BASE, self.held_out_runs)
+        return self._seeds(HELD_OUT_BASE, self.held_out_runs)
 
     @property
     def validation_examples(self) -> int:
         """How many examples score a trial, in each configuration."""
-        task = self.setup.task
-        on_validation = replace(task, settings=replace(task.settings, evaluated="validation"))
-        return len(on_validation.split(self.searched_on[0]).test)
+        return len(evaluated_on(self.setup.task, "validation").split(self.searched_on[0]).test)
 
     def sampler_seed(self, stage: Stage) -> int:
         """Return the seed of a stage's sampler."""
         return configuration_seed(self.root_seed, f"search {stage}", 0)
 
+    def trial_cell(self, params: Mapping[str, Value], number: int, earlier: tuple[FrozenTrial, ...] = ()) -> TrialCell:
+        """Return the cell of a trial that tries `params`; `earlier` are the trials of its stage before it.
+
+        Raises
+        ------
+        ParameterError
+            If the approach refuses this combination of values.
+        """
+        hyperparameters = setting(self.setup.approach, self.setup.origin.values, params)
+        key = trial_key(self.context_key, self.setup.approach.identity(hyperparameters), self.searched_on)
+        return TrialCell.of(key, hyperparameters, self.searched_on, number, earlier)
+
+    def held_out_cells(self, hyperparameters: Mapping[str, Value]) -> list[TrialCell]:
+        """Return the cells that score a setting by the test examples of configurations that were not searched on."""
+        context_key = content_key({"context": self.context_key, "evaluated": "test"})
+        decisive = self.setup.approach.identity(hyperparameters)
+        return [
+            TrialCell.of(trial_key(context_key, decisive, [seeds]), hyperparameters, [seeds], number)
+            for number, seeds in enumerate(self.compared_on)
+        ]
+
     def tags(self) -> dict[str, str]:
-        """Return the tags of the parent."""
+        """Return the tags of the parent run."""
         return {names.SEARCH_SUBJECT: self.setup.subject.key}
 
     def final(self) -> dict[str, str]:
-        """Return parameters that may come out otherwise than they were typed, as text."""
+        """Return parameters whose final value may differ from what was typed, as text."""
         return {
             **super().final(),
             "space": json.dumps(self.space.document()["ranges"], sort_keys=True),
@@ -104,16 +133,12 @@ class SearchSpecification(StudySpecification):
         }
 
     def content(self) -> dict[str, Any]:
-        """Return what the document holds beside what that of every study has."""
+        """Return what the document has in addition to that of every study."""
+        same = ("coarse_trials", "fine_trials", "samplers", "pruner", "searched_on", "compared_on")
         return {
             "task": self.of_task({"examples": len(self.setup.task)}),
             "space": self.space.document(),
-            "coarse_trials": self.coarse_trials,
-            "fine_trials": self.fine_trials,
-            "samplers": dict(self.samplers),
-            "pruner": self.pruner,
-            "searched_on": list(self.searched_on),
-            "compared_on": list(self.compared_on),
+            **{name: getattr(self, name) for name in same},
         }
 
 
@@ -141,32 +166,34 @@ def specify_search(
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
     given, approach = given_texts(parameters, SEARCH, approach, task)
-    wanted = SEARCH["coarse_trials"].parse(given)
-    numbers = ("fine_trials", "search_seeds", "held_out_runs", "root_seed")
-    fine_trials, search_seeds, held_out_runs, root_seed = (SEARCH[name].parse(given) for name in numbers)
+    coarse_trials = SEARCH["coarse_trials"].parse(given)
+    numbers = {
+        name: SEARCH[name].parse(given) for name in ("fine_trials", "search_seeds", "held_out_runs", "root_seed")
+    }
     pruner = pruner_name(given["pruner"])
     samplers: dict[Stage, str] = {
         "coarse": sampler_name("coarse_sampler", given["coarse_sampler"], "coarse"),
         "fine": sampler_name("fine_sampler", given["fine_sampler"], "fine"),
     }
     asked, _ = as_published(given, approach)
-    setup = set_up(asked, approach, task, root_seed=root_seed, searches=searches)
+    setup = set_up(asked, approach, task, root_seed=numbers["root_seed"], searches=searches)
     space = SearchSpace.of(approach, setup.hyperparameters, given["space"])
-    # The grid of coarse values, and the given setting where it is not on it.
-    on_grid = all(setup.hyperparameters[name] in values for name, values in space.coarse().items())
-    coarse_trials = min(space.grid_size + (not on_grid), 40) if wanted is None else wanted
-    context = search_key(
-        setup.task, approach, model_revision=setup.model_revision, numerics=setup.numerics, metric=given["metric"]
-    )
+    if coarse_trials is None:
+        # The grid of coarse values, and the given setting if it is not on it.
+        is_on_grid = all(setup.hyperparameters[name] in values for name, values in space.coarse().items())
+        coarse_trials = min(space.grid_size + (not is_on_grid), 40)
+    on_validation = evaluated_on(setup.task, "validation")
+    shared = identity(on_validation, approach, model_revision=setup.model_revision, numerics=setup.numerics)
+    context_key = content_key({"search": 1, **shared, "metric": given["metric"]})
     layout = {
-        "context": context,
+        "context": context_key,
         "hyperparameters": approach.identity(setup.hyperparameters),
         "given": dict(setup.origin.values),
         "space": space.document(),
-        "trials": [coarse_trials, fine_trials],
-        "samplers": dict(samplers),
+        "trials": [coarse_trials, numbers["fine_trials"]],
+        "samplers": samplers,
         "pruner": pruner,
-        "seeds": [root_seed, search_seeds, held_out_runs],
+        "seeds": [numbers[name] for name in ("root_seed", "search_seeds", "held_out_runs")],
     }
     return SearchSpecification(
         given=given,
@@ -174,12 +201,9 @@ def specify_search(
         metric=given["metric"],
         space=space,
         coarse_trials=coarse_trials,
-        fine_trials=fine_trials,
         samplers=samplers,
         pruner=pruner,
-        search_seeds=search_seeds,
-        held_out_runs=held_out_runs,
-        root_seed=root_seed,
-        context_key=context,
+        **numbers,
+        context_key=context_key,
         key=content_key(layout),
     )

@@ -101,7 +101,7 @@ def test_the_parent(pruned: tuple[Place, HyperparameterSearch], tmp_path: Path) 
     assert len(table["data"]) == 1 + 28, "the best of level 1 stands in both levels"
 
 
-def test_the_best_score_climbs(pruned: tuple[Place, HyperparameterSearch]) -> None:
+def test_the_best_score_climbs_to_the_optimum(pruned: tuple[Place, HyperparameterSearch]) -> None:
     place, result = pruned
     history = place.client.get_metric_history(result.run_id, "best_score")
     scores = [entry.value for entry in sorted(history, key=lambda entry: entry.step)]
@@ -109,44 +109,6 @@ def test_the_best_score_climbs(pruned: tuple[Place, HyperparameterSearch]) -> No
     assert scores == sorted(scores)
     assert scores[-1] == result.result.best_score == max(own.values())
     assert len({entry.step for entry in history}) == len(own) + 1
-
-
-def test_the_children(pruned: tuple[Place, HyperparameterSearch]) -> None:
-    place, result = pruned
-    assert {run.data.tags["mlflow.parentRunId"] for run in trials(place)} == {result.run_id}
-    assert len(trials(place)) == 20 + 8 + 6
-    seeds = {f"seed.{name}": str(seed) for name, seed in result.specification.searched_on[0].items()}
-    assert seeds["seed.data_split"] == str(configuration_seed(0, "data_split", SEARCH_BASE))
-    for stage, numbers in (("coarse", range(20)), ("fine", range(1, 9))):
-        found = trials(place, stage)
-        assert sorted(int(run.data.tags["l3d.trial"]) for run in found) == list(numbers)
-        for run in found:
-            assert seeds.items() <= run.data.params.items()
-            assert (run.data.params["approach"], run.data.params["task"]) == ("climb", "synthetic")
-            assert run.data.params["epochs"] == "8"
-    best = max(trials(place, "fine"), key=lambda run: run.data.metrics["score"])
-    curve = [point.value for point in place.client.get_metric_history(best.info.run_id, "curve/validation_height")]
-    top = height(float(best.data.params["x"]), best.data.params["kind"])
-    assert sorted(curve) == curve
-    expected = [top * (1 - 0.5 ** (epoch + 1)) + luck(result.specification.searched_on[0]) for epoch in range(8)]
-    assert curve == pytest.approx(expected)
-
-
-def test_pruned_trials_are_killed_runs(pruned: tuple[Place, HyperparameterSearch]) -> None:
-    place, result = pruned
-    by_state: dict[str, list[Run]] = {}
-    for run in trials(place):
-        by_state.setdefault(run.data.tags["l3d.trial_state"], []).append(run)
-    assert set(by_state) == {"complete", "pruned"}
-    assert {run.info.status for run in by_state["pruned"]} == {"KILLED"}
-    assert {run.info.status for run in by_state["complete"]} == {"FINISHED"}
-    assert all(run.data.metrics["epochs_done"] < 8 for run in by_state["pruned"])
-    assert all(run.data.metrics["epochs_done"] == 8 for run in by_state["complete"])
-    assert sum(stage.pruned for stage in result.result.stages) == len(by_state["pruned"]) > 3
-
-
-def test_the_optimum_is_found(pruned: tuple[Place, HyperparameterSearch]) -> None:
-    _, result = pruned
     assert result.hyperparameters["kind"] == "b"
     assert abs(float(result.hyperparameters["x"]) - 0.3) <= 0.1
     held = result.result.held_out
@@ -156,17 +118,55 @@ def test_the_optimum_is_found(pruned: tuple[Place, HyperparameterSearch]) -> Non
     assert "-P hyperparameters=" + result.run_id in result.summary()
 
 
-def test_what_it_hands_over(pruned: tuple[Place, HyperparameterSearch], tmp_path: Path) -> None:
+def test_the_children(pruned: tuple[Place, HyperparameterSearch]) -> None:
     place, result = pruned
+    runs = trials(place)
+    assert {run.data.tags["mlflow.parentRunId"] for run in runs} == {result.run_id}
+    assert len(runs) == 20 + 8 + 6
+    seeds = {f"seed.{name}": str(seed) for name, seed in result.specification.searched_on[0].items()}
+    assert seeds["seed.data_split"] == str(configuration_seed(0, "data_split", SEARCH_BASE))
+    for stage, numbers in (("coarse", range(20)), ("fine", range(1, 9))):
+        of_stage = [run for run in runs if run.data.tags["l3d.level"] == stage]
+        assert sorted(int(run.data.tags["l3d.trial"]) for run in of_stage) == list(numbers)
+        for run in of_stage:
+            assert seeds.items() <= run.data.params.items()
+            assert (run.data.params["approach"], run.data.params["task"]) == ("climb", "synthetic")
+            assert run.data.params["epochs"] == "8"
+    ends = {(run.data.tags["l3d.trial_state"], run.info.status, run.data.metrics["epochs_done"] == 8) for run in runs}
+    assert ends == {("complete", "FINISHED", True), ("pruned", "KILLED", False)}
+    killed = [run for run in runs if run.info.status == "KILLED"]
+    assert sum(stage.pruned for stage in result.result.stages) == len(killed) > 3
+    best = max(trials(place, "fine"), key=lambda run: run.data.metrics["score"])
+    curve = [point.value for point in place.client.get_metric_history(best.info.run_id, "curve/validation_height")]
+    top = height(float(best.data.params["x"]), best.data.params["kind"])
+    expected = [top * (1 - 0.5 ** (epoch + 1)) + luck(result.specification.searched_on[0]) for epoch in range(8)]
+    assert curve == pytest.approx(expected)
+
+
+def test_a_pruned_search_again_trains_nothing(pruned: tuple[Place, HyperparameterSearch]) -> None:
+    """Last of the tests of this search: it adds a parent run."""
+    place, first = pruned
+    before, runs = calls(place), len(trials(place))
+    again = find(place, space=WIDE, fine_trials=8, pruner="auto")
+    assert (calls(place), len(trials(place))) == (before, runs)
+    assert again.run_id != first.run_id
+    assert again.hyperparameters == first.hyperparameters
+    assert again.result.held_out == first.result.held_out
+    columns = ["level", "number", "state", "score", "run_id", "x", "kind"]
+    assert again.result.trials[columns].equals(first.result.trials[columns])
+    assert [run.data.tags["l3d.state"] for run in searches(place)] == ["complete", "complete"]
+
+
+def test_an_investigation_takes_it(place: Place, tmp_path: Path) -> None:
+    result = find(place, held_out_runs=0)
+    assert result.result.held_out is None
+    assert trials(place, "held_out") == []
+    assert "held_out_difference" not in searches(place)[0].data.metrics
     left = document(place, result.run_id, "hyperparameters.json", tmp_path)
     assert left["hyperparameters"] == dict(result.hyperparameters)
     assert left["score"] == result.result.best_score
     assert left["searched_on"] == [dict(seeds) for seeds in result.specification.searched_on]
     assert (left["search_run_id"], left["approach"], left["task"]) == (result.run_id, "climb", "synthetic")
-
-
-def test_an_investigation_takes_it(place: Place, tmp_path: Path) -> None:
-    result = find(place, held_out_runs=0)
     given: dict[str, Any] = {"approach": Climb(), "metric": "height", "factor": "model_initialisation"}
     for source in ("latest", result.run_id):
         investigation = place.investigate(hyperparameters=source, root_seed=len(source), **given)
@@ -181,83 +181,35 @@ def test_an_investigation_takes_it(place: Place, tmp_path: Path) -> None:
         assert len(cells) == 10, "no trial is taken for a cell"
 
 
-def test_the_same_search_again_trains_nothing(place: Place) -> None:
-    first = find(place)
-    before, runs = calls(place), len(trials(place))
-    again = find(place)
-    assert calls(place) == before
-    assert len(trials(place)) == runs
-    assert again.run_id != first.run_id
-    assert again.hyperparameters == first.hyperparameters
-    assert again.result.best_score == first.result.best_score
-    assert again.result.held_out == first.result.held_out
-    columns = ["level", "number", "state", "score", "run_id", "x", "kind"]
-    assert again.result.trials[columns].equals(first.result.trials[columns])
-    assert [run.data.tags["l3d.state"] for run in searches(place)] == ["complete", "complete"]
-
-
-def test_a_pruned_search_again_trains_nothing(place: Place) -> None:
-    given: dict[str, Any] = {"space": WIDE, "pruner": "auto", "held_out_runs": 0}
-    first = find(place, **given)
-    before = calls(place)
-    assert sum(stage.pruned for stage in first.result.stages) > 0
-    again = find(place, **given)
-    assert calls(place) == before
-    assert again.hyperparameters == first.hyperparameters
-    columns = ["level", "number", "state", "score", "x", "kind"]
-    assert again.result.trials[columns].equals(first.result.trials[columns])
-
-
-def test_seeds_decide_everything(tmp_path: Path, migrated_store: Path) -> None:
+def test_seeds_decide_everything_and_workers_nothing(tmp_path: Path, migrated_store: Path) -> None:
+    ways: list[dict[str, Any]] = [{}, {"executor": "processes", "workers": 2}, {"root_seed": 1}]
+    places = [sqlite_place(migrated_store, tmp_path / str(number)) for number in range(3)]
     results = [
-        find(sqlite_place(migrated_store, tmp_path / str(number)), root_seed=root, coarse_trials=4, held_out_runs=2)
-        for number, root in enumerate((0, 0, 1))
+        find(each, **{"coarse_trials": 4, "fine_sampler": "random", "held_out_runs": 2, **way})
+        for each, way in zip(places, ways, strict=True)
     ]
     columns = ["level", "number", "score", "x", "kind"]
-    first, same, other = (result.result.trials[columns] for result in results)
-    assert first.equals(same)
+    tables = [each.result.trials[columns].sort_values(columns[:2], ignore_index=True) for each in results]
+    assert tables[0].equals(tables[1])
     assert results[0].result.held_out == results[1].result.held_out
-    assert not first.equals(other)
+    assert not tables[0].equals(tables[2])
     assert results[0].specification.searched_on != results[2].specification.searched_on
 
 
-def test_workers_change_no_score(tmp_path: Path, migrated_store: Path) -> None:
-    def scores(name: str, **parameters: Any) -> dict[tuple[Any, ...], float]:
-        place = sqlite_place(migrated_store, tmp_path / name)
-        table = find(place, fine_trials=0, held_out_runs=0, **parameters).result.trials
-        assert {run.info.status for run in trials(place)} == {"FINISHED"}
-        return {(row.x, row.kind): row.score for row in table.itertuples()}
-
-    inline = scores("inline")
-    assert len(inline) == GRID
-    assert scores("processes", executor="processes", workers=2) == inline
-
-
-def test_a_trial_is_the_mean_over_its_seeds(place: Place) -> None:
-    result = find(place, search_seeds=3, fine_trials=0, held_out_runs=0)
+def test_a_trial_is_the_mean_over_its_seeds_and_level_2_can_be_left_out(place: Place) -> None:
+    result = find(place, search_seeds=3, fine_trials=0)
     on = result.specification.searched_on
     assert len({str(seeds) for seeds in on}) == 3
     for row in result.result.trials.itertuples():
         expected = [height(row.x, row.kind) * (1 - 0.5**8) + luck(seeds) for seeds in on]
         assert row.score == pytest.approx(np.mean(expected))
         assert row.score_std == pytest.approx(np.std(expected, ddof=1))
-    [first] = [run for run in trials(place) if run.data.tags["l3d.trial"] == "0"]
+    [first] = [run for run in trials(place, "coarse") if run.data.tags["l3d.trial"] == "0"]
     assert first.data.params["seed.data_split"] == ",".join(str(seeds["data_split"]) for seeds in on)
-    assert calls(place) == 3 * GRID
-
-
-def test_without_level_2(place: Place) -> None:
-    result = find(place, fine_trials=0)
+    assert calls(place) == 3 * GRID + 6
     assert [stage.name for stage in result.result.stages] == ["coarse"]
     assert trials(place, "fine") == []
     assert len(trials(place, "held_out")) == 6
-
-
-def test_without_a_comparison(place: Place) -> None:
-    result = find(place, held_out_runs=0)
-    assert result.result.held_out is None
-    assert trials(place, "held_out") == []
-    assert "held_out_difference" not in searches(place)[0].data.metrics
 
 
 def test_what_is_given_is_the_best(place: Place) -> None:
@@ -289,23 +241,18 @@ def test_a_function_of_the_user(place: Place) -> None:
 
 
 def test_a_failing_trial_does_not_end_it(place: Place) -> None:
-    result = find(place, space="kind=a|b|broken|unprepared", fine_trials=0, held_out_runs=0)
-    assert result.hyperparameters["kind"] == "b"
-    failed = [run for run in trials(place) if run.info.status == "FAILED"]
-    assert {run.data.params["kind"] for run in failed} == {"broken", "unprepared"}
-    assert {run.data.tags["l3d.trial_state"] for run in failed} == {"failed"}
-    assert sorted(run.data.tags["l3d.error"] for run in failed) == [
+    result = find(place, space="x=0.5..1,kind=a|b|broken|unprepared", fine_trials=0, held_out_runs=0)
+    assert result.hyperparameters == {"x": 0.5, "kind": "b", "epochs": 8}
+    runs = [run for run in trials(place) if run.info.status == "FAILED"]
+    assert {run.data.params["kind"] for run in runs} == {"broken", "unprepared"}
+    assert {run.data.tags["l3d.trial_state"] for run in runs} == {"failed"}
+    assert {run.data.tags["l3d.error"] for run in runs} == {
         "RuntimeError: this kind is broken",
         "approach climb could not be prepared: RuntimeError: cannot be prepared",
-    ]
-    assert result.result.stages[0].failed == 2
-    assert searches(place)[0].data.metrics["trials_failed"] == 2
-
-
-def test_a_setting_that_the_approach_refuses(place: Place) -> None:
-    result = find(place, space="x,kind=a|b", fine_trials=0, held_out_runs=0)
-    assert result.result.stages[0].failed == 1
-    assert result.hyperparameters == {"x": 0.5, "kind": "b", "epochs": 8}
+    }
+    assert len(runs) == 6
+    refused = 1
+    assert result.result.stages[0].failed == searches(place)[0].data.metrics["trials_failed"] == 6 + refused
 
 
 def test_all_trials_fail(place: Place) -> None:
