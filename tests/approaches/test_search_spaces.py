@@ -41,29 +41,17 @@ def case(name: str, text: str) -> tuple[Approach, dict[str, Value], Mapping[str,
 
 
 @pytest.mark.parametrize(("name", "text"), CASES)
-def test_every_default_lies_inside_and_the_grid_is_small(name: str, text: str) -> None:
-    approach, defaults, _ = case(name, text)
+def test_the_space_is_small_accepted_and_narrower_around_any_best(name: str, text: str) -> None:
+    approach, defaults, given = case(name, text)
     space = SearchSpace.of(approach, defaults)  # every bound and choice is allowed, else it raises
     assert space.grid_size == CASES[name, text]
     assert {each: defaults[each] for each in space.ranges if not space.contains(each, defaults[each])} == {}
-
-
-@pytest.mark.parametrize(("name", "text"), CASES)
-def test_every_combination_is_accepted_and_leaves_the_factors_as_they_are(name: str, text: str) -> None:
-    approach, defaults, given = case(name, text)
-    space = SearchSpace.of(approach, defaults)
-    for index in range(space.grid_size):
-        point = space.grid_point(index)
+    points = [space.grid_point(index) for index in range(space.grid_size)]
+    for point in points:
         tried = setting(approach, given, point)
         assert {each: tried[each] for each in point} == point
         assert set(approach.inactive_factors(tried)) == set(approach.inactive_factors(defaults))
-
-
-@pytest.mark.parametrize(("name", "text"), CASES)
-def test_level_2_is_narrower_around_any_best(name: str, text: str) -> None:
-    approach, defaults, _ = case(name, text)
-    space = SearchSpace.of(approach, defaults)
-    for best in (defaults, space.grid_point(0), space.grid_point(space.grid_size - 1)):
+    for best in (defaults, points[0], points[-1]):
         fine = space.around(best)
         assert set(fine.ranges) | set(fine.fixed) == set(space.ranges)
         assert not any(isinstance(each, SearchChoices) for each in fine.ranges.values())

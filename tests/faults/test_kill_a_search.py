@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from warm_start import WarmStart
 from mlflow_l3d import cli
 from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.run import HyperparameterSearch, search
-from mlflow_l3d.tracking import uploader
 
 pytestmark = pytest.mark.slow
 
@@ -183,38 +181,3 @@ def test_interrupted(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     stages = [run.data.tags["l3d.level"] for run in after]
     assert (stages.count("coarse"), len({run.data.tags["l3d.cell_key"] for run in after})) == (8, len(after))
     assert [run for run in place.runs() if run.info.status == "RUNNING"] == []
-
-
-class Hooked(Climb):
-    """Calls `hook` with the number of the setting before it is prepared."""
-
-    hook: Callable[[int], None]
-    count = 0
-
-    def prepare(self, *arguments: Any, **more: Any) -> Any:
-        self.hook(self.count)
-        self.count += 1
-        return super().prepare(*arguments, **more)
-
-
-def test_the_server_is_away_for_a_while(
-    make_mlflow_server: Callable[[], Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(uploader, "_FIRST_PAUSE", 0.1)
-    monkeypatch.setattr(uploader, "_LONGEST_PAUSE", 0.4)
-    server = make_mlflow_server()
-    place = Place(server.uri, tmp_path / "cache")
-
-    def hook(number: int) -> None:
-        if number == 5:
-            server.stop(signal.SIGKILL)
-        elif number == COARSE + 2:
-            server.start()
-
-    approach = Hooked()
-    approach.hook = hook
-    result = find(place, approach)
-    assert len(trained(place)) == TRAININGS
-    assert_whole_search(place, result, TRAININGS)

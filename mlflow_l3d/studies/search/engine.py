@@ -14,7 +14,7 @@ from mlflow_l3d.execution.base import Executor
 from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.studies.search.optimiser import GRID, Stage, distributions, need_optuna, new_study, sampler_of
 from mlflow_l3d.studies.search.request import SearchSpecification
-from mlflow_l3d.studies.search.space import SearchSpace, grid_settings
+from mlflow_l3d.studies.search.space import SearchSpace, Setting, grid_settings
 from mlflow_l3d.studies.search.trials import FinishedTrial, TrialCell
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class StageRun:
     space: SearchSpace
     on_finished: Callable[[FinishedTrial, Outcome | None], None]
     known: dict[str, FinishedTrial] = field(default_factory=dict)
-    recorded: Mapping[int, Mapping[str, Value]] = field(default_factory=dict)
+    recorded: Mapping[int, Setting] = field(default_factory=dict)
     finished: list[FinishedTrial] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -57,14 +57,14 @@ class StageRun:
         self._distributions = distributions(self.space)
         self._running: dict[str, list[tuple[Trial, FinishedTrial]]] = {}
 
-    def plan(self, best: FinishedTrial | None) -> tuple[int, list[dict[str, Value]]]:
+    def plan(self, best: FinishedTrial | None) -> tuple[int, list[Setting]]:
         """Return how many trials the stage has, and the settings that are tried first: the given one, then a grid.
 
         `best` is the best trial of the stage before, if there is one: it stands for the given setting.
         """
         asked, stage = self.specification, self.stage
         trials = asked.coarse_trials if stage == "coarse" else asked.fine_trials
-        given = {name: asked.setup.hyperparameters[name] for name in self.space.ranges}
+        given: Setting = {name: asked.setup.hyperparameters[name] for name in self.space.ranges}
         queue = [given] if best is None else []
         if asked.samplers[stage] == GRID:
             tried, seed = given if best is None else best.params, asked.sampler_seed(stage)
@@ -73,11 +73,7 @@ class StageRun:
         return trials, queue
 
     def run(
-        self,
-        trials: int,
-        executor: Executor,
-        queue: Sequence[Mapping[str, Value]] = (),
-        best: FinishedTrial | None = None,
+        self, trials: int, executor: Executor, queue: Sequence[Setting] = (), best: FinishedTrial | None = None
     ) -> list[FinishedTrial]:
         """Run the stage until it has so many trials.
 
@@ -123,7 +119,7 @@ class StageRun:
         self.study.add_trial(need_optuna().trial.create_trial(params=params, distributions=kinds, value=best.score))
         self._keep(replace(best, number=0, origin="taken over"))
 
-    def _cells(self, trials: int, queue: Sequence[Mapping[str, Value]]) -> Iterator[TrialCell]:
+    def _cells(self, trials: int, queue: Sequence[Setting]) -> Iterator[TrialCell]:
         """Yield the cells that are to be trained, until the stage has so many trials."""
         first = len(self.finished)
         settings = {**dict(enumerate(queue, first)), **self.recorded}
@@ -133,7 +129,7 @@ class StageRun:
             if cell is not None:
                 yield cell
 
-    def _begin(self, queued: Mapping[str, Value]) -> TrialCell | None:
+    def _begin(self, queued: Setting) -> TrialCell | None:
         """Ask for a trial, of a queued setting or of one that Optuna suggests; return the cell if it is to be trained.
 
         A queued value that the space does not contain, such as a default outside of it, is no parameter of Optuna's
@@ -190,6 +186,6 @@ class StageRun:
         if ended.state != "failed":
             self.known[ended.key] = replace(ended, origin="repeated")
 
-    def _inside(self, params: Mapping[str, Value]) -> dict[str, Value]:
+    def _inside(self, params: Setting) -> dict[str, Value]:
         searched = [name for name in self.space.ranges if name in params]
         return {name: params[name] for name in searched if self.space.contains(name, params[name])}

@@ -126,10 +126,11 @@ def range_text(searched: Searched) -> str:
 def summarise_stage(
     name: str, sampler: str, ranges: Mapping[str, Searched], trials: pd.DataFrame, *, sign: float = 1.0
 ) -> StageSummary:
-    """Count the trials of a stage, which are rows of :attr:`SearchResult.trials`.
+    """Count the trials of the stage `name` among all that :attr:`SearchResult.trials` has.
 
     `sign` is -1 if lower scores are better.
     """
+    trials = trials[trials["level"] == name]
     states = Counter(trials.loc[trials["origin"] != "taken over", "state"])
     scores = trials.loc[trials["state"] == "complete", "score"]
     counts = states.total(), states["complete"], states["pruned"], states["failed"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches
@@ -17,14 +16,11 @@ from mlflow_l3d.parameters.table import SEARCH
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.studies.search.optimiser import Stage, pruner_name, sampler_name
-from mlflow_l3d.studies.search.space import SearchSpace, setting
-from mlflow_l3d.studies.search.trials import TrialCell, evaluated_on, trial_key
+from mlflow_l3d.studies.search.space import SearchSpace, Setting, setting
+from mlflow_l3d.studies.search.trials import Earlier, TrialCell, evaluated_on, trial_key
 from mlflow_l3d.studies.specification import StudySpecification, identity
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
-
-if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +92,7 @@ class SearchSpecification(StudySpecification):
         """Return the seed of a stage's sampler."""
         return configuration_seed(self.root_seed, f"search {stage}", 0)
 
-    def trial_cell(self, params: Mapping[str, Value], number: int, earlier: tuple[FrozenTrial, ...] = ()) -> TrialCell:
+    def trial_cell(self, params: Setting, number: int, earlier: Earlier = ()) -> TrialCell:
         """Return the cell of a trial that tries `params`; `earlier` are the trials of its stage before it.
 
         Raises
@@ -108,7 +104,7 @@ class SearchSpecification(StudySpecification):
         key = trial_key(self.context_key, self.setup.approach.identity(hyperparameters), self.searched_on)
         return TrialCell.of(key, hyperparameters, self.searched_on, number, earlier)
 
-    def held_out_cells(self, hyperparameters: Mapping[str, Value]) -> list[TrialCell]:
+    def held_out_cells(self, hyperparameters: Setting) -> list[TrialCell]:
         """Return the cells that score a setting by the test examples of configurations that were not searched on."""
         context_key = content_key({"context": self.context_key, "evaluated": "test"})
         decisive = self.setup.approach.identity(hyperparameters)
@@ -171,10 +167,8 @@ def specify_search(
         name: SEARCH[name].parse(given) for name in ("fine_trials", "search_seeds", "held_out_runs", "root_seed")
     }
     pruner = pruner_name(given["pruner"])
-    samplers: dict[Stage, str] = {
-        "coarse": sampler_name("coarse_sampler", given["coarse_sampler"], "coarse"),
-        "fine": sampler_name("fine_sampler", given["fine_sampler"], "fine"),
-    }
+    stages: tuple[Stage, ...] = ("coarse", "fine")
+    samplers = {stage: sampler_name(f"{stage}_sampler", given[f"{stage}_sampler"], stage) for stage in stages}
     asked, _ = as_published(given, approach)
     setup = set_up(asked, approach, task, root_seed=numbers["root_seed"], searches=searches)
     space = SearchSpace.of(approach, setup.hyperparameters, given["space"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -155,15 +155,11 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
             return [coarse, self._run_stage("fine", space, best, coarse.finished)]
 
     def _run_stage(
-        self,
-        stage: Stage,
-        space: SearchSpace,
-        best: FinishedTrial | None = None,
-        before: list[FinishedTrial] | None = None,
+        self, stage: Stage, space: SearchSpace, best: FinishedTrial | None = None, before: Sequence[FinishedTrial] = ()
     ) -> StageRun:
         """Run one stage; `best` is the best of the trials `before` it, whose settings are not trained again."""
         asked, setup, ledger = self.specification, self.specification.setup, self.ledger
-        complete = (trial for trial in before or () if trial.state == "complete")
+        complete = (trial for trial in before if trial.state == "complete")
         known = {trial.key: replace(trial, origin="known", reports={}) for trial in complete}
         recorded = {record.number: record.hyperparameters for record in spooled_records(ledger, stage)}
         on_finished = partial(self._record, stage)
@@ -211,7 +207,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         shown = self.progress and bool(missing)
         with (
             progress_bar("held out", "trial", total=len(missing), shown=shown) as bar,
-            closing(executor.run(cell for _, cell in missing.values())) as outcomes,  # type: ignore[type-var]
+            closing(executor.run(iter([cell for _, cell in missing.values()]))) as outcomes,  # type: ignore[type-var]
         ):
             for outcome in outcomes:
                 kind, cell = missing[outcome.key]
@@ -231,9 +227,8 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         best = self._best(stage_runs[-1]).hyperparameters
         comparison = self._compare(best)
         ledger.wait()
-        coarse = stage_runs[0]
-        scored = [(trial.params, trial.score) for trial in coarse.finished]
-        shares, why_none = importances(coarse.space, scored, seed=asked.root_seed)
+        scored = [(trial.params, trial.score) for trial in stage_runs[0].finished]
+        shares, why_none = importances(asked.space, scored, seed=asked.root_seed)
         table = trials_table(
             {stage_run.stage: stage_run.finished for stage_run in stage_runs},
             tuple(asked.space.ranges),
@@ -241,15 +236,14 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
             run_of=ledger.run_of,
             metrics={**ledger.recovered.metrics, **self.metrics},
         )
-        stages = []
-        for stage_run in stage_runs:
-            name, trials = stage_run.stage, table[table["level"] == stage_run.stage]
-            ranges, sign = stage_run.space.ranges, self.metric.sign
-            stages.append(summarise_stage(name, asked.samplers[name], ranges, trials, sign=sign))
+        stages = tuple(
+            summarise_stage(each.stage, asked.samplers[each.stage], each.space.ranges, table, sign=self.metric.sign)
+            for each in stage_runs
+        )
         return SearchResult(
             title=asked.title,
             metric=asked.metric,
-            stages=tuple(stages),
+            stages=stages,
             trials=table,
             best=best,
             default=setup.hyperparameters,

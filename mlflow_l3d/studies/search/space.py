@@ -17,6 +17,8 @@ from mlflow_l3d.studies.search.space_text import check_searched, read_space
 
 AUTO: Final = "auto"
 Number = int | float
+Setting = Mapping[str, Value]
+"""Hyperparameter -> value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class SearchSpace:
     fixed: Mapping[str, Value] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, approach: Approach, hyperparameters: Mapping[str, Value], override: str = AUTO) -> SearchSpace:
+    def of(cls, approach: Approach, hyperparameters: Setting, override: str = AUTO) -> SearchSpace:
         """Return the space of level 1.
 
         Parameters
@@ -76,7 +78,7 @@ class SearchSpace:
         """How many combinations of the coarse values there are."""
         return math.prod(map(len, self.coarse().values()))
 
-    def grid_point(self, index: int) -> dict[str, Value]:
+    def grid_point(self, index: int) -> Setting:
         """Return combination `index`, from 0 to ``grid_size - 1``, of the coarse values; the last name runs fastest."""
         point: dict[str, Value] = {}
         for name, values in reversed(self.coarse().items()):
@@ -91,7 +93,7 @@ class SearchSpace:
             return any(value == choice and type(value) is type(choice) for choice in searched.choices)
         return isinstance(value, int | float) and not isinstance(value, bool) and searched.low <= value <= searched.high
 
-    def around(self, best: Mapping[str, Value]) -> SearchSpace:
+    def around(self, best: Setting) -> SearchSpace:
         """Return the space of level 2: numbers one coarse step to both sides of `best`, choices as they are there.
 
         Parameters
@@ -132,7 +134,7 @@ class SearchSpace:
         return {"ranges": ranges, "fixed": dict(self.fixed), "grid_size": self.grid_size}
 
 
-def setting(approach: Approach, base: Mapping[str, Value], params: Mapping[str, Value]) -> dict[str, Value]:
+def setting(approach: Approach, base: Setting, params: Setting) -> dict[str, Value]:
     """Return the complete hyperparameters of a trial.
 
     Parameters
@@ -153,7 +155,7 @@ def setting(approach: Approach, base: Mapping[str, Value], params: Mapping[str, 
     return approach.complete(resolve_hyperparameters(approach, {**base, **params}))
 
 
-def _check_some_accepted(space: SearchSpace, approach: Approach, base: Mapping[str, Value]) -> None:
+def _check_some_accepted(space: SearchSpace, approach: Approach, base: Setting) -> None:
     """Raise the approach's error for the first combination if it accepts none of those that are tried."""
     refused: list[ParameterError] = []
     size = space.grid_size
@@ -168,9 +170,7 @@ def _check_some_accepted(space: SearchSpace, approach: Approach, base: Mapping[s
     raise ParameterError(name, refused[0].value, refused[0].allowed, refused[0].fix) from None
 
 
-def grid_settings(
-    space: SearchSpace, *, trials: int, seed: int, done: Iterable[Mapping[str, Value]] = ()
-) -> list[dict[str, Value]]:
+def grid_settings(space: SearchSpace, *, trials: int, seed: int, done: Iterable[Setting] = ()) -> list[Setting]:
     """Return combinations of the coarse values, all different, in random order; a part of them if there are more.
 
     Parameters

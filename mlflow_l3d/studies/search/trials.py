@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.plan.cells import Cell, Logged, Outcome, content_key
+from mlflow_l3d.studies.search.space import Setting
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking.records import TrialRecord, measured
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.tracking.ledger import Ledger
 
+Seeds = Mapping[str, int]
+"""Factor -> seed, of one configuration."""
+Earlier = tuple["FrozenTrial", ...]
+"""Optuna's trials before another one in its stage."""
 State = Literal["complete", "pruned", "failed"]
 Origin = Literal["trained", "known", "repeated", "taken over"]
 """Where a score comes from: this trial's training; a finished outcome of the same key; another trial of the stage with
@@ -41,18 +45,13 @@ class TrialCell(Cell):
         Optuna's trials of the stage before this one, as they were when it began: a pruner compares it with them.
     """
 
-    hyperparameters: Mapping[str, Value]
-    configurations_seeds: tuple[Mapping[str, int], ...]
-    earlier: tuple[FrozenTrial, ...] = ()
+    hyperparameters: Setting
+    configurations_seeds: tuple[Seeds, ...]
+    earlier: Earlier = ()
 
     @classmethod
     def of(
-        cls,
-        key: str,
-        hyperparameters: Mapping[str, Value],
-        seeds: Sequence[Mapping[str, int]],
-        number: int,
-        earlier: tuple[FrozenTrial, ...] = (),
+        cls, key: str, hyperparameters: Setting, seeds: Sequence[Seeds], number: int, earlier: Earlier = ()
     ) -> TrialCell:
         """Return the cell of the trial with this number in its stage."""
         return cls("golden", None, None, None, number, {}, dict(seeds[0]), key, hyperparameters, tuple(seeds), earlier)
@@ -73,7 +72,7 @@ def evaluated_on(task: Task, part: Literal["test", "validation"]) -> Task:
     return replace(task, settings=replace(task.settings, evaluated=part))
 
 
-def trial_key(context_key: str, hyperparameters: Mapping[str, Value], seeds: Sequence[Mapping[str, int]]) -> str:
+def trial_key(context_key: str, hyperparameters: Setting, seeds: Sequence[Seeds]) -> str:
     """Return the key of a trial: equal keys mean equal scores, on either stage and in any search.
 
     `context_key` is that of everything that the trials share except hyperparameters and seeds.
@@ -109,8 +108,8 @@ class FinishedTrial:
     """
 
     number: int
-    params: Mapping[str, Value]
-    hyperparameters: Mapping[str, Value] = field(default_factory=dict)
+    params: Setting
+    hyperparameters: Setting = field(default_factory=dict)
     key: str = ""
     state: State = "failed"
     score: float = math.nan
@@ -131,7 +130,7 @@ class FinishedTrial:
         reports = {} if origin == "repeated" else other.reports
         return replace(self, state=other.state, score=other.score, error=other.error, reports=reports, origin=origin)
 
-    def record(self, stage: str, name: str, seeds: Sequence[Mapping[str, int]], outcome: Outcome) -> TrialRecord:
+    def record(self, stage: str, name: str, seeds: Sequence[Seeds], outcome: Outcome) -> TrialRecord:
         """Return the record of a trial, or of a run of the comparison, that was trained on these configurations."""
         return TrialRecord(
             stage=stage,
@@ -190,7 +189,7 @@ def trials_table(
     stages: Mapping[str, Sequence[FinishedTrial]],
     searched: Sequence[str],
     *,
-    default: Mapping[str, Value],
+    default: Setting,
     run_of: Callable[[str], str],
     metrics: Mapping[str, Mapping[str, float]],
 ) -> pd.DataFrame:

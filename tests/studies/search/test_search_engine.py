@@ -11,7 +11,6 @@ from optuna.trial import TrialState
 from search_cases import BEST, Climb
 from search_stages import Search
 
-from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.studies.search.space import grid_settings
@@ -122,16 +121,6 @@ def test_failed_trials_count_and_the_others_go_on(tmp_path: Path) -> None:
     assert "2 times" in str(trials[2].error), "it ends its worker"
 
 
-@pytest.mark.parametrize(
-    ("kind", "reason"),
-    [("broken", "RuntimeError: this kind is broken"), ("unprepared", "approach climb could not be prepared: Runtime")],
-)
-def test_if_all_fail_the_first_is_named(tmp_path: Path, kind: str, reason: str) -> None:
-    search = Search(tmp_path, settings={"space": "x", "hyperparameters": f"kind={kind}"})
-    with pytest.raises(L3DError, match=f"all 3 fine trials failed; the first: {reason}"):
-        search.run(3)
-
-
 class KilledError(Exception):
     """Stands for the end of the process."""
 
@@ -159,24 +148,12 @@ def recovered(trials: Sequence[FinishedTrial]) -> dict[str, Any]:
     return {"known": known, "recorded": {trial.number: trial.hyperparameters for trial in ended}}
 
 
-def killed_after(search: Search, trials: int, ends: int, queue: Sequence[Any] = (), **before: Any) -> dict[str, Any]:
+def killed_after(search: Search, trials: int, ends: int, **before: Any) -> dict[str, Any]:
     """Run a stage and end it as a kill would, while a trial runs; return what the ledger has of it."""
     heard: list[FinishedTrial] = []
     with pytest.raises(KilledError):
-        search.stage(lambda trial, _: heard.append(trial), **before).run(trials, Kill(search, ends), queue)
+        search.stage(lambda trial, _: heard.append(trial), **before).run(trials, Kill(search, ends))
     return recovered(heard)
-
-
-def test_a_killed_search_goes_on(tmp_path: Path) -> None:
-    search = Search(tmp_path, settings={"pruner": "median"})
-    queue = [{"x": 0.9, "kind": "a"}, *({"x": 0.1 * number, "kind": "b"} for number in range(5))]
-    before = killed_after(search, 9, 3, queue)
-    assert sorted(before["recorded"]) == [0, 1, 2]
-    trials, _ = search.run(9, queue, **before)
-    assert [trial.number for trial in trials] == [*range(9)]
-    assert [trial.params for trial in trials[:6]] == queue
-    assert {trial.origin for trial in trials} == {"trained"}
-    assert search.trained() == 9 - sum(trial.error is not None for trial in trials)
 
 
 @pytest.mark.parametrize(("sampler", "seeds"), [("tpe", 1), ("tpe", 2), ("random", 2)])

@@ -14,7 +14,7 @@ from scipy import stats
 from search_examples import BEST, DEFAULT, coarse, fine, result
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
-from mlflow_l3d.report.numbers import duration, value_text
+from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.studies.search.numbers import held_out, range_text, summarise_stage
 from mlflow_l3d.studies.search.report.page import summary
 from mlflow_l3d.studies.search.report.words import (
@@ -142,12 +142,3 @@ def test_the_default_that_stays_several_configurations_and_no_score_of_the_defau
     sentence = validation_sentence(several)
     assert "On 200 validation examples of each of 3 configurations f1_macro is 80.00" in sentence
     assert "the default has no score" in sentence
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0.0 s"), (59.94, "59.9 s"), (59.97, "1 min 00 s"), (754, "12 min 34 s"), (7261, "2 h 01 min")],
-)
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-    assert duration(math.nan) == "n/a"

@@ -301,15 +301,8 @@ def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> tup
 
 WRONG = [
     (["--hyperparameters=a_data_order=1e9,a_sample_choice=1e9"], "has nothing to search for approach=synthetic"),
-    (["--space="], "has nothing to search for approach=synthetic"),
-    (["--space=noise=0..2"], "space.noise=2"),
-    (["--space=noise=0.5..0.1"], "space.noise"),
     (["--space=nois=0..1"], "Did you mean 'noise'?"),
-    (["--space=duration"], "has no bounds of its own"),
-    (["--space=noise=0.5"], "space.noise"),
-    (["--space=missing.json"], "the file cannot be read"),
     (["--coarse-sampler=gird"], "coarse_sampler='gird': must be one of auto, cmaes, gp, grid, "),
-    (["--coarse-sampler=gird"], "Did you mean 'grid'?"),
     (["--fine-sampler=tpee"], "fine_sampler='tpee': "),
     (["--pruner=medan"], "Did you mean 'median'?"),
     (["--search-seeds=0"], "search_seeds=0"),
