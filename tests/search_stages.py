@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from search_cases import Climb, Trace, height, luck
 
-from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.outcomes import run_cell
 from mlflow_l3d.plan.cells import Outcome
+from mlflow_l3d.studies.base import job_of
 from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.request import SearchSpecification, specify_search
 from mlflow_l3d.studies.search.space import SearchSpace
@@ -40,17 +40,15 @@ class Search:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
-        self.asked = specification(self.approach, self.task, **self.settings)
-        self.task = self.asked.setup.task
-        self.space = self.space or self.asked.space
-        tuned = Tuned(self.approach, self.asked.metric, self.asked.pruner, self.asked.greater_is_better)
-        hyperparameters, model = self.asked.setup.hyperparameters, self.asked.setup.model_reference
-        self.job = Job(tuned, self.task, hyperparameters, model, "cpu", self.folder)
+        asked = self.specification = specification(self.approach, self.task, **self.settings)
+        self.task, self.space = asked.setup.task, self.space or asked.space
+        tuned = Tuned(self.approach, asked.metric, asked.pruner, asked.greater_is_better)
+        self.job = replace(job_of(asked.setup, tuned), cache=self.folder)
         self.trace = Trace(self.folder)
 
     def stage(self, on_finished: Any, **before: Any) -> StageRun:
         """Return a run of the stage; `before` is what earlier processes did, see :class:`StageRun`."""
-        return StageRun(self.asked, "fine", self.space, on_finished, **before)
+        return StageRun(self.specification, "fine", self.space, on_finished, **before)
 
     def run(
         self,
@@ -70,7 +68,7 @@ class Search:
         session = self.job.approach.prepare(
             self.task, self.job.hyperparameters, model="", device="cpu", cache=self.folder
         )
-        cells = [self.asked.trial_cell(params, number) for number, params in enumerate(settings)]
+        cells = [self.specification.trial_cell(params, number) for number, params in enumerate(settings)]
         outcomes = [run_cell(session, cell, self.job) for cell in cells]
         session.close()
         return outcomes
@@ -80,4 +78,4 @@ class Search:
 
     def expected(self, x: float, kind: str, epochs: int = 8) -> list[float]:
         """Return the score of a setting in each configuration."""
-        return [height(x, kind) * (1 - 0.5**epochs) + luck(seeds) for seeds in self.asked.searched_on]
+        return [height(x, kind) * (1 - 0.5**epochs) + luck(seeds) for seeds in self.specification.searched_on]

@@ -9,7 +9,7 @@ import pytest
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Value
-from mlflow_l3d.studies.search.space import SearchSpace, setting
+from mlflow_l3d.studies.search.space import SearchSpace, complete_setting
 
 CASES: dict[tuple[str, str], int] = {
     ("finetuning", "trainable=head"): 32,
@@ -37,7 +37,7 @@ def case(name: str, text: str) -> tuple[Approach, dict[str, Value], Mapping[str,
     """Return the approach, its complete hyperparameters, and what was given."""
     approach = registry.load("approach", name)()
     given: dict[str, str] = dict(pair.split("=", 1) for pair in text.split(",") if pair)  # type: ignore[misc]
-    return approach, setting(approach, given, {}), given
+    return approach, complete_setting(approach, given, {}), given
 
 
 @pytest.mark.parametrize(("name", "text"), CASES)
@@ -48,7 +48,7 @@ def test_the_space_is_small_accepted_and_narrower_around_any_best(name: str, tex
     assert {each: defaults[each] for each in space.ranges if not space.contains(each, defaults[each])} == {}
     points = [space.grid_point(index) for index in range(space.grid_size)]
     for point in points:
-        tried = setting(approach, given, point)
+        tried = complete_setting(approach, given, point)
         assert {each: tried[each] for each in point} == point
         assert set(approach.inactive_factors(tried)) == set(approach.inactive_factors(defaults))
     for best in (defaults, points[0], points[-1]):

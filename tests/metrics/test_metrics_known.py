@@ -182,12 +182,12 @@ def test_a_function_that_fails_or_has_no_value_leaves_its_metric_out(strangers, 
 def test_where_lower_is_better_a_search_goes_down() -> None:
     pytest.importorskip("optuna")
     from mlflow_l3d.studies.search.optimiser import new_study
-    from mlflow_l3d.studies.search.trials import FinishedTrial, best_of
+    from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial
 
     assert new_study("none", greater_is_better=ERROR_RATE.greater_is_better).direction.name == "MINIMIZE"
     scores = enumerate((0.4, 0.1, 0.1, 0.3))
     trials = [FinishedTrial(number, {}, state="complete", score=score) for number, score in scores]
-    best, highest = best_of(trials, ERROR_RATE.sign), best_of(trials)
+    best, highest = best_trial(trials, ERROR_RATE.sign), best_trial(trials)
     assert best is not None
     assert highest is not None
     assert (best.number, highest.number) == (1, 0)

@@ -22,7 +22,7 @@ def write_search(folder: Path, specification: SearchSpecification, result: Searc
         Of the search.
     """
     from mlflow_l3d.report.style import save_png
-    from mlflow_l3d.studies.search.report.page import drawn, render
+    from mlflow_l3d.studies.search.report.page import draw_figures, render
 
     hyperparameters = search_document(
         specification.setup.subject,
@@ -36,7 +36,7 @@ def write_search(folder: Path, specification: SearchSpecification, result: Searc
     document = {**specification.document(), "result": result.document()}
     write_json(folder / names.SEARCH_DOCUMENT, document, indent=2)
     write_table(folder / names.TRIALS, result.trials)
-    figures = drawn(result)
+    figures = draw_figures(result)
     for kind in ("history", "slice"):
         if kind in figures:
             save_png(figures[kind], folder / f"{kind}.png")

@@ -12,7 +12,7 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor
 from mlflow_l3d.plan.cells import Outcome
-from mlflow_l3d.studies.search.optimiser import GRID, Stage, distributions, need_optuna, new_study, sampler_of
+from mlflow_l3d.studies.search.optimiser import GRID, Stage, distributions, make_sampler, need_optuna, new_study
 from mlflow_l3d.studies.search.request import SearchSpecification
 from mlflow_l3d.studies.search.space import SearchSpace, Setting, grid_settings
 from mlflow_l3d.studies.search.trials import FinishedTrial, TrialCell
@@ -34,9 +34,9 @@ class StageRun:
     on_finished
         Called for every trial that ends, right before Optuna is told: with the trial, and the outcome if this process
         trained it.
-    known
+    known_trials
         Key of a cell -> trial that ended before, in an earlier process or another search; its score is taken.
-    recorded
+    recorded_settings
         Number of a trial -> hyperparameters, of the trials that an earlier process ended: they are tried again, so that
         their ends are found among the known ones, whatever the samplers of several workers had in view.
     finished
@@ -47,13 +47,13 @@ class StageRun:
     stage: Stage
     space: SearchSpace
     on_finished: Callable[[FinishedTrial, Outcome | None], None]
-    known: dict[str, FinishedTrial] = field(default_factory=dict)
-    recorded: Mapping[int, Setting] = field(default_factory=dict)
+    known_trials: dict[str, FinishedTrial] = field(default_factory=dict)
+    recorded_settings: Mapping[int, Setting] = field(default_factory=dict)
     finished: list[FinishedTrial] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        asked = self.specification
-        self.study = new_study(asked.pruner, greater_is_better=asked.greater_is_better)
+        specification = self.specification
+        self.study = new_study(specification.pruner, greater_is_better=specification.greater_is_better)
         self._distributions = distributions(self.space)
         self._running: dict[str, list[tuple[Trial, FinishedTrial]]] = {}
 
@@ -62,12 +62,12 @@ class StageRun:
 
         `best` is the best trial of the stage before, if there is one: it stands for the given setting.
         """
-        asked, stage = self.specification, self.stage
-        trials = asked.coarse_trials if stage == "coarse" else asked.fine_trials
-        given: Setting = {name: asked.setup.hyperparameters[name] for name in self.space.ranges}
+        specification, stage = self.specification, self.stage
+        trials = specification.coarse_trials if stage == "coarse" else specification.fine_trials
+        given: Setting = {name: specification.setup.hyperparameters[name] for name in self.space.ranges}
         queue = [given] if best is None else []
-        if asked.samplers[stage] == GRID:
-            tried, seed = given if best is None else best.params, asked.sampler_seed(stage)
+        if specification.samplers[stage] == GRID:
+            tried, seed = given if best is None else best.params, specification.sampler_seed(stage)
             queue += grid_settings(self.space, trials=trials - len(queue), seed=seed, done=[tried])
             trials = len(queue)
         return trials, queue
@@ -122,7 +122,7 @@ class StageRun:
     def _cells(self, trials: int, queue: Sequence[Setting]) -> Iterator[TrialCell]:
         """Yield the cells that are to be trained, until the stage has so many trials."""
         first = len(self.finished)
-        settings = {**dict(enumerate(queue, first)), **self.recorded}
+        settings = {**dict(enumerate(queue, first)), **self.recorded_settings}
         for number in range(first, first + trials):
             setting = settings.get(number, {})
             cell = self._begin({name: setting[name] for name in self.space.ranges if name in setting})
@@ -135,56 +135,58 @@ class StageRun:
         A queued value that the space does not contain, such as a default outside of it, is no parameter of Optuna's
         trial, so that no sampler learns from it.
         """
-        asked, earlier = self.specification, tuple(self.study.get_trials(deepcopy=False))
-        seed = asked.sampler_seed(self.stage)
+        specification, earlier = self.specification, tuple(self.study.get_trials(deepcopy=False))
+        seed = specification.sampler_seed(self.stage)
         # Each trial has a sampler of its own: a search that continues draws what it would have drawn.
-        self.study.sampler = sampler_of(asked.samplers[self.stage], self.stage, seed, len(earlier))
+        self.study.sampler = make_sampler(specification.samplers[self.stage], self.stage, seed, len(earlier))
         inside = self._inside(queued)
         if queued:
             self.study.enqueue_trial(inside)
         outside = set(queued) - set(inside)
         trial = self.study.ask({name: kind for name, kind in self._distributions.items() if name not in outside})
-        begun = FinishedTrial(trial.number, {**self.space.fixed, **trial.params, **queued})
+        running = FinishedTrial(trial.number, {**self.space.fixed, **trial.params, **queued})
         try:
-            cell = asked.trial_cell(begun.params, trial.number, () if asked.pruner == "none" else earlier)
+            cell = specification.trial_cell(
+                running.params, trial.number, () if specification.pruner == "none" else earlier
+            )
         except L3DError as error:
-            self._finish(trial, replace(begun, error=one_line(error)))
+            self._finish(trial, replace(running, error=one_line(error)))
             return None
-        begun = replace(begun, hyperparameters=cell.hyperparameters, key=cell.key)
-        if (before := self.known.get(cell.key)) is not None:
-            is_own = before.origin == "known" and trial.number in self.recorded
-            self._finish(trial, begun.ended_as(before, "trained" if is_own else before.origin))
+        running = replace(running, hyperparameters=cell.hyperparameters, key=cell.key)
+        if (before := self.known_trials.get(cell.key)) is not None:
+            is_own = before.origin == "known" and trial.number in self.recorded_settings
+            self._finish(trial, running.with_end_of(before, "trained" if is_own else before.origin))
             return None
-        self._running.setdefault(cell.key, []).append((trial, begun))
+        self._running.setdefault(cell.key, []).append((trial, running))
         return cell if len(self._running[cell.key]) == 1 else None
 
     def _receive(self, outcome: Outcome) -> None:
         """End the trial of a cell, and those that wait for the same cell."""
-        (trial, begun), *twins = self._running.pop(outcome.key)
-        ended = begun.ended(outcome)
-        self._finish(trial, ended, outcome)
+        (trial, running), *twins = self._running.pop(outcome.key)
+        finished_trial = running.with_outcome(outcome)
+        self._finish(trial, finished_trial, outcome)
         for twin, repeated in twins:
-            self._finish(twin, repeated.ended_as(ended, "repeated"))
+            self._finish(twin, repeated.with_end_of(finished_trial, "repeated"))
 
-    def _finish(self, trial: Trial, ended: FinishedTrial, outcome: Outcome | None = None) -> None:
+    def _finish(self, trial: Trial, finished_trial: FinishedTrial, outcome: Outcome | None = None) -> None:
         """End a trial, here and in Optuna."""
         from optuna.trial import TrialState
 
-        self.on_finished(ended, outcome)
-        self._keep(ended)
-        for step, score in ended.reports.items():
+        self.on_finished(finished_trial, outcome)
+        self._keep(finished_trial)
+        for step, score in finished_trial.reports.items():
             trial.report(score, step)
             trial.should_prune()  # some pruners note with a trial how far it came
-        if ended.state == "complete":
-            self.study.tell(trial, ended.score)
+        if finished_trial.state == "complete":
+            self.study.tell(trial, finished_trial.score)
         else:
-            self.study.tell(trial, state=TrialState.PRUNED if ended.state == "pruned" else TrialState.FAIL)
+            self.study.tell(trial, state=TrialState.PRUNED if finished_trial.state == "pruned" else TrialState.FAIL)
 
-    def _keep(self, ended: FinishedTrial) -> None:
+    def _keep(self, finished_trial: FinishedTrial) -> None:
         """Keep a trial for those that repeat its setting; the setting of a failed one is trained again."""
-        self.finished.append(ended)
-        if ended.state != "failed":
-            self.known[ended.key] = replace(ended, origin="repeated")
+        self.finished.append(finished_trial)
+        if finished_trial.state != "failed":
+            self.known_trials[finished_trial.key] = replace(finished_trial, origin="repeated")
 
     def _inside(self, params: Setting) -> dict[str, Value]:
         searched = [name for name in self.space.ranges if name in params]

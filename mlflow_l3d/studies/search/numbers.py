@@ -52,7 +52,7 @@ class HeldOut:
         return len(self.found)
 
 
-def held_out(found: ArrayLike, default: ArrayLike, *, level: float = 0.95) -> HeldOut:
+def compare_held_out(found: ArrayLike, default: ArrayLike, *, level: float = 0.95) -> HeldOut:
     """Compare two settings on the same configurations.
 
     Parameters

@@ -117,7 +117,7 @@ def _make(name: str, kind: Kind, **more: Any) -> Any:
         return _classes(kind)[name](**more, **_ARGUMENTS.get(name, {}))
 
 
-def sampler_of(name: str, stage: Stage, seed: int, begun: int = 0) -> BaseSampler:
+def make_sampler(name: str, stage: Stage, seed: int, begun: int = 0) -> BaseSampler:
     """Return a sampler of Optuna.
 
     Parameters
@@ -160,7 +160,7 @@ def distributions(space: SearchSpace) -> dict[str, BaseDistribution]:
     return whole_ranges
 
 
-def importances(
+def compute_importances(
     space: SearchSpace, scored: Sequence[tuple[Mapping[str, Any], float]], *, seed: int
 ) -> tuple[dict[str, float], str]:
     """Return the share of the variance of the score that each hyperparameter alone accounts for, by Optuna's fANOVA.

@@ -16,7 +16,7 @@ from mlflow_l3d.parameters.table import SEARCH
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.studies.search.optimiser import Stage, pruner_name, sampler_name
-from mlflow_l3d.studies.search.space import SearchSpace, Setting, setting
+from mlflow_l3d.studies.search.space import SearchSpace, Setting, complete_setting
 from mlflow_l3d.studies.search.trials import Earlier, TrialCell, evaluated_on, trial_key
 from mlflow_l3d.studies.specification import StudySpecification, identity
 from mlflow_l3d.tasks.base import Task
@@ -100,7 +100,7 @@ class SearchSpecification(StudySpecification):
         ParameterError
             If the approach refuses this combination of values.
         """
-        hyperparameters = setting(self.setup.approach, self.setup.origin.values, params)
+        hyperparameters = complete_setting(self.setup.approach, self.setup.origin.values, params)
         key = trial_key(self.context_key, self.setup.approach.identity(hyperparameters), self.searched_on)
         return TrialCell.of(key, hyperparameters, self.searched_on, number, earlier)
 

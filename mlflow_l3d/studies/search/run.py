@@ -21,13 +21,13 @@ from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.search.artifacts import write_search
 from mlflow_l3d.studies.search.engine import StageRun
-from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, held_out, summarise_stage
-from mlflow_l3d.studies.search.optimiser import Stage, importances
+from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
+from mlflow_l3d.studies.search.optimiser import Stage, compute_importances
 from mlflow_l3d.studies.search.report.words import search_answers
 from mlflow_l3d.studies.search.request import SearchSpecification, specify_search
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.training import Tuned
-from mlflow_l3d.studies.search.trials import FinishedTrial, best_of, known_trials, spooled_records, trials_table
+from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_trials, spooled_records, trials_table
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
@@ -122,8 +122,11 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
 
     def open(self, project_run: str | None) -> Ledger[TrialRecord]:
         """Open the parent run, and find which trials are known."""
-        asked = self.specification
-        return open_ledger(Work(asked.card(), TrialRecord, asked.context_key, asked.shared_params()), project_run)
+        specification = self.specification
+        return open_ledger(
+            Work(specification.card(), TrialRecord, specification.context_key, specification.shared_params()),
+            project_run,
+        )
 
     def how_far(self) -> str:
         """Return how many trials ended."""
@@ -144,13 +147,13 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
 
     def _run_stages(self) -> list[StageRun]:
         """Run the stages: the second around the best of the first, if that leaves something to search."""
-        asked = self.specification
-        total, name = asked.coarse_trials + asked.fine_trials, asked.setup.approach.name
+        specification = self.specification
+        total, name = specification.coarse_trials + specification.fine_trials, specification.setup.approach.name
         with progress_bar(name, "trial", total=total, shown=self.progress) as self._bar:
-            coarse = self._run_stage("coarse", asked.space)
+            coarse = self._run_stage("coarse", specification.space)
             best = self._best(coarse)
-            space = asked.space.around({**best.hyperparameters, **best.params})
-            if not asked.fine_trials or not space.ranges:
+            space = specification.space.around({**best.hyperparameters, **best.params})
+            if not specification.fine_trials or not space.ranges:
                 return [coarse]
             return [coarse, self._run_stage("fine", space, best, coarse.finished)]
 
@@ -158,19 +161,21 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         self, stage: Stage, space: SearchSpace, best: FinishedTrial | None = None, before: Sequence[FinishedTrial] = ()
     ) -> StageRun:
         """Run one stage; `best` is the best of the trials `before` it, whose settings are not trained again."""
-        asked, setup, ledger = self.specification, self.specification.setup, self.ledger
+        specification, setup, ledger = self.specification, self.specification.setup, self.ledger
         complete = (trial for trial in before if trial.state == "complete")
         known = {trial.key: replace(trial, origin="known", reports={}) for trial in complete}
         recorded = {record.number: record.hyperparameters for record in spooled_records(ledger, stage)}
         on_finished = partial(self._record, stage)
-        stage_run = StageRun(asked, stage, space, on_finished, {**known, **known_trials(ledger, stage)}, recorded)
-        tuned = Tuned(setup.approach, asked.metric, asked.pruner, asked.greater_is_better)
+        stage_run = StageRun(
+            specification, stage, space, on_finished, {**known, **known_trials(ledger, stage)}, recorded
+        )
+        tuned = Tuned(setup.approach, specification.metric, specification.pruner, specification.greater_is_better)
         trials, queue = stage_run.plan(best)
         stage_run.run(trials, executor_of(setup, job_of(setup, tuned)), queue, best)
         return stage_run
 
     def _best(self, stage_run: StageRun) -> FinishedTrial:
-        best = best_of(stage_run.finished, self.metric.sign)
+        best = best_trial(stage_run.finished, self.metric.sign)
         if best is None:
             raise L3DError("No trial was complete: all were pruned or failed. Use pruner=none, or another space.")
         return best
@@ -196,14 +201,17 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
 
         None if no comparison is requested, or the settings are the same.
         """
-        asked, setup, ledger = self.specification, self.specification.setup, self.ledger
-        if not asked.held_out_runs or dict(best) == dict(setup.hyperparameters):
+        specification, setup, ledger = self.specification, self.specification.setup, self.ledger
+        if not specification.held_out_runs or dict(best) == dict(setup.hyperparameters):
             return None
-        cells = {"found": asked.held_out_cells(best), "given": asked.held_out_cells(setup.hyperparameters)}
+        cells = {
+            "found": specification.held_out_cells(best),
+            "given": specification.held_out_cells(setup.hyperparameters),
+        }
         scores = {key: trial.score for key, trial in known_trials(ledger, "held_out").items()}
         # Cells of one setting follow each other, so that a worker keeps its session.
         missing = {cell.key: (kind, cell) for kind in cells for cell in cells[kind] if cell.key not in scores}
-        executor = executor_of(setup, job_of(setup, Tuned(setup.approach, asked.metric, evaluated="test")))
+        executor = executor_of(setup, job_of(setup, Tuned(setup.approach, specification.metric, evaluated="test")))
         shown = self.progress and bool(missing)
         with (
             progress_bar("held out", "trial", total=len(missing), shown=shown) as bar,
@@ -211,7 +219,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         ):
             for outcome in outcomes:
                 kind, cell = missing[outcome.key]
-                ended = FinishedTrial(cell.trial_number, {}, cell.hyperparameters, cell.key).ended(outcome)
+                ended = FinishedTrial(cell.trial_number, {}, cell.hyperparameters, cell.key).with_outcome(outcome)
                 name = f"held out {ended.number}, {kind}"
                 ledger.add(ended.record("held_out", name, cell.configurations_seeds, outcome))
                 scores[ended.key] = ended.score
@@ -219,37 +227,39 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
                     _logger.warning("%s failed: %s", name, ended.error)
                 bar.update()
         found, given = ([scores[cell.key] for cell in cells[kind]] for kind in ("found", "given"))
-        return held_out(found, given)
+        return compare_held_out(found, given)
 
     def _result(self, stage_runs: list[StageRun]) -> SearchResult:
         """Compare the best setting with the given one, and join all results."""
-        asked, setup, ledger = self.specification, self.specification.setup, self.ledger
+        specification, setup, ledger = self.specification, self.specification.setup, self.ledger
         best = self._best(stage_runs[-1]).hyperparameters
         comparison = self._compare(best)
         ledger.wait()
         scored = [(trial.params, trial.score) for trial in stage_runs[0].finished]
-        shares, why_none = importances(asked.space, scored, seed=asked.root_seed)
+        shares, why_none = compute_importances(specification.space, scored, seed=specification.root_seed)
         table = trials_table(
             {stage_run.stage: stage_run.finished for stage_run in stage_runs},
-            tuple(asked.space.ranges),
+            tuple(specification.space.ranges),
             default=setup.hyperparameters,
             run_of=ledger.run_of,
             metrics={**ledger.recovered.metrics, **self.metrics},
         )
         stages = tuple(
-            summarise_stage(each.stage, asked.samplers[each.stage], each.space.ranges, table, sign=self.metric.sign)
+            summarise_stage(
+                each.stage, specification.samplers[each.stage], each.space.ranges, table, sign=self.metric.sign
+            )
             for each in stage_runs
         )
         return SearchResult(
-            title=asked.title,
-            metric=asked.metric,
+            title=specification.title,
+            metric=specification.metric,
             stages=stages,
             trials=table,
             best=best,
             default=setup.hyperparameters,
             importances=shares,
-            configurations=asked.search_seeds,
-            validation_examples=asked.validation_examples,
+            configurations=specification.search_seeds,
+            validation_examples=specification.validation_examples,
             held_out=comparison,
             seconds=time.monotonic() - self._started,
             run_id=ledger.parent.run_id,

@@ -118,7 +118,7 @@ class SearchSpace:
             if isinstance(searched, SearchRange):
                 if isinstance(value, bool | str):
                     raise ParameterError(f"space.{name}", value, "must be a number")
-                narrow = narrowed(searched, value)
+                narrow = narrow_range(searched, value)
                 if isinstance(narrow, SearchRange):
                     ranges[name] = narrow
                     continue
@@ -134,7 +134,7 @@ class SearchSpace:
         return {"ranges": ranges, "fixed": dict(self.fixed), "grid_size": self.grid_size}
 
 
-def setting(approach: Approach, base: Setting, params: Setting) -> dict[str, Value]:
+def complete_setting(approach: Approach, base: Setting, params: Setting) -> dict[str, Value]:
     """Return the complete hyperparameters of a trial.
 
     Parameters
@@ -161,7 +161,7 @@ def _check_some_accepted(space: SearchSpace, approach: Approach, base: Setting) 
     size = space.grid_size
     for index in range(0, size, max(1, size // 500)):
         try:
-            setting(approach, base, space.grid_point(index))
+            complete_setting(approach, base, space.grid_point(index))
         except ParameterError as error:
             refused.append(error)
         else:
@@ -212,7 +212,7 @@ def coarse_values(searched: SearchRange) -> tuple[Number, ...]:
     return tuple(sorted({_typed(value, searched) for value in values}))
 
 
-def narrowed(searched: SearchRange, best: float) -> SearchRange | Number:
+def narrow_range(searched: SearchRange, best: float) -> SearchRange | Number:
     """Return the range of level 2: one step of level 1 to both sides of `best`, within the bounds.
 
     If `best` is a value of level 1, the steps are those to its neighbours (at an end, the only one there is, to both

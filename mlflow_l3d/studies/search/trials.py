@@ -117,7 +117,7 @@ class FinishedTrial:
     error: str | None = None
     reports: Mapping[int, float] = field(default_factory=dict)
 
-    def ended(self, outcome: Outcome) -> FinishedTrial:
+    def with_outcome(self, outcome: Outcome) -> FinishedTrial:
         """Return the trial as its training ended."""
         if outcome.error is not None:
             return replace(self, error=outcome.error)
@@ -125,7 +125,7 @@ class FinishedTrial:
         reports = reports_in((outcome.logged or Logged()).metrics)
         return replace(self, state=state, score=float(outcome.metrics["score"]), reports=reports)
 
-    def ended_as(self, other: FinishedTrial, origin: Origin) -> FinishedTrial:
+    def with_end_of(self, other: FinishedTrial, origin: Origin) -> FinishedTrial:
         """Return the trial as another one of the same setting ended; the reports of a repeated one count once."""
         reports = {} if origin == "repeated" else other.reports
         return replace(self, state=other.state, score=other.score, error=other.error, reports=reports, origin=origin)
@@ -176,7 +176,7 @@ def spooled_records(ledger: Ledger[TrialRecord], stage: str) -> list[TrialRecord
     return [record for record in map(ledger.spool.record, ledger.spool) if record.stage == stage]
 
 
-def best_of(trials: Sequence[FinishedTrial], sign: float = 1.0) -> FinishedTrial | None:
+def best_trial(trials: Sequence[FinishedTrial], sign: float = 1.0) -> FinishedTrial | None:
     """Return the complete trial with the best score, of equals the first; None if none is complete.
 
     `sign` is -1 if lower scores are better.

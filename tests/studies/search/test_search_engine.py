@@ -14,7 +14,7 @@ from search_stages import Search
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.studies.search.space import grid_settings
-from mlflow_l3d.studies.search.trials import FinishedTrial, best_of
+from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial
 
 
 def test_the_best_setting_is_found_with_the_defaults_first(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_the_best_setting_is_found_with_the_defaults_first(tmp_path: Path) -> No
     trials, heard = search.run(30, [defaults])
     assert [trial.number for trial in trials] == list(range(30))
     assert dict(trials[0].params) == defaults
-    best = best_of(trials)
+    best = best_trial(trials)
     assert best is not None
     assert best.params["kind"] == BEST["kind"]
     assert best.params["x"] == pytest.approx(BEST["x"], abs=0.1)
@@ -60,7 +60,7 @@ def test_workers_train_trials_side_by_side_and_prune(tmp_path: Path) -> None:
         assert outcome.metrics["pruned"] == (trial.state == "pruned")
         assert trial.score == pytest.approx(search.expected(trial.params["x"], trial.params["kind"], epochs)[0])
     assert len(search.trace.lines("epoch")) == sum(outcome.metrics["epochs_done"] for _, outcome in heard)
-    assert best_of(trials).params["x"] == pytest.approx(0.29)
+    assert best_trial(trials).params["x"] == pytest.approx(0.29)
 
 
 def test_a_pruned_trial_has_no_further_configuration(tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_a_setting_that_is_being_trained_is_waited_for(tmp_path: Path) -> None:
 
 def test_scores_that_are_known_are_not_computed_again(tmp_path: Path) -> None:
     search = Search(tmp_path)
-    key = search.asked.trial_cell({"x": 0.5, "kind": "b"}, 0).key
+    key = search.specification.trial_cell({"x": 0.5, "kind": "b"}, 0).key
     known = {key: FinishedTrial(0, {}, {}, key, "complete", 0.987, "known")}
-    trials, heard = search.run(2, [{"x": 0.5, "kind": "b"}, {"x": 0.6, "kind": "b"}], known=known)
+    trials, heard = search.run(2, [{"x": 0.5, "kind": "b"}, {"x": 0.6, "kind": "b"}], known_trials=known)
     assert [trial.origin for trial in trials] == ["known", "trained"]
     assert trials[0].score == 0.987
     assert heard[0][1] is None
@@ -145,7 +145,7 @@ def recovered(trials: Sequence[FinishedTrial]) -> dict[str, Any]:
         trial.key: FinishedTrial(0, {}, {}, trial.key, trial.state, trial.score, "known", reports=trial.reports)
         for trial in ended
     }
-    return {"known": known, "recorded": {trial.number: trial.hyperparameters for trial in ended}}
+    return {"known_trials": known, "recorded_settings": {trial.number: trial.hyperparameters for trial in ended}}
 
 
 def killed_after(search: Search, trials: int, ends: int, **before: Any) -> dict[str, Any]:
@@ -176,8 +176,8 @@ def test_what_other_workers_had_ended_keeps_its_number_and_setting(tmp_path: Pat
     other = {"x": 0.123, "kind": "b"}
     [own], _ = search.run(1, [other])
     before = recovered([*first[:2], first[3]])
-    before["known"] |= recovered([own])["known"]
-    before["recorded"][5] = own.hyperparameters
+    before["known_trials"] |= recovered([own])["known_trials"]
+    before["recorded_settings"][5] = own.hyperparameters
     calls = search.trained()
     trials, _ = search.run(6, **before)
     assert [*trials[:2], trials[3]] == [*first[:2], first[3]]
@@ -191,7 +191,7 @@ def test_the_second_level_begins_with_the_best_of_the_first(tmp_path: Path) -> N
     first, _ = coarse.run(1 + len(grid), [{"x": 0.9, "kind": "a"}, *grid])
     assert len(first) == 7
     assert coarse.trained() == 6, "the approach refuses x=1 of kind a"
-    best = best_of(first)
+    best = best_trial(first)
     assert best.params == {"x": 0.5, "kind": "b"}
     fine = Search(tmp_path, space=coarse.space.around(best.params))
     trials, heard = fine.run(12, best=best)
@@ -200,7 +200,7 @@ def test_the_second_level_begins_with_the_best_of_the_first(tmp_path: Path) -> N
     assert [trial.number for trial in trials] == [*range(13)]
     assert len(heard) == 12
     assert {trial.hyperparameters["kind"] for trial in trials} == {"b"}
-    assert best_of(trials).score > best.score
+    assert best_trial(trials).score > best.score
 
 
 def test_defaults_outside_the_space_are_tried_all_the_same(tmp_path: Path) -> None:

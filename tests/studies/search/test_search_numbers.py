@@ -15,7 +15,7 @@ from search_examples import BEST, DEFAULT, coarse, fine, result
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
 from mlflow_l3d.report.numbers import value_text
-from mlflow_l3d.studies.search.numbers import held_out, range_text, summarise_stage
+from mlflow_l3d.studies.search.numbers import compare_held_out, range_text, summarise_stage
 from mlflow_l3d.studies.search.report.page import summary
 from mlflow_l3d.studies.search.report.words import (
     bias_sentence,
@@ -30,7 +30,7 @@ RESULT = result()
 
 def test_the_interval_is_that_of_a_paired_t_test() -> None:
     found, default = [0.82, 0.85, 0.80, 0.84], [0.80, 0.81, 0.82, 0.80]
-    held = held_out(found, default)
+    held = compare_held_out(found, default)
     interval = stats.ttest_rel(found, default).confidence_interval(0.95)
     assert held.difference == pytest.approx(np.mean(found) - np.mean(default))
     assert (held.ci_low, held.ci_high) == pytest.approx((interval.low, interval.high))
@@ -38,15 +38,15 @@ def test_the_interval_is_that_of_a_paired_t_test() -> None:
 
 
 def test_pairs_without_a_score_are_left_out_and_one_pair_has_no_interval() -> None:
-    held = held_out([0.8, math.nan, 0.9, 0.7], [0.7, 0.1, 0.8, math.inf])
+    held = compare_held_out([0.8, math.nan, 0.9, 0.7], [0.7, 0.1, 0.8, math.inf])
     assert (held.missing, held.found) == (2, (0.8, 0.9))
     assert held.difference == pytest.approx(0.1)
-    one = held_out([0.8], [0.7])
+    one = compare_held_out([0.8], [0.7])
     assert one.difference == pytest.approx(0.1)
     assert math.isnan(one.ci_low)
     assert math.isnan(one.ci_high)
-    assert math.isnan(held_out([], []).difference)
-    same = held_out([0.7, 0.8], [0.7, 0.8])
+    assert math.isnan(compare_held_out([], []).difference)
+    same = compare_held_out([0.7, 0.8], [0.7, 0.8])
     assert (same.difference, same.ci_low, same.ci_high) == (0, 0, 0)
 
 
@@ -82,7 +82,7 @@ def test_texts_of_values_and_ranges() -> None:
 
 
 def test_what_is_printed() -> None:
-    held = held_out([0.80, 0.83, 0.81], [0.80, 0.81, 0.82])
+    held = compare_held_out([0.80, 0.83, 0.81], [0.80, 0.81, 0.82])
     text = summary(replace(RESULT, held_out=held, run_id="b" * 32, notes=("one note",)), lines=["runs at http://h"])
     lines = text.splitlines()
     assert lines[:3] == [RESULT.title, "=" * len(RESULT.title), "runs at http://h"]
@@ -128,7 +128,7 @@ def test_lines_are_never_too_long(title: str, name: str, value: Any, score: floa
     ],
 )
 def test_held_out_in_words(found: Any, default: Any, words: str, short: str) -> None:
-    compared = replace(RESULT, held_out=held_out(found, default) if found is not None else None)
+    compared = replace(RESULT, held_out=compare_held_out(found, default) if found is not None else None)
     assert words in held_out_sentence(compared)
     assert search_answers(compared)[1].short == short
 

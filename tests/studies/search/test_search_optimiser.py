@@ -17,13 +17,13 @@ from mlflow_l3d.studies.search import optimiser
 from mlflow_l3d.studies.search.optimiser import (
     FEWEST,
     Stage,
+    compute_importances,
     distributions,
-    importances,
+    make_sampler,
     need_optuna,
     new_study,
     pruner_name,
     sampler_name,
-    sampler_of,
 )
 from mlflow_l3d.studies.search.space import SearchSpace, grid_settings
 
@@ -47,7 +47,7 @@ def value_of(params: dict[str, Value]) -> float:
 def run(sampler: str, trials: int, stage: Stage = "fine", seed: int = 0, begun: int = 0, queue: Any = None) -> Any:
     """Return the settings that a sampler suggests."""
     study, asked = new_study("none", greater_is_better=True), []
-    study.sampler = sampler_of(sampler, stage, seed, begun)
+    study.sampler = make_sampler(sampler, stage, seed, begun)
     if queue:
         study.enqueue_trial(queue)
     for _ in range(trials):
@@ -210,7 +210,7 @@ GRID: list[Any] = [
 def rank(points: list[Any], score: Any = None, seed: int = 0) -> tuple[dict[str, float], str]:
     """Return the importances if only the rate matters, or with another score."""
     score = score or (lambda params: 0.8 - 0.02 * (math.log10(params["rate"]) + 3) ** 2)
-    return importances(RANKED, [(params, score(params)) for params in points], seed=seed)
+    return compute_importances(RANKED, [(params, score(params)) for params in points], seed=seed)
 
 
 def test_importances_find_the_one_that_matters() -> None:
@@ -220,7 +220,7 @@ def test_importances_find_the_one_that_matters() -> None:
     assert shares["rate"] > 0.9
     assert 0.94 < sum(shares.values()) <= 1 + 1e-9
     assert rank(GRID)[0] == shares != rank(GRID, seed=1)[0]
-    no_score = importances(RANKED, [(params, math.nan) for params in GRID], seed=0)
+    no_score = compute_importances(RANKED, [(params, math.nan) for params in GRID], seed=0)
     assert no_score == rank([])
 
 

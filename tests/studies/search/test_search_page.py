@@ -15,15 +15,15 @@ from search_examples import DEFAULT, GRID, coarse, result, trials, true_score
 
 from mlflow_l3d.approaches.hyperparameters import SearchRange
 from mlflow_l3d.report.style import panels, save_png
-from mlflow_l3d.studies.search.numbers import held_out
+from mlflow_l3d.studies.search.numbers import compare_held_out
 from mlflow_l3d.studies.search.report.figures import log_ticks, place_choices, two_lines
-from mlflow_l3d.studies.search.report.page import MOST_TRIALS, drawn, render
+from mlflow_l3d.studies.search.report.page import MOST_TRIALS, draw_figures, render
 
 KINDS_DRAWN = ["importances", "history", "slice"]
 VOID = {"meta", "br", "wbr", "link", "img", "hr", "input"}
 ATTACK = "<script>alert('x')</script>"
 FETCHED = {"src", "srcset", "data", "poster", "background", "action", "formaction"}
-RESULT = result(held_out=held_out([0.82, 0.83, 0.81], [0.80, 0.81, 0.80]), run_id="a" * 32)
+RESULT = result(held_out=compare_held_out([0.82, 0.83, 0.81], [0.80, 0.81, 0.80]), run_id="a" * 32)
 
 
 class Page(HTMLParser):
@@ -57,12 +57,12 @@ class Page(HTMLParser):
 
 
 def shown(each: Any, **settings: str) -> str:
-    return render(each, drawn(each), settings=settings)
+    return render(each, draw_figures(each), settings=settings)
 
 
 @pytest.fixture(scope="module")
 def figures() -> Any:
-    return drawn(RESULT)
+    return draw_figures(RESULT)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_history_has_percentage_points_of_complete_trials_on_one_scale(figures: 
     assert list(best.get_ydata()) == sorted(best.get_ydata())
     assert first.get_ylim() == second.get_ylim()
     assert first.get_ylim()[0] < 100 * true_score(DEFAULT) < first.get_ylim()[1]
-    best, points = drawn(result({"coarse": coarse()}, metric="mse"))["history"].axes[0].lines
+    best, points = draw_figures(result({"coarse": coarse()}, metric="mse"))["history"].axes[0].lines
     assert list(best.get_ydata()) == pytest.approx(np.minimum.accumulate(points.get_ydata())), "lower is better"
 
 
@@ -167,7 +167,7 @@ def test_slice_has_a_panel_for_what_was_varied(figures: Any) -> None:
 
 def test_what_has_nothing_to_show_is_left_out() -> None:
     def kinds(each: Any, **more: Any) -> list[str]:
-        return list(drawn(result({"coarse": each}, importances={}, **more)))
+        return list(draw_figures(result({"coarse": each}, importances={}, **more)))
 
     assert kinds(trials(GRID[:2], failed=(0, 1))) == []
     assert kinds(trials(GRID[:3], pruned=(0, 1, 2))) == []
@@ -184,7 +184,7 @@ def test_gaps_defaults_outside_the_range_and_many_hyperparameters(tmp_path: Any)
     table.loc[1, ["batch_size", "learning_rate"]] = [64, 0.5]
     table.loc[2, "layers"] = None
     wide = replace(stage, ranges={**stage.ranges, **more})
-    figures = drawn(replace(one_level, trials=table, stages=(wide,)))
+    figures = draw_figures(replace(one_level, trials=table, stages=(wide,)))
     assert len(figures["slice"].axes) == 12
     for kind, figure in figures.items():
         save_png(figure, tmp_path / f"{kind}.png", 40)
@@ -192,7 +192,7 @@ def test_gaps_defaults_outside_the_range_and_many_hyperparameters(tmp_path: Any)
 
 @pytest.mark.slow
 def test_the_same_result_gives_the_same_page_and_small_pictures(figures: Any, tmp_path: Any) -> None:
-    again = drawn(RESULT)
+    again = draw_figures(RESULT)
     assert render(RESULT, figures, settings={}) == render(RESULT, again, settings={})
     for kind in ("history", "slice"):
         path, second = tmp_path / f"{kind}.png", tmp_path / f"{kind}-again.png"

@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, SearchCh
 from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.search.space import SearchSpace, coarse_values, narrowed, setting
+from mlflow_l3d.studies.search.space import SearchSpace, coarse_values, complete_setting, narrow_range
 
 
 class Plain(Synthetic):
@@ -57,7 +57,7 @@ class Deciding(Plain):
 
 def space(override: str = "auto", approach: Any = None, **given_values: Value) -> SearchSpace:
     approach = approach or Plain()
-    return SearchSpace.of(approach, setting(approach, given_values, {}), override)
+    return SearchSpace.of(approach, complete_setting(approach, given_values, {}), override)
 
 
 def test_by_default_everything_with_bounds_or_choices_is_searched() -> None:
@@ -114,7 +114,7 @@ def test_values_of_level_1(searched: SearchRange, values: tuple[float, ...]) -> 
     ],
 )
 def test_level_2_goes_one_step_to_both_sides(searched: SearchRange, best: float, low: float, high: float) -> None:
-    found = narrowed(searched, best)
+    found = narrow_range(searched, best)
     assert isinstance(found, SearchRange)
     assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9)
     assert (found.log, found.whole, found.coarse) == (searched.log, searched.whole, ())
@@ -143,7 +143,7 @@ def test_level_2_lies_inside_level_1_and_holds_its_best(searched: SearchRange, d
     number = st.integers(int(searched.low), int(searched.high)) if searched.whole else st.floats(-100, 2e4)
     best = data.draw(number | st.sampled_from(coarse_values(searched)))
     inside = min(max(best, searched.low), searched.high)
-    found = narrowed(searched, best)
+    found = narrow_range(searched, best)
     if not isinstance(found, SearchRange):
         assert searched.whole
         assert found == inside
@@ -151,7 +151,7 @@ def test_level_2_lies_inside_level_1_and_holds_its_best(searched: SearchRange, d
     assert searched.low <= found.low <= inside <= found.high <= searched.high
     assert found.low < found.high
     assert not searched.whole or found.low == int(found.low)
-    again = narrowed(found, inside)  # a third stage, say
+    again = narrow_range(found, inside)  # a third stage, say
     assert not isinstance(again, SearchRange) or found.low <= again.low < again.high <= found.high
 
 
@@ -269,10 +269,10 @@ def test_a_space_of_which_the_approach_accepts_nothing_is_refused_at_once() -> N
 def test_settings_follow_the_trial_where_the_user_gave_nothing() -> None:
     meta = MetaLearning()
     given_values: dict[str, Value] = {"learner": "maml"}
-    assert setting(meta, given_values, {"inner_steps": 4})["adaptation_steps"] == 4
-    assert setting(meta, setting(meta, given_values, {}), {"inner_steps": 4})["adaptation_steps"] == 1
+    assert complete_setting(meta, given_values, {"inner_steps": 4})["adaptation_steps"] == 4
+    assert complete_setting(meta, complete_setting(meta, given_values, {}), {"inner_steps": 4})["adaptation_steps"] == 1
     with pytest.raises(ParameterError, match=r"^hyperparameters\.size=9: has no effect with kind=b\.$"):
-        setting(Deciding(), {"kind": "b"}, {"size": 9})
+        complete_setting(Deciding(), {"kind": "b"}, {"size": 9})
 
 
 def test_the_document_is_json_and_complete() -> None:

@@ -61,14 +61,14 @@ def test_no_trial_sees_a_test_example(tmp_path: Path) -> None:
     search = Search(tmp_path, Spy(), settings={"metric": "accuracy", "search_seeds": 2})
     (outcome,) = search.train(B)
     scores = []
-    for seeds, height in zip(search.asked.searched_on, search.expected(**B), strict=True):
+    for seeds, height in zip(search.specification.searched_on, search.expected(**B), strict=True):
         whole, seen = search.task.split(seeds), tasks[0].split(seeds)
         assert np.array_equal(seen.train, whole.train)
         assert np.array_equal(seen.test, whole.validation)
         assert not set(whole.test) & {*seen.train, *seen.validation, *seen.test}
         scores.append(round(height * len(whole.validation)) / len(whole.validation))
     assert outcome.metrics["score"] == pytest.approx(np.mean(scores))
-    assert search.asked.validation_examples == len(whole.validation)
+    assert search.specification.validation_examples == len(whole.validation)
 
 
 def test_any_approach_can_be_tuned_by_a_metric_of_its_own(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_any_approach_can_be_tuned_by_a_metric_of_its_own(tmp_path: Path) -> Non
     search = Search(tmp_path, Synthetic(), settings=settings)
     (outcome,) = search.train({"a_data_order": 3.0})
     hyperparameters = {**search.job.hyperparameters, "a_data_order": 3.0}
-    assert outcome.metrics["score"] == score(search.asked.searched_on[0], hyperparameters)
+    assert outcome.metrics["score"] == score(search.specification.searched_on[0], hyperparameters)
 
 
 def test_what_fails_inside_fails_the_trial_and_not_the_next(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_learner_is_watched_although_it_has_no_early_stopping(tmp_path: Path) 
 def test_cells_and_the_approach_survive_pickling_and_carry_their_name(tmp_path: Path) -> None:
     search = Search(tmp_path)
     with pytest.raises(ParameterError):
-        search.asked.trial_cell({"x": 2.0}, 0)
-    cell, tuned = pickle.loads(pickle.dumps((search.asked.trial_cell(B, 4), search.job.approach)))
-    assert (cell.name, cell.key) == ("trial 4", search.asked.trial_cell(B, 4).key)
+        search.specification.trial_cell({"x": 2.0}, 0)
+    cell, tuned = pickle.loads(pickle.dumps((search.specification.trial_cell(B, 4), search.job.approach)))
+    assert (cell.name, cell.key) == ("trial 4", search.specification.trial_cell(B, 4).key)
     assert (tuned.name, tuned.factors, tuned.metric) == ("climb", Climb().factors, "height")

@@ -55,7 +55,7 @@ def importance_bars(result: SearchResult) -> Figure:
 
 def slices(result: SearchResult) -> Figure:
     """Draw the score against each hyperparameter that was varied; later trials are stronger."""
-    stages = varied(result)
+    stages = varied_hyperparameters(result)
     rows = [math.ceil(len(names) / _PANELS) for _, _, names in stages]
     with style.settings():
         figure = style.new_figure(0.3 * len(stages) + 2.3 * sum(rows))
@@ -87,7 +87,7 @@ def complete_trials(result: SearchResult) -> list[tuple[StageSummary, pd.DataFra
     return [(stage, part) for stage, part in parts if len(part)]
 
 
-def varied(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame, list[str]]]:
+def varied_hyperparameters(result: SearchResult) -> list[tuple[StageSummary, pd.DataFrame, list[str]]]:
     """Return stage, complete trials and what has more than one value among them; stages without any are left out."""
     parts = [
         (stage, trials, sorted(name for name in stage.ranges if trials[name].dropna().nunique() > 1))

@@ -54,7 +54,7 @@ def render(result: SearchResult, figures: Mapping[str, Figure], *, settings: Map
     result
         What was found.
     figures
-        From :func:`drawn`.
+        From :func:`draw_figures`.
     settings
         As in :func:`mlflow_l3d.report.page.page`.
     """
@@ -84,14 +84,14 @@ def render(result: SearchResult, figures: Mapping[str, Figure], *, settings: Map
     return page(result.title, notes=notes, answers=answers, sections=sections, settings=settings)
 
 
-def drawn(result: SearchResult) -> dict[str, Figure]:
+def draw_figures(result: SearchResult) -> dict[str, Figure]:
     """Return the figures that have something to show, by kind, in the order of the page."""
     figures = {}
     if result.importances:
         figures["importances"] = draw.importance_bars(result)
     if draw.complete_trials(result):
         figures["history"] = draw.history(result)
-    if draw.varied(result):
+    if draw.varied_hyperparameters(result):
         figures["slice"] = draw.slices(result)
     return figures
 
