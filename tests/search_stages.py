@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mlflow.entities import Run
+from run_helpers import Place
 from search_cases import Climb, Trace, height, luck
 
 from mlflow_l3d.execution.inline import InlineExecutor
@@ -26,6 +28,17 @@ def specification(approach: Any = None, task: Task | None = None, **settings: An
     """Return a small search of :class:`Climb`; `settings` are parameters of `search`."""
     small = {"num_labelled": 40, "test_size": 20, "metric": "height", "space": "x,kind=a|b", "pruner": "none"}
     return specify_search({**small, **settings}, approach=approach or Climb(), task=task or generate(200, 2))
+
+
+def searches(place: Place) -> list[Run]:
+    return place.runs("tags.`l3d.role` = 'search'")
+
+
+def trials(place: Place, stage: str = "", parent: str = "") -> list[Run]:
+    condition = "tags.`l3d.role` = 'trial'"
+    condition += f" and tags.`l3d.level` = '{stage}'" if stage else ""
+    condition += f" and tags.`mlflow.parentRunId` = '{parent}'" if parent else ""
+    return place.runs(condition)
 
 
 @dataclass

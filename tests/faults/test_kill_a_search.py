@@ -10,9 +10,9 @@ from typing import Any
 
 import psutil
 import pytest
-from mlflow.entities import Run
 from run_helpers import Place, one_line, sqlite_place, wait_until
 from search_cases import Climb, Trace
+from search_stages import searches, trials
 from warm_start import WarmStart
 
 from mlflow_l3d import cli
@@ -67,15 +67,6 @@ def trained(place: Place) -> list[str]:
     return Trace(place.cache).trained()
 
 
-def searches(place: Place) -> list[Run]:
-    return place.runs("tags.`l3d.role` = 'search'")
-
-
-def trials(place: Place, parent: str = "") -> list[Run]:
-    own = f" and tags.`mlflow.parentRunId` = '{parent}'" if parent else ""
-    return place.runs(f"tags.`l3d.role` = 'trial'{own}")
-
-
 def kill(process: WarmStart) -> None:
     """End a process and all that it started, at once."""
     family = psutil.Process(process.pid).children(recursive=True)
@@ -96,7 +87,7 @@ def assert_whole_search(place: Place, result: HyperparameterSearch, children: in
         assert "l3d.superseded_by" in parent.data.tags
     if earlier:
         assert earlier[-1].data.tags["l3d.superseded_by"] == last.info.run_id
-    done = [run for run in trials(place, last.info.run_id) if run.data.tags["l3d.trial_state"] != "failed"]
+    done = [run for run in trials(place, parent=last.info.run_id) if run.data.tags["l3d.trial_state"] != "failed"]
     keys = [run.data.tags["l3d.cell_key"] for run in done]
     assert len(keys) == len(set(keys)) == children
     others = [run for run in trials(place) if run.data.tags["mlflow.parentRunId"] != last.info.run_id]
@@ -124,7 +115,7 @@ def test_killed_on_each_level_and_in_the_comparison(place: Place, tmp_path: Path
     assert result.result.held_out == quiet.result.held_out
     assert result.result.trials[COLUMNS].equals(quiet.result.trials[COLUMNS])
     assert "pruned" in set(quiet.result.trials["state"])
-    assert set(result.result.trials["run_id"]) <= {run.info.run_id for run in trials(place, result.run_id)}
+    assert set(result.result.trials["run_id"]) <= {run.info.run_id for run in trials(place, parent=result.run_id)}
     history = place.client.get_metric_history(result.run_id, "best_score")
     scores = [entry.value for entry in sorted(history, key=lambda entry: entry.step)]
     assert scores == sorted(scores)
@@ -176,7 +167,7 @@ def test_interrupted(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert "10 trials in" in capsys.readouterr().out
     [first, last] = searches(place)
     assert first.data.tags["l3d.superseded_by"] == last.info.run_id
-    after = trials(place, last.info.run_id)
+    after = trials(place, parent=last.info.run_id)
     assert kept <= {run.info.run_id for run in after}
     stages = [run.data.tags["l3d.level"] for run in after]
     assert (stages.count("coarse"), len({run.data.tags["l3d.cell_key"] for run in after})) == (8, len(after))

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mlflow.entities import Run
-from run_helpers import Place, one_line, sqlite_place
+from run_helpers import Place, copied, one_line, sqlite_place
 from search_cases import Climb, Trace, height, luck
+from search_stages import searches, trials
 
 from mlflow_l3d import cli
 from mlflow_l3d.approaches.callable import FunctionApproach
@@ -40,17 +40,6 @@ GRID = 6
 def find(place: Place, approach: Any = None, **parameters: Any) -> HyperparameterSearch:
     with place.entered():
         return search(approach=approach or Climb(), **{**SMALL, **parameters})
-
-
-def searches(place: Place) -> list[Run]:
-    return place.runs("tags.`l3d.role` = 'search'")
-
-
-def trials(place: Place, stage: str = "", parent: str = "") -> list[Run]:
-    condition = "tags.`l3d.role` = 'trial'"
-    condition += f" and tags.`l3d.level` = '{stage}'" if stage else ""
-    condition += f" and tags.`mlflow.parentRunId` = '{parent}'" if parent else ""
-    return place.runs(condition)
 
 
 def document(place: Place, run_id: str, name: str, folder: Path) -> Any:
@@ -143,9 +132,8 @@ def test_the_children(pruned: tuple[Place, HyperparameterSearch]) -> None:
     assert curve == pytest.approx(expected)
 
 
-def test_a_pruned_search_again_trains_nothing(pruned: tuple[Place, HyperparameterSearch]) -> None:
-    """Last of the tests of this search: it adds a parent run."""
-    place, first = pruned
+def test_the_same_search_again_trains_nothing(pruned: tuple[Place, HyperparameterSearch], tmp_path: Path) -> None:
+    place, first = copied(pruned[0], tmp_path / "place"), pruned[1]
     before, runs = calls(place), len(trials(place))
     again = find(place, space=WIDE, fine_trials=8, pruner="auto")
     assert (calls(place), len(trials(place))) == (before, runs)
@@ -157,25 +145,21 @@ def test_a_pruned_search_again_trains_nothing(pruned: tuple[Place, Hyperparamete
     assert [run.data.tags["l3d.state"] for run in searches(place)] == ["complete", "complete"]
 
 
-def test_an_investigation_takes_it(place: Place, tmp_path: Path) -> None:
-    result = find(place, held_out_runs=0)
-    assert result.result.held_out is None
-    assert trials(place, "held_out") == []
-    assert "held_out_difference" not in searches(place)[0].data.metrics
+def test_an_investigation_takes_it(pruned: tuple[Place, HyperparameterSearch], tmp_path: Path) -> None:
+    place, result = copied(pruned[0], tmp_path / "place"), pruned[1]
     left = document(place, result.run_id, "hyperparameters.json", tmp_path)
     assert left["hyperparameters"] == dict(result.hyperparameters)
     assert left["score"] == result.result.best_score
     assert left["searched_on"] == [dict(seeds) for seeds in result.specification.searched_on]
     assert (left["search_run_id"], left["approach"], left["task"]) == (result.run_id, "climb", "synthetic")
-    given: dict[str, Any] = {"approach": Climb(), "metric": "height", "factor": "model_initialisation"}
     for source in ("latest", result.run_id):
-        investigation = place.investigate(hyperparameters=source, root_seed=len(source), **given)
-        parent = place.client.get_run(investigation.run_id)
-        assert parent.data.tags["l3d.search"] == result.run_id
+        given: dict[str, Any] = {"metric": "height", "factor": "model_initialisation", "root_seed": len(source)}
+        investigation = place.investigate(approach=Climb(), hyperparameters=source, **given)
+        assert place.client.get_run(investigation.run_id).data.tags["l3d.search"] == result.run_id
         written = document(place, investigation.run_id, "investigation.json", tmp_path)
         assert written["hyperparameters"] == dict(result.hyperparameters)
-        assert written["hyperparameters_from"]["source"] == "search"
-        assert written["hyperparameters_from"]["search_run_id"] == result.run_id
+        origin = written["hyperparameters_from"]
+        assert (origin["source"], origin["search_run_id"]) == ("search", result.run_id)
         cells = place.cells(investigation.run_id)
         assert {run.data.params["x"] for run in cells} == {str(result.hyperparameters["x"])}
         assert len(cells) == 10, "no trial is taken for a cell"
@@ -349,7 +333,10 @@ def test_what_a_user_gets_wrong(
         assert [run.info.run_id for run in runs] == [run_id]
 
 
-def test_level_2_trains_no_setting_of_level_1_again(place: Place) -> None:
+def test_level_2_trains_no_setting_of_level_1_again_and_the_comparison_can_be_left_out(place: Place) -> None:
     """The grid around the best has its neighbours on level 1."""
-    find(place, coarse_sampler="grid", fine_sampler="grid", fine_trials=8, held_out_runs=0)
+    result = find(place, coarse_sampler="grid", fine_sampler="grid", fine_trials=8, held_out_runs=0)
     assert calls(place) == len(trials(place)) == GRID
+    assert result.result.held_out is None
+    assert trials(place, "held_out") == []
+    assert "held_out_difference" not in searches(place)[0].data.metrics
