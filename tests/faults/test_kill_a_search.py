@@ -24,9 +24,7 @@ pytestmark = pytest.mark.slow
 COARSE, FINE, HELD_OUT = 10, 8, 2
 SETTINGS: dict[str, Any] = {
     "metric": "height",
-    "space": json.dumps(
-        {"x": {"low": 0.0, "high": 0.9, "coarse": [0.0, 0.2, 0.45, 0.6, 0.9]}, "kind": ["a", "b"]},
-    ),
+    "space": json.dumps({"x": {"low": 0.0, "high": 0.9, "coarse": [0.0, 0.2, 0.45, 0.6, 0.9]}, "kind": ["a", "b"]}),
     "hyperparameters": "epochs=6",
     "fine_trials": FINE,
     "held_out_runs": HELD_OUT,

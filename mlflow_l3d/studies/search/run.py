@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.table import SearchOptions
@@ -151,7 +150,7 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         total, name = specification.coarse_trials + specification.fine_trials, specification.setup.approach.name
         with progress_bar(name, "trial", total=total, shown=self.progress) as self._bar:
             coarse = self._run_stage("coarse", specification.space)
-            best = self._best(coarse)
+            best = best_trial(coarse.finished, self.metric.sign)
             space = specification.space.around({**best.hyperparameters, **best.params})
             if not specification.fine_trials or not space.ranges:
                 return [coarse]
@@ -173,12 +172,6 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         trials, queue = stage_run.plan(best)
         stage_run.run(trials, executor_of(setup, job_of(setup, tuned)), queue, best)
         return stage_run
-
-    def _best(self, stage_run: StageRun) -> FinishedTrial:
-        best = best_trial(stage_run.finished, self.metric.sign)
-        if best is None:
-            raise L3DError("No trial was complete: all were pruned or failed. Use pruner=none, or another space.")
-        return best
 
     def _record(self, stage: Stage, trial: FinishedTrial, outcome: Outcome | None) -> None:
         """Record a trial that ended, and show the progress of the search."""
@@ -204,35 +197,34 @@ class SearchStudy(Study[SearchSpecification, TrialRecord, HyperparameterSearch])
         specification, setup, ledger = self.specification, self.specification.setup, self.ledger
         if not specification.held_out_runs or dict(best) == dict(setup.hyperparameters):
             return None
-        cells = {
-            "found": specification.held_out_cells(best),
-            "given": specification.held_out_cells(setup.hyperparameters),
-        }
+        settings = {"found": best, "given": setup.hyperparameters}
+        cells = {kind: specification.held_out_cells(setting) for kind, setting in settings.items()}
         scores = {key: trial.score for key, trial in known_trials(ledger, "held_out").items()}
         # Cells of one setting follow each other, so that a worker keeps its session.
-        missing = {cell.key: (kind, cell) for kind in cells for cell in cells[kind] if cell.key not in scores}
+        runs = [(kind, number, cell) for kind in cells for number, cell in enumerate(cells[kind])]
+        missing = {cell.key: (kind, number, cell) for kind, number, cell in runs if cell.key not in scores}
         executor = executor_of(setup, job_of(setup, Tuned(setup.approach, specification.metric, evaluated="test")))
         shown = self.progress and bool(missing)
         with (
             progress_bar("held out", "trial", total=len(missing), shown=shown) as bar,
-            closing(executor.run(iter([cell for _, cell in missing.values()]))) as outcomes,  # type: ignore[type-var]
+            closing(executor.run(iter([cell for *_, cell in missing.values()]))) as outcomes,  # type: ignore[type-var]
         ):
             for outcome in outcomes:
-                kind, cell = missing[outcome.key]
-                ended = FinishedTrial(cell.trial_number, {}, cell.hyperparameters, cell.key).with_outcome(outcome)
-                name = f"held out {ended.number}, {kind}"
+                kind, number, cell = missing[outcome.key]
+                ended = FinishedTrial(number, {}, cell.hyperparameters, cell.key).with_outcome(outcome)
+                name = f"held out {number}, {kind}"
                 ledger.add(ended.record("held_out", name, cell.configurations_seeds, outcome))
                 scores[ended.key] = ended.score
                 if ended.error is not None:
                     _logger.warning("%s failed: %s", name, ended.error)
                 bar.update()
-        found, given = ([scores[cell.key] for cell in cells[kind]] for kind in ("found", "given"))
+        found, given = ([scores[cell.key] for cell in cells[kind]] for kind in settings)
         return compare_held_out(found, given)
 
     def _result(self, stage_runs: list[StageRun]) -> SearchResult:
         """Compare the best setting with the given one, and join all results."""
         specification, setup, ledger = self.specification, self.specification.setup, self.ledger
-        best = self._best(stage_runs[-1]).hyperparameters
+        best = best_trial(stage_runs[-1].finished, self.metric.sign).hyperparameters
         comparison = self._compare(best)
         ledger.wait()
         scored = [(trial.params, trial.score) for trial in stage_runs[0].finished]

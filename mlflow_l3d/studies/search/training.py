@@ -79,8 +79,8 @@ class Tuned(Approach):
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> TunedSession:
         """Return a session; the user's approach is prepared with the first trial, for its hyperparameters."""
-        bound = evaluated_on(task, self.evaluated)
-        return TunedSession(self, Job(self.approach, bound, hyperparameters, model, device, cache))
+        task = evaluated_on(task, self.evaluated)
+        return TunedSession(self, Job(self.approach, task, hyperparameters, model, device, cache))
 
 
 class TunedSession(CellwiseSession):
@@ -211,7 +211,7 @@ class TrialReport:
         study = new_study(tuned.pruner, greater_is_better=tuned.greater_is_better)
         study.add_trials(cell.earlier)
         self._trial = study.ask()
-        self._name, self._may_end = f"validation_{tuned.metric}", cell.trial_number > 0
+        self._name, self._may_end = f"validation_{tuned.metric}", cell.index != 0
         self._finished: Sequence[float] = ()
         self._curve: dict[int, float] = {}
         self.reports: dict[int, float] = {}

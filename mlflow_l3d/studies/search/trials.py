@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, cast
 
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.plan.cells import Cell, Logged, Outcome, content_key
 from mlflow_l3d.studies.search.space import Setting
 from mlflow_l3d.tasks.base import Task
@@ -55,11 +56,6 @@ class TrialCell(Cell):
     ) -> TrialCell:
         """Return the cell of the trial with this number in its stage."""
         return cls("golden", None, None, None, number, {}, dict(seeds[0]), key, hyperparameters, tuple(seeds), earlier)
-
-    @property
-    def trial_number(self) -> int:
-        """Number in its stage, from 0; of the configuration if it is held out."""
-        return self.index or 0
 
     @property
     def name(self) -> str:
@@ -176,13 +172,18 @@ def spooled_records(ledger: Ledger[TrialRecord], stage: str) -> list[TrialRecord
     return [record for record in map(ledger.spool.record, ledger.spool) if record.stage == stage]
 
 
-def best_trial(trials: Sequence[FinishedTrial], sign: float = 1.0) -> FinishedTrial | None:
-    """Return the complete trial with the best score, of equals the first; None if none is complete.
+def best_trial(trials: Sequence[FinishedTrial], sign: float = 1.0) -> FinishedTrial:
+    """Return the complete trial with the best score, of equals the first; `sign` is -1 if lower scores are better.
 
-    `sign` is -1 if lower scores are better.
+    Raises
+    ------
+    L3DError
+        If no trial is complete.
     """
     complete = [trial for trial in trials if trial.state == "complete"]
-    return max(complete, key=lambda trial: sign * trial.score, default=None)
+    if not complete:
+        raise L3DError("No trial was complete: all were pruned or failed. Use pruner=none, or another space.")
+    return max(complete, key=lambda trial: sign * trial.score)
 
 
 def trials_table(

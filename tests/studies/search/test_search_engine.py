@@ -24,7 +24,6 @@ def test_the_best_setting_is_found_with_the_defaults_first(tmp_path: Path) -> No
     assert [trial.number for trial in trials] == list(range(30))
     assert dict(trials[0].params) == defaults
     best = best_trial(trials)
-    assert best is not None
     assert best.params["kind"] == BEST["kind"]
     assert best.params["x"] == pytest.approx(BEST["x"], abs=0.1)
     assert best.hyperparameters == {"x": best.params["x"], "kind": "b", "epochs": 8}

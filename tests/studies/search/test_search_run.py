@@ -305,8 +305,7 @@ OF_EACH_KIND = [WRONG[0], *(each for each in WRONG if each[0][0].startswith("--h
 
 
 @pytest.mark.parametrize(
-    ("options", "says", "project_run"),
-    [*((*case, True) for case in WRONG), *((*case, False) for case in OF_EACH_KIND)],
+    ("options", "says", "project_run"), [*((*case, True) for case in WRONG), *((*case, False) for case in OF_EACH_KIND)]
 )
 def test_what_a_user_gets_wrong(
     place: Place,

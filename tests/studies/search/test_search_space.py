@@ -159,10 +159,7 @@ def test_around_fixes_choices_and_numbers_with_one_value_left() -> None:
     found = space("rate=1e-4..1e-1,kind=a|b,epochs=1..3")
     assert found.grid_size == 4 * 2 * 3
     fine = found.around({"rate": 0.01, "kind": "b", "epochs": 2, "size": 8})
-    assert fine.ranges == {
-        "rate": SearchRange(1e-3, 0.1, log=True),
-        "epochs": SearchRange(1, 3, whole=True),
-    }
+    assert fine.ranges == {"rate": SearchRange(1e-3, 0.1, log=True), "epochs": SearchRange(1, 3, whole=True)}
     assert fine.fixed == {"kind": "b"}
     only_choices = space("kind=a|b,flag").around({"kind": "a", "flag": True})
     assert (only_choices.ranges, only_choices.fixed, only_choices.grid_size) == ({}, {"kind": "a", "flag": True}, 1)
@@ -184,11 +181,7 @@ def test_inline_json_and_file_say_the_same(tmp_path: Path) -> None:
     document = {"rate": {"low": 1e-3, "high": 1, "log": False}, "size": [4, 8, 16], "kind": ["a", "b"]}
     path = tmp_path / "space.json"
     path.write_text(json.dumps(document), encoding="utf-8")
-    wanted = {
-        "rate": SearchRange(1e-3, 1.0),
-        "size": SearchChoices((4, 8, 16)),
-        "kind": SearchChoices(("a", "b")),
-    }
+    wanted = {"rate": SearchRange(1e-3, 1.0), "size": SearchChoices((4, 8, 16)), "kind": SearchChoices(("a", "b"))}
     assert space("rate=1e-3..1:linear, size=4|8|16 ,kind=a|b").ranges == wanted
     assert space(json.dumps(document)).ranges == space(str(path)).ranges == wanted
 

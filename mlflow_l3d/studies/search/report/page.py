@@ -16,12 +16,7 @@ from mlflow_l3d.report.page import Picture, Section, chip, page
 from mlflow_l3d.report.table import Part, Table, document
 from mlflow_l3d.studies.search.numbers import SearchResult, range_text
 from mlflow_l3d.studies.search.report import figures as draw
-from mlflow_l3d.studies.search.report.words import (
-    bias_sentence,
-    held_out_sentence,
-    search_answers,
-    validation_sentence,
-)
+from mlflow_l3d.studies.search.report.words import bias_sentence, held_out_sentence, search_answers, validation_sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
