@@ -224,41 +224,24 @@ def test_a_function_of_the_user(place: Place) -> None:
     assert result.result.held_out.found == (1.0, 1.0, 1.0)
 
 
-def test_a_failing_trial_does_not_end_it(place: Place) -> None:
-    result = find(place, space="x=0.5..1,kind=a|b|broken|unprepared", fine_trials=0, held_out_runs=0)
-    assert result.hyperparameters == {"x": 0.5, "kind": "b", "epochs": 8}
-    runs = [run for run in trials(place) if run.info.status == "FAILED"]
-    assert {run.data.params["kind"] for run in runs} == {"broken", "unprepared"}
-    assert {run.data.tags["l3d.trial_state"] for run in runs} == {"failed"}
-    assert {run.data.tags["l3d.error"] for run in runs} == {
-        "RuntimeError: this kind is broken",
-        "approach climb could not be prepared: RuntimeError: cannot be prepared",
-    }
-    assert len(runs) == 6
-    refused = 1
-    assert result.result.stages[0].failed == searches(place)[0].data.metrics["trials_failed"] == 6 + refused
-
-
-def test_all_trials_fail(place: Place) -> None:
-    given = {"hyperparameters": "kind=broken", "space": "x=0..0.9", "fine_trials": 0}
-    with pytest.raises(
-        L3DError, match=r"all 3 coarse trials failed; the first: RuntimeError: this kind is broken"
-    ) as error:
-        find(place, **given)
-    [parent] = searches(place)
-    assert parent.info.status == "FAILED"
-    assert parent.data.tags["l3d.error"] == str(error.value)
-    assert parent.data.tags["l3d.state"] == "incomplete"
-    assert {run.info.status for run in trials(place)} == {"FAILED"}
-    with place.entered(), pytest.raises(ParameterError, match="there is no finished search"):
-        search(approach=Climb(), **{**SMALL, "hyperparameters": "latest"})
-
-
-def test_nothing_private_is_written(place: Place, tmp_path: Path) -> None:
+def test_a_failing_trial_does_not_end_it_and_nothing_private_is_written(place: Place, tmp_path: Path) -> None:
     secret = tmp_path / "ann" / "private"
     secret.mkdir(parents=True)
-    (secret / "space.json").write_text('{"x": {"low": 0.0, "high": 0.9}, "kind": ["b", "broken"]}')
-    result = find(place, space=str(secret / "space.json"), fine_trials=2)
+    kinds = ["a", "b", "broken", "unprepared"]
+    (secret / "space.json").write_text(json.dumps({"x": {"low": 0.5, "high": 1.0}, "kind": kinds}))
+    result = find(place, space=str(secret / "space.json"), fine_trials=0, held_out_runs=1)
+    assert result.hyperparameters == {"x": 0.5, "kind": "b", "epochs": 8}
+    runs = [run for run in trials(place) if run.info.status == "FAILED"]
+    assert {
+        (run.data.params["kind"], run.data.tags["l3d.trial_state"], run.data.tags["l3d.error"]) for run in runs
+    } == {
+        ("broken", "failed", "RuntimeError: this kind is broken"),
+        ("unprepared", "failed", "approach climb could not be prepared: RuntimeError: cannot be prepared"),
+    }
+    refused = 1
+    [parent] = searches(place)
+    assert result.result.stages[0].failed == parent.data.metrics["trials_failed"] == len(runs) + refused == 7
+    assert parent.data.params["space"] == "space.json"
     for run in place.runs():
         texts = [str(run.data.tags), str(run.data.params)]
         folder = tmp_path / "down" / run.info.run_id
@@ -270,66 +253,63 @@ def test_nothing_private_is_written(place: Place, tmp_path: Path) -> None:
             assert str(secret) not in text
             assert str(place.cache) not in text
             assert os.environ["HOME"] not in text.replace(os.environ["HOME"] + "/.cache", "")
+
+
+def test_all_trials_fail(place: Place) -> None:
+    given = {"hyperparameters": "kind=broken", "space": "x=0..0.9", "fine_trials": 0}
+    with pytest.raises(L3DError, match=r"all 3 coarse trials failed; the first: RuntimeError: this kind is b") as error:
+        find(place, **given)
     [parent] = searches(place)
-    assert parent.data.params["space"] == "space.json"
-    assert result.result.stages[0].failed == 3
-
-
-def command(place: Place, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
-    with place.entered():
-        status = cli.main(["search", "--approach=synthetic", "--metric=synthetic_score", "--executor=inline", *more])
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    return status, one_line(captured.err)
+    assert parent.info.status == "FAILED"
+    assert parent.data.tags["l3d.error"] == str(error.value)
+    assert parent.data.tags["l3d.state"] == "incomplete"
+    assert {run.info.status for run in trials(place)} == {"FAILED"}
+    with place.entered(), pytest.raises(ParameterError, match="there is no finished search"):
+        search(approach=Climb(), **{**SMALL, "hyperparameters": "latest"})
 
 
 WRONG = [
-    (["--hyperparameters=a_data_order=1e9,a_sample_choice=1e9"], "has nothing to search for approach=synthetic"),
-    (["--space=nois=0..1"], "Did you mean 'noise'?"),
-    (["--coarse-sampler=gird"], "coarse_sampler='gird': must be one of auto, cmaes, gp, grid, "),
-    (["--fine-sampler=tpee"], "fine_sampler='tpee': "),
-    (["--pruner=medan"], "Did you mean 'median'?"),
-    (["--search-seeds=0"], "search_seeds=0"),
-    (["--coarse-trials=1"], "coarse_trials=1"),
-    (["--fine-trials=-1"], "fine_trials=-1"),
-    (["--held-out-runs=-1"], "held_out_runs=-1"),
-    (["--root-seed=-1"], "root_seed=-1"),
-    (["--metric=f1"], "must be one of accuracy, average_precision"),
-    (["--hyperparameters=noise=7"], "hyperparameters.noise=7"),
-    (["--hyperparameters=latest"], "there is no finished search of synthetic on synthetic"),
-    (["--workers=2"], "workers=2"),
-    (["--investigation-runs=3"], "--investigation-runs"),
+    ("--hyperparameters=a_data_order=1e9,a_sample_choice=1e9", "has nothing to search for approach=synthetic"),
+    ("--space=nois=0..1", "Did you mean 'noise'?"),
+    ("--coarse-sampler=gird", "coarse_sampler='gird': must be one of auto, cmaes, gp, grid, "),
+    ("--fine-sampler=tpee", "fine_sampler='tpee': "),
+    ("--pruner=medan", "Did you mean 'median'?"),
+    ("--search-seeds=0", "search_seeds=0"),
+    ("--coarse-trials=1", "coarse_trials=1"),
+    ("--fine-trials=-1", "fine_trials=-1"),
+    ("--held-out-runs=-1", "held_out_runs=-1"),
+    ("--root-seed=-1", "root_seed=-1"),
+    ("--metric=f1", "must be one of accuracy, average_precision"),
+    ("--hyperparameters=noise=7", "hyperparameters.noise=7"),
+    ("--hyperparameters=latest", "there is no finished search of synthetic on synthetic"),
+    ("--workers=2", "workers=2"),
+    ("--investigation-runs=3", "--investigation-runs"),
 ]
-OF_EACH_KIND = [WRONG[0], *(each for each in WRONG if each[0][0].startswith("--hyper")), WRONG[-1]]
+OF_EACH_KIND = [WRONG[0], *(case for case in WRONG if case[0].startswith("--hyper")), WRONG[-1]]
 """Mistakes that are found without a tracking server, by a look at one, and by the command line."""
 
 
 @pytest.mark.parametrize(
-    ("options", "says", "project_run"), [*((*case, True) for case in WRONG), *((*case, False) for case in OF_EACH_KIND)]
+    ("option", "says", "project_run"), [*((*case, True) for case in WRONG), *((*case, False) for case in OF_EACH_KIND)]
 )
 def test_what_a_user_gets_wrong(
-    place: Place,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    options: list[str],
-    says: str,
-    project_run: bool,
+    place: Place, capsys: pytest.CaptureFixture[str], option: str, says: str, project_run: bool
 ) -> None:
     run_id = place.client.create_run("0").info.run_id if project_run else ""
-    if project_run:
-        monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
-    status, line = command(place, capsys, *options)
-    assert status == 2
+    with place.entered():
+        if project_run:
+            os.environ["MLFLOW_RUN_ID"] = run_id
+        status = cli.main(["search", "--approach=synthetic", "--metric=synthetic_score", "--executor=inline", option])
+    captured = capsys.readouterr()
+    line = one_line(captured.err)
+    assert (status, captured.out) == (2, "")
     assert says in line
-    assert "s3cret" not in line
     runs = place.runs()
-    assert {run.info.status for run in runs} <= {"FAILED"}
+    assert [run.info.run_id for run in runs] == [run_id] or not project_run
     assert len(runs) <= 1
     for run in runs:
+        assert run.info.status == "FAILED"
         assert run.data.tags["l3d.error"] == line.removeprefix("mlflow-l3d: error: ")
-        assert "s3cret" not in str(run.data.tags) + str(run.data.params)
-    if project_run:
-        assert [run.info.run_id for run in runs] == [run_id]
 
 
 def test_level_2_trains_no_setting_of_level_1_again_and_the_comparison_can_be_left_out(place: Place) -> None:
