@@ -210,7 +210,7 @@ def _specification(settings: Mapping[str, Any]) -> Any:
 
 def _grid(request: Any) -> list[dict[str, Value]]:
     """Return the settings of level 1, in the order in which ours tries them."""
-    from mlflow_l3d.studies.search.samplers import grid_settings
+    from mlflow_l3d.studies.search.space import grid_settings
 
     first = {name: request.setup.hyperparameters[name] for name in request.space.ranges}
     trials, seed = request.coarse_trials - 1, request.sampler_seed("coarse")
@@ -268,7 +268,7 @@ def _objective(request: Any, space: Any, side: str, owner: str) -> Callable[[Any
 
     from mlflow_l3d.execution.base import Job
     from mlflow_l3d.execution.outcomes import run_cell
-    from mlflow_l3d.studies.search.engine import distributions
+    from mlflow_l3d.studies.search.optimiser import distributions
 
     setup, seeds = request.setup, request.searched_on[0]
     task = replace(setup.task, settings=replace(setup.task.settings, evaluated="validation"))

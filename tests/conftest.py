@@ -128,7 +128,6 @@ DRAWN = (
     "report/test_report_designs.py",
     "report/test_sweep_report.py",
     "studies/search/test_search_page.py",
-    "studies/search/test_search_plots.py",
     "test_docs.py",
 )
 """Tests that look at pictures."""

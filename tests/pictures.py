@@ -16,7 +16,7 @@ def blank(put: Callable[[object, str, Any], None] = setattr) -> None:
 
     from mlflow_l3d.report import style
     from mlflow_l3d.report.page import Picture
-    from mlflow_l3d.report.search import figures as of_a_search
+    from mlflow_l3d.studies.search.report import figures as of_a_search
 
     put(Picture, "svg", Markup(SVG))
     put(Picture, "save", lambda picture, folder: (folder / f"{picture.stem}.png").write_bytes(PNG))

@@ -2,69 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from search_cases import Climb, Trace
+from mlflow.entities import Run
+from run_helpers import Place
+from search_cases import Climb, Trace, height, luck
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.hyperparameters import Value
-from mlflow_l3d.execution.base import Job
-from mlflow_l3d.plan.factors import GOLDEN_BASE, configuration_seed
-from mlflow_l3d.studies.search.cells import TrialMaker, search_key
-from mlflow_l3d.studies.search.engine import StageRun, new_study
-from mlflow_l3d.studies.search.results import FinishedTrial
-from mlflow_l3d.studies.search.samplers import sampler_of
+from mlflow_l3d.execution.inline import InlineExecutor
+from mlflow_l3d.execution.outcomes import run_cell
+from mlflow_l3d.plan.cells import Outcome
+from mlflow_l3d.studies.base import job_of
+from mlflow_l3d.studies.search.engine import StageRun
+from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.space import SearchSpace
-from mlflow_l3d.studies.search.trials import Tuned
+from mlflow_l3d.studies.search.training import Tuned
+from mlflow_l3d.studies.search.trials import FinishedTrial
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.synthetic import generate
 
 
-def small_task(**settings: Any) -> Task:
-    return replace(generate(200, 2), settings=SplitSettings(num_labelled=40, test_size=20, **settings))
+def request(approach: Any = None, task: Task | None = None, **settings: Any) -> SearchRequest:
+    """Return a small search of :class:`Climb`; `settings` are parameters of `search`."""
+    small = {"num_labelled": 40, "test_size": 20, "metric": "height", "space": "x,kind=a|b", "pruner": "none"}
+    return specify_search({**small, **settings}, approach=approach or Climb(), task=task or generate(200, 2))
+
+
+def searches(place: Place) -> list[Run]:
+    return place.runs("tags.`l3d.role` = 'search'")
+
+
+def trials(place: Place, stage: str = "", parent: str = "") -> list[Run]:
+    condition = "tags.`l3d.role` = 'trial'"
+    condition += f" and tags.`l3d.level` = '{stage}'" if stage else ""
+    condition += f" and tags.`mlflow.parentRunId` = '{parent}'" if parent else ""
+    return place.runs(condition)
 
 
 @dataclass
 class Search:
-    """One stage, as a process of its own would open it."""
+    """A search of one stage; `settings` are parameters of `search`."""
 
     folder: Path
-    approach: Climb = field(default_factory=Climb)
-    space: SearchSpace = field(default_factory=lambda: space_of("x,kind=a|b"))
-    base: Mapping[str, Value] = field(default_factory=dict)
-    metric: str = "height"
-    pruner: str = "none"
-    sampler: str = "tpe"
-    configurations: int = 1
+    approach: Any = field(default_factory=Climb)
+    task: Task = field(default_factory=lambda: generate(200, 2))
+    space: SearchSpace | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.task = small_task()
-        self.tuned = Tuned(self.approach, metric=self.metric, pruner=self.pruner)
-        hyperparameters = resolve_hyperparameters(self.approach, self.base)
-        self.job = Job(self.tuned, self.task, hyperparameters, "", "cpu", self.folder)
-        key = search_key(self.task, self.approach, model_revision="none", numerics={}, metric=self.metric)
-        self.maker = TrialMaker(self.approach, self.base, key, seeds_of(self.configurations))
+        self.folder.mkdir(exist_ok=True)
+        asked = self.request = request(self.approach, self.task, **self.settings)
+        self.task, self.space = asked.setup.task, self.space or asked.space
+        tuned = Tuned(self.approach, asked.metric, asked.pruner, asked.greater_is_better)
+        self.job = replace(job_of(asked.setup, tuned), cache=self.folder)
         self.trace = Trace(self.folder)
 
-    def stage(self, on_finished: Callable[[FinishedTrial], None], **before: Any) -> StageRun:
+    def stage(self, on_finished: Any, **before: Any) -> StageRun:
         """Return a run of the stage; `before` is what earlier processes did, see :class:`StageRun`."""
-        study = new_study(self.pruner, greater_is_better=True)
-        sampler = partial(sampler_of, self.sampler, "fine", 0)
-        return StageRun("fine", study, self.space, self.maker, sampler, on_finished, **before)
+        return StageRun(self.request, "fine", self.space, on_finished, **before)
 
+    def run(
+        self,
+        trials: int,
+        queue: Sequence[Mapping[str, Any]] = (),
+        executor: Any = None,
+        best: Any = None,
+        **before: Any,
+    ) -> tuple[list[FinishedTrial], list[tuple[FinishedTrial, Outcome | None]]]:
+        """Run the stage; return all its trials, and what was heard of those that ended in this call, in their order."""
+        heard: list[tuple[FinishedTrial, Outcome | None]] = []
+        stage_run = self.stage(lambda trial, outcome: heard.append((trial, outcome)), **before)
+        return stage_run.run(trials, executor or InlineExecutor(job=self.job), queue, best), heard
 
-def space_of(text: str) -> SearchSpace:
-    approach = Climb()
-    return SearchSpace.of(approach, resolve_hyperparameters(approach, {}), text)
+    def train(self, *settings: Mapping[str, Any]) -> list[Outcome]:
+        """Train settings in one session, without Optuna."""
+        session = self.job.approach.prepare(
+            self.task, self.job.hyperparameters, model="", device="cpu", cache=self.folder
+        )
+        cells = [self.request.trial_cell(params, number) for number, params in enumerate(settings)]
+        outcomes = [run_cell(session, cell, self.job) for cell in cells]
+        session.close()
+        return outcomes
 
+    def trained(self) -> int:
+        return len(self.trace.lines("call"))
 
-def seeds_of(configurations: int, root: int = 0) -> tuple[dict[str, int], ...]:
-    return tuple(
-        {factor: configuration_seed(root, factor, GOLDEN_BASE + number) for factor in Climb().factors}
-        for number in range(configurations)
-    )
+    def expected(self, x: float, kind: str, epochs: int = 8) -> list[float]:
+        """Return the score of a setting in each configuration."""
+        return [height(x, kind) * (1 - 0.5**epochs) + luck(seeds) for seeds in self.request.searched_on]

@@ -12,7 +12,7 @@ import pytest
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Value
-from mlflow_l3d.studies.search.space import SearchSpace, setting
+from mlflow_l3d.studies.search.space import SearchSpace, complete_setting
 
 CASES: dict[tuple[str, str], int] = {
     ("finetuning", "trainable=head"): 32,
@@ -40,7 +40,7 @@ def case(name: str, text: str) -> tuple[Approach, dict[str, Value], Mapping[str,
     """Return the approach, its complete hyperparameters, and what was given."""
     approach = registry.load("approach", name)()
     given: dict[str, str] = dict(pair.split("=", 1) for pair in text.split(",") if pair)  # type: ignore[misc]
-    return approach, setting(approach, given, {}), given
+    return approach, complete_setting(approach, given, {}), given
 
 
 def test_approaches_pickle_and_are_built_without_heavy_libraries() -> None:
@@ -57,29 +57,17 @@ def test_approaches_pickle_and_are_built_without_heavy_libraries() -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), CASES)
-def test_every_default_lies_inside_and_the_grid_is_small(name: str, text: str) -> None:
-    approach, defaults, _ = case(name, text)
+def test_the_space_is_small_accepted_and_narrower_around_any_best(name: str, text: str) -> None:
+    approach, defaults, given = case(name, text)
     space = SearchSpace.of(approach, defaults)  # every bound and choice is allowed, else it raises
     assert space.grid_size == CASES[name, text]
     assert {each: defaults[each] for each in space.ranges if not space.contains(each, defaults[each])} == {}
-
-
-@pytest.mark.parametrize(("name", "text"), CASES)
-def test_every_combination_is_accepted_and_leaves_the_factors_as_they_are(name: str, text: str) -> None:
-    approach, defaults, given = case(name, text)
-    space = SearchSpace.of(approach, defaults)
-    for index in range(space.grid_size):
-        point = space.grid_point(index)
-        tried = setting(approach, given, point)
+    points = [space.grid_point(index) for index in range(space.grid_size)]
+    for point in points:
+        tried = complete_setting(approach, given, point)
         assert {each: tried[each] for each in point} == point
         assert set(approach.inactive_factors(tried)) == set(approach.inactive_factors(defaults))
-
-
-@pytest.mark.parametrize(("name", "text"), CASES)
-def test_level_2_is_narrower_around_any_best(name: str, text: str) -> None:
-    approach, defaults, _ = case(name, text)
-    space = SearchSpace.of(approach, defaults)
-    for best in (defaults, space.grid_point(0), space.grid_point(space.grid_size - 1)):
+    for best in (defaults, points[0], points[-1]):
         fine = space.around(best)
         assert set(fine.ranges) | set(fine.fixed) == set(space.ranges)
         assert not any(isinstance(each, SearchChoices) for each in fine.ranges.values())

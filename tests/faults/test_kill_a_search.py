@@ -5,37 +5,32 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from mlflow.entities import Run
 from run_helpers import Place, one_line, sqlite_place, wait_until
 from search_cases import Climb, Trace
+from search_stages import searches, trials
 from warm_start import WarmStart
 
 from mlflow_l3d import cli
+from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.run import HyperparameterSearch, search
-from mlflow_l3d.tracking import uploader
 
 pytestmark = pytest.mark.slow
 
 COARSE, FINE, HELD_OUT = 10, 8, 2
 SETTINGS: dict[str, Any] = {
     "metric": "height",
-    "space": json.dumps(
-        {"x": {"low": 0.0, "high": 0.9, "coarse": [0.0, 0.2, 0.45, 0.6, 0.9]}, "kind": ["a", "b"]},
-    ),
+    "space": json.dumps({"x": {"low": 0.0, "high": 0.9, "coarse": [0.0, 0.2, 0.45, 0.6, 0.9]}, "kind": ["a", "b"]}),
     "hyperparameters": "epochs=6",
-    "fine_sampler": "random",
     "fine_trials": FINE,
     "held_out_runs": HELD_OUT,
-    "pruner": "none",
+    "executor": "inline",
 }
+IN_A_WORKER: dict[str, Any] = {"executor": "processes", "workers": 1}
 TRAININGS = COARSE + FINE + 2 * HELD_OUT
 COLUMNS = ["level", "number", "state", "score", "x", "kind", "is_default"]
 SCRIPT = """
@@ -51,7 +46,7 @@ if __name__ == "__main__":
 
 def find(place: Place, approach: Climb | None = None, **parameters: Any) -> HyperparameterSearch:
     with place.entered():
-        return search(approach=approach or Climb(), **{**SETTINGS, "executor": "inline", **parameters})
+        return search(approach=approach or Climb(), **{**SETTINGS, **parameters})
 
 
 def start(place: Place, folder: Path, hang_at: int, **parameters: Any) -> WarmStart:
@@ -59,8 +54,8 @@ def start(place: Place, folder: Path, hang_at: int, **parameters: Any) -> WarmSt
     script = folder / "script.py"
     script.write_text(SCRIPT)
     paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    own = Place(place.uri, place.cache, {**place.variables, "PYTHONPATH": paths})
-    process = own.start(str(script), json.dumps([{"hang_at": hang_at}, {**SETTINGS, **parameters}]))
+    of_process = Place(place.uri, place.cache, {**place.variables, "PYTHONPATH": paths})
+    process = of_process.start(str(script), json.dumps([{"hang_at": hang_at}, {**SETTINGS, **parameters}]))
     wait_until(lambda: len(trained(place)) >= hang_at or process.poll() is not None, "the moment to kill it")
     assert process.poll() is None, process.communicate()
     return process
@@ -68,15 +63,6 @@ def start(place: Place, folder: Path, hang_at: int, **parameters: Any) -> WarmSt
 
 def trained(place: Place) -> list[str]:
     return Trace(place.cache).trained()
-
-
-def searches(place: Place) -> list[Run]:
-    return place.runs("tags.`l3d.role` = 'search'")
-
-
-def trials(place: Place, parent: str = "") -> list[Run]:
-    own = f" and tags.`mlflow.parentRunId` = '{parent}'" if parent else ""
-    return place.runs(f"tags.`l3d.role` = 'trial'{own}")
 
 
 def kill(process: WarmStart) -> None:
@@ -99,7 +85,7 @@ def assert_whole_search(place: Place, result: HyperparameterSearch, children: in
         assert "l3d.superseded_by" in parent.data.tags
     if earlier:
         assert earlier[-1].data.tags["l3d.superseded_by"] == last.info.run_id
-    done = [run for run in trials(place, last.info.run_id) if run.data.tags["l3d.trial_state"] != "failed"]
+    done = [run for run in trials(place, parent=last.info.run_id) if run.data.tags["l3d.trial_state"] != "failed"]
     keys = [run.data.tags["l3d.cell_key"] for run in done]
     assert len(keys) == len(set(keys)) == children
     others = [run for run in trials(place) if run.data.tags["mlflow.parentRunId"] != last.info.run_id]
@@ -108,83 +94,44 @@ def assert_whole_search(place: Place, result: HyperparameterSearch, children: in
     assert place.spooled() == set()
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, HyperparameterSearch]:
-    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("undisturbed"))
-    result = find(place)
-    assert len(trained(place)) == TRAININGS
-    return place, result
-
-
 @pytest.fixture
 def place(tmp_path: Path, migrated_store: Path) -> Place:
     return sqlite_place(migrated_store, tmp_path / "place")
 
 
-@pytest.mark.parametrize(
-    ("executor", "least"),
-    [("processes", 4), ("inline", COARSE + 3), ("inline", COARSE + FINE + 2)],
-    ids=["level 1", "level 2", "comparison"],
-)
-def test_killed_and_started_again(
-    executor: str, least: int, undisturbed: tuple[Place, HyperparameterSearch], place: Place, tmp_path: Path
-) -> None:
-    more = {"workers": 2} if executor == "processes" else {}
-    kill(start(place, tmp_path, least, executor=executor, **more))
-    kept, begun = place.spooled(), trained(place)
-    assert least - 3 <= len(kept) < TRAININGS
-
+def test_killed_on_each_level_and_in_the_comparison(place: Place, tmp_path: Path, migrated_store: Path) -> None:
+    lost = 0
+    for number, more in ((5, IN_A_WORKER), (COARSE + 4, {}), (COARSE + FINE + 2, {})):
+        kill(start(place, tmp_path, number + lost, **more))
+        before, lost = lost, len(trained(place)) - len(place.spooled())
+        assert 1 <= lost - before <= (2 if more else 1), "trials that were in progress or on their way are lost"
     result = find(place)
-
-    assert len(trained(place)) - len(begun) == TRAININGS - len(kept)
+    assert len(trained(place)) == TRAININGS + lost
     assert_whole_search(place, result, TRAININGS)
-    _, expected = undisturbed
-    assert result.hyperparameters == expected.hyperparameters
-    assert result.result.held_out == expected.result.held_out
-    ours, theirs = (each.result.trials.sort_values(["level", "x", "kind"]) for each in (result, expected))
-    same = [column for column in COLUMNS if column != "number"]
-    assert ours[same].reset_index(drop=True).equals(theirs[same].reset_index(drop=True))
-    assert set(ours["run_id"]) <= {run.info.run_id for run in trials(place, result.run_id)}
+    quiet = find(sqlite_place(migrated_store, tmp_path / "quiet"))
+    assert result.hyperparameters == quiet.hyperparameters
+    assert result.result.held_out == quiet.result.held_out
+    assert result.result.trials[COLUMNS].equals(quiet.result.trials[COLUMNS])
+    assert "pruned" in set(quiet.result.trials["state"])
+    assert set(result.result.trials["run_id"]) <= {run.info.run_id for run in trials(place, parent=result.run_id)}
     history = place.client.get_metric_history(result.run_id, "best_score")
     scores = [entry.value for entry in sorted(history, key=lambda entry: entry.step)]
     assert scores == sorted(scores)
-    assert len(scores) >= COARSE + FINE
-
-
-def test_killed_twice_with_pruning_and_a_sampler_that_learns(
-    place: Place, tmp_path: Path, migrated_store: Path
-) -> None:
-    more = {"pruner": "auto", "fine_sampler": "tpe", "executor": "inline"}
-    for least in (COARSE - 2, COARSE + 4):
-        kill(start(place, tmp_path, least, **more))
-    kept = place.spooled()
-    before = trained(place)
-    assert len(before) - len(kept) <= 2, "of each process one trial at most is lost"
-    result = find(place, **more)
-    again = [key for key in set(trained(place)) if trained(place).count(key) > 1]
-    assert len(again) <= 2
-    assert len(result.result.trials) == 1 + COARSE + FINE
-    assert not (result.result.trials["state"] == "failed").any()
-    assert_whole_search(place, result, len(set(trained(place))))
-    quiet = find(sqlite_place(migrated_store, tmp_path / "quiet"), **more)
-    assert result.result.trials[COLUMNS].equals(quiet.result.trials[COLUMNS])
-    assert "pruned" in set(quiet.result.trials["state"])
+    assert len(scores) == 1 + COARSE + FINE - sum(result.result.trials["state"] == "pruned")
 
 
 def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlflow_l3d.studies.search import engine
+    finish = StageRun._finish
+    finished: list[int] = []
 
-    finish = engine.StageRun._finish
-    told: list[int] = []
-
-    def fall(self: Any, trial: Any, ended: Any) -> None:
-        told.append(ended.number)
-        if len(told) == 4:
-            self.on_finished(ended)
+    def fall(self: Any, trial: Any, ended: Any, outcome: Any = None) -> None:
+        finished.append(ended.number)
+        if len(finished) == 4:
+            self.on_finished(ended, outcome)
             raise KeyboardInterrupt
-        finish(self, trial, ended)
+        finish(self, trial, ended, outcome)
 
-    monkeypatch.setattr(engine.StageRun, "_finish", fall)
+    monkeypatch.setattr(StageRun, "_finish", fall)
     with pytest.raises(KeyboardInterrupt):
         find(place)
     monkeypatch.undo()
@@ -197,15 +144,12 @@ def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.
     assert_whole_search(place, result, TRAININGS)
 
 
-@pytest.mark.parametrize(
-    ("number", "executor"), [(signal.SIGINT, "processes"), (signal.SIGTERM, "inline")], ids=["ctrl-c", "sigterm"]
-)
-def test_interrupted(number: signal.Signals, executor: str, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["approach=synthetic", "metric=synthetic_score", "hyperparameters=duration=0.1", "coarse-trials=8"]
     command = ["search", *(f"--{option}" for option in [*options, "fine-trials=2", "held-out-runs=0"])]
-    process = place.start("-m", "mlflow_l3d", *command, f"--executor={executor}")
+    process = place.start("-m", "mlflow_l3d", *command, "--executor=processes")
     wait_until(lambda: len(place.spooled()) >= 3, "three trials")
-    os.killpg(process.pid, number)
+    os.killpg(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
     assert stdout == ""
@@ -221,68 +165,8 @@ def test_interrupted(number: signal.Signals, executor: str, place: Place, capsys
     assert "10 trials in" in capsys.readouterr().out
     [first, last] = searches(place)
     assert first.data.tags["l3d.superseded_by"] == last.info.run_id
-    after = trials(place, last.info.run_id)
+    after = trials(place, parent=last.info.run_id)
     assert kept <= {run.info.run_id for run in after}
     stages = [run.data.tags["l3d.level"] for run in after]
     assert (stages.count("coarse"), len({run.data.tags["l3d.cell_key"] for run in after})) == (8, len(after))
     assert [run for run in place.runs() if run.info.status == "RUNNING"] == []
-
-
-def test_a_worker_is_killed(undisturbed: tuple[Place, HyperparameterSearch], place: Place) -> None:
-    mine = psutil.Process()
-    killed: list[int] = []
-
-    def kill_one() -> None:
-        wait_until(lambda: len(trained(place)) >= 4, "four trials")
-        for child in mine.children():
-            with suppress(psutil.NoSuchProcess):
-                if any("spawn_main" in word for word in child.cmdline()):
-                    killed.append(child.pid)
-                    child.kill()
-                    return
-
-    killer = threading.Thread(target=kill_one)
-    killer.start()
-    result = find(place, Climb(hang_at=4), executor="processes", workers=1)
-    killer.join()
-    assert len(killed) == 1
-    assert TRAININGS <= len(trained(place)) <= TRAININGS + 2
-    assert_whole_search(place, result, TRAININGS)
-    assert result.result.trials[COLUMNS].equals(undisturbed[1].result.trials[COLUMNS])
-
-
-class Hooked(Climb):
-    """Calls `hook` with the number of the setting before it is prepared."""
-
-    hook: Callable[[int], None]
-    count = 0
-
-    def prepare(self, *arguments: Any, **more: Any) -> Any:
-        self.hook(self.count)
-        self.count += 1
-        return super().prepare(*arguments, **more)
-
-
-def test_the_server_is_away_for_a_while(
-    make_mlflow_server: Callable[[], Any],
-    undisturbed: tuple[Place, HyperparameterSearch],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(uploader, "_FIRST_PAUSE", 0.1)
-    monkeypatch.setattr(uploader, "_LONGEST_PAUSE", 0.4)
-    server = make_mlflow_server()
-    place = Place(server.uri, tmp_path / "cache")
-
-    def hook(number: int) -> None:
-        if number == 5:
-            server.stop(signal.SIGKILL)
-        elif number == COARSE + 2:
-            server.start()
-
-    approach = Hooked()
-    approach.hook = hook
-    result = find(place, approach)
-    assert len(trained(place)) == TRAININGS
-    assert_whole_search(place, result, TRAININGS)
-    assert result.result.trials[COLUMNS].equals(undisturbed[1].result.trials[COLUMNS])

@@ -29,8 +29,8 @@ from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.studies.investigation.request import specify
-from mlflow_l3d.studies.search.cells import held_out_cells, trial_key
 from mlflow_l3d.studies.search.request import specify_search
+from mlflow_l3d.studies.search.trials import trial_key
 from mlflow_l3d.studies.seeds.request import specify_seeds
 from mlflow_l3d.tasks import resolve
 from mlflow_l3d.tasks.base import Task
@@ -366,7 +366,6 @@ def _of_search(given: Mapping[str, object], objects: Mapping[str, Any]) -> dict[
     search = specify_search(given, **objects)
     _check_versions(search.setup.numerics)
     approach, hyperparameters = search.setup.approach, search.setup.hyperparameters
-    held_out = held_out_cells(approach, search.context_key, {"given": hyperparameters}, search.compared_on)
     return {
         "context_key": search.context_key,
         "search_key": search.key,
@@ -376,7 +375,7 @@ def _of_search(given: Mapping[str, object], objects: Mapping[str, Any]) -> dict[
         "searched_on": _digest([dict(seeds) for seeds in search.searched_on]),
         "sampler_seeds": [search.sampler_seed("coarse"), search.sampler_seed("fine")],
         "first_trial": trial_key(search.context_key, approach.identity(hyperparameters), search.searched_on),
-        **_of_cells(cell for _, cell in held_out),
+        **_of_cells(search.held_out_cells(hyperparameters)),
     }
 
 

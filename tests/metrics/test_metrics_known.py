@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -180,21 +179,16 @@ def test_a_function_that_fails_or_has_no_value_leaves_its_metric_out(strangers, 
     assert caplog.text.count(message) == 1
 
 
-def test_where_lower_is_better_a_search_goes_down(tmp_path: Path) -> None:
+def test_where_lower_is_better_a_search_goes_down() -> None:
     pytest.importorskip("optuna")
-    from mlflow_l3d.studies.search.engine import new_study
-    from mlflow_l3d.studies.search.results import FinishedTrial, best_of, stage_summary
+    from mlflow_l3d.studies.search.optimiser import new_study
+    from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial
 
     assert new_study("none", greater_is_better=ERROR_RATE.greater_is_better).direction.name == "MINIMIZE"
-    trials = [
-        FinishedTrial(number=at, params={}, hyperparameters={}, key="", state="complete", score=score, origin="trained")
-        for at, score in enumerate((0.4, 0.1, 0.1, 0.3))
-    ]
-    best, highest = best_of(trials, ERROR_RATE), best_of(trials)
-    assert best is not None
-    assert highest is not None
+    scores = enumerate((0.4, 0.1, 0.1, 0.3))
+    trials = [FinishedTrial(number, {}, state="complete", score=score) for number, score in scores]
+    best, highest = best_trial(trials, ERROR_RATE.sign), best_trial(trials)
     assert (best.number, highest.number) == (1, 0)
-    assert stage_summary("coarse", "random", {}, trials, ERROR_RATE).best_score == 0.1
 
 
 def test_where_lower_is_better_the_lowest_epoch_is_the_best() -> None:

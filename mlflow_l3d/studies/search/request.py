@@ -1,10 +1,10 @@
-"""One hyperparameter search, checked and complete: what `search` is asked to do."""
+"""One hyperparameter search, checked and complete."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from mlflow_l3d.approaches.base import Approach
@@ -14,11 +14,11 @@ from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import read_parameters, set_up
 from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
-from mlflow_l3d.studies.request import StudyRequest
-from mlflow_l3d.studies.search.cells import search_key
+from mlflow_l3d.studies.request import StudyRequest, identity
+from mlflow_l3d.studies.search.optimiser import Stage, pruner_name, sampler_name
 from mlflow_l3d.studies.search.parameters import SEARCH
-from mlflow_l3d.studies.search.samplers import Stage, pruner_name, sampler_name
-from mlflow_l3d.studies.search.space import SearchSpace
+from mlflow_l3d.studies.search.space import SearchSpace, Setting, complete_setting
+from mlflow_l3d.studies.search.trials import Earlier, TrialCell, evaluated_on, trial_key
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
 
@@ -36,9 +36,9 @@ class SearchRequest(StudyRequest):
     samplers, pruner
         Names, as typed but checked.
     search_seeds, held_out_runs
-        Configurations that a trial is trained on, and on which the found setting is compared afterwards.
+        Number of configurations that a trial is trained on, and on which the found setting is compared afterwards.
     root_seed
-        Where every seed comes from.
+        All seeds derive from it.
     """
 
     role: ClassVar[Literal["investigation", "search"]] = "search"
@@ -53,13 +53,18 @@ class SearchRequest(StudyRequest):
 
     @property
     def title(self) -> str:
-        """Name of the parent as people read it."""
+        """Name of the parent run as people read it."""
         return self.setup.title("search")
 
-    def seeds(self, base: int, count: int) -> tuple[dict[str, int], ...]:
+    @property
+    def greater_is_better(self) -> bool:
+        """Whether of two scores the greater is the better one."""
+        return self.metric.greater_is_better
+
+    def _seeds(self, base: int, count: int) -> tuple[dict[str, int], ...]:
         """Return factor -> seed of `count` configurations from `base` on.
 
-        Every factor of the approach has one, but for those that are not asked for.
+        Every factor of the approach has one, except those on request that nobody requests.
         """
         approach, active = self.setup.approach, self.setup.all_factors
         factors = [name for name in approach.factors if name in active or name not in approach.on_request]
@@ -71,30 +76,49 @@ class SearchRequest(StudyRequest):
     @property
     def searched_on(self) -> tuple[dict[str, int], ...]:
         """Factor -> seed of each configuration that trials are trained on."""
-        return self.seeds(SEARCH_BASE, self.search_seeds)
+        return self._seeds(SEARCH_BASE, self.search_seeds)
 
     @property
     def compared_on(self) -> tuple[dict[str, int], ...]:
         """Factor -> seed of each configuration on which the found setting is compared."""
-        return self.seeds(HELD_OUT_BASE, self.held_out_runs)
+        return self._seeds(HELD_OUT_BASE, self.held_out_runs)
 
     @property
     def validation_examples(self) -> int:
         """How many examples score a trial, in each configuration."""
-        task = self.setup.task
-        on_validation = replace(task, settings=replace(task.settings, evaluated="validation"))
-        return len(on_validation.split(self.searched_on[0]).test)
+        return len(evaluated_on(self.setup.task, "validation").split(self.searched_on[0]).test)
 
     def sampler_seed(self, stage: Stage) -> int:
         """Return the seed of a stage's sampler."""
         return configuration_seed(self.root_seed, f"search {stage}", 0)
 
+    def trial_cell(self, params: Setting, number: int, earlier: Earlier = ()) -> TrialCell:
+        """Return the cell of a trial that tries `params`; `earlier` are the trials of its stage before it.
+
+        Raises
+        ------
+        ParameterError
+            If the approach refuses this combination of values.
+        """
+        hyperparameters = complete_setting(self.setup.approach, self.setup.origin.values, params)
+        key = trial_key(self.context_key, self.setup.approach.identity(hyperparameters), self.searched_on)
+        return TrialCell.of(key, hyperparameters, self.searched_on, number, earlier)
+
+    def held_out_cells(self, hyperparameters: Setting) -> list[TrialCell]:
+        """Return the cells that score a setting by the test examples of configurations that were not searched on."""
+        context_key = content_key({"context": self.context_key, "evaluated": "test"})
+        decisive = self.setup.approach.identity(hyperparameters)
+        return [
+            TrialCell.of(trial_key(context_key, decisive, [seeds]), hyperparameters, [seeds], number)
+            for number, seeds in enumerate(self.compared_on)
+        ]
+
     def tags(self) -> dict[str, str]:
-        """Return the tags of the parent."""
+        """Return the tags of the parent run."""
         return {names.SEARCH_SUBJECT: self.setup.subject.key}
 
     def final(self) -> dict[str, str]:
-        """Return parameters that may come out otherwise than they were typed, as text."""
+        """Return parameters whose final value may differ from what was typed, as text."""
         return {
             **super().final(),
             "space": json.dumps(self.space.document()["ranges"], sort_keys=True),
@@ -105,16 +129,12 @@ class SearchRequest(StudyRequest):
         }
 
     def content(self) -> dict[str, Any]:
-        """Return what the document holds beside what that of every study has."""
+        """Return what the document has in addition to that of every study."""
+        same = ("coarse_trials", "fine_trials", "samplers", "pruner", "searched_on", "compared_on")
         return {
             "task": self.of_task({"examples": len(self.setup.task)}),
             "space": self.space.document(),
-            "coarse_trials": self.coarse_trials,
-            "fine_trials": self.fine_trials,
-            "samplers": dict(self.samplers),
-            "pruner": self.pruner,
-            "searched_on": list(self.searched_on),
-            "compared_on": list(self.compared_on),
+            **{name: getattr(self, name) for name in same},
         }
 
 
@@ -142,31 +162,30 @@ def specify_search(
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
     typed, approach = read_parameters(parameters, SEARCH, approach, task)
-    numbers = ("coarse_trials", "fine_trials", "search_seeds", "held_out_runs", "root_seed")
-    wanted, fine_trials, search_seeds, held_out_runs, root_seed = (typed[name] for name in numbers)
+    coarse_trials = typed["coarse_trials"]
+    numbers = {name: typed[name] for name in ("fine_trials", "search_seeds", "held_out_runs", "root_seed")}
     pruner = pruner_name(typed["pruner"])
-    samplers: dict[Stage, str] = {
-        "coarse": sampler_name("coarse_sampler", typed["coarse_sampler"], "coarse"),
-        "fine": sampler_name("fine_sampler", typed["fine_sampler"], "fine"),
-    }
+    stages: tuple[Stage, ...] = ("coarse", "fine")
+    samplers = {stage: sampler_name(f"{stage}_sampler", typed[f"{stage}_sampler"], stage) for stage in stages}
     asked, _ = as_published(typed, approach)
-    setup = set_up(asked, approach, task, root_seed=root_seed, searches=searches)
+    setup = set_up(asked, approach, task, root_seed=numbers["root_seed"], searches=searches)
     space = SearchSpace.of(approach, setup.hyperparameters, typed.texts["space"])
-    # The grid of coarse values, and the given setting where it is not on it.
-    on_grid = all(setup.hyperparameters[name] in values for name, values in space.coarse().items())
-    coarse_trials = min(space.grid_size + (not on_grid), 40) if wanted == "auto" else wanted
-    context = search_key(
-        setup.task, approach, model_revision=setup.model_revision, numerics=setup.numerics, metric=typed["metric"]
-    )
+    if coarse_trials == "auto":
+        # The grid of coarse values, and the given setting if it is not on it.
+        is_on_grid = all(setup.hyperparameters[name] in values for name, values in space.coarse().items())
+        coarse_trials = min(space.grid_size + (not is_on_grid), 40)
+    on_validation = evaluated_on(setup.task, "validation")
+    shared = identity(on_validation, approach, model_revision=setup.model_revision, numerics=setup.numerics)
+    context_key = content_key({"search": 1, **shared, "metric": typed["metric"]})
     layout = {
-        "context": context,
+        "context": context_key,
         "hyperparameters": approach.identity(setup.hyperparameters),
         "given": dict(setup.origin.values),
         "space": space.document(),
-        "trials": [coarse_trials, fine_trials],
-        "samplers": dict(samplers),
+        "trials": [coarse_trials, numbers["fine_trials"]],
+        "samplers": samplers,
         "pruner": pruner,
-        "seeds": [root_seed, search_seeds, held_out_runs],
+        "seeds": [numbers[name] for name in ("root_seed", "search_seeds", "held_out_runs")],
     }
     return SearchRequest(
         given=typed.texts,
@@ -174,12 +193,9 @@ def specify_search(
         metric=named(typed["metric"]),
         space=space,
         coarse_trials=coarse_trials,
-        fine_trials=fine_trials,
         samplers=samplers,
         pruner=pruner,
-        search_seeds=search_seeds,
-        held_out_runs=held_out_runs,
-        root_seed=root_seed,
-        context_key=context,
+        **numbers,
+        context_key=context_key,
         key=content_key(layout),
     )

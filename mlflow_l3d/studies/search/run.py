@@ -1,4 +1,4 @@
-"""The entry point `search`: two stages of trials, a comparison on configurations not searched on, and what is left."""
+"""The command `search`: two stages of trials, a comparison on configurations not searched on, and the artifacts."""
 
 from __future__ import annotations
 
@@ -6,37 +6,26 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from mlflow_l3d.analysis.search import SearchResult
-from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.progress import progress_bar
-from mlflow_l3d.studies.search.artifacts import description, write_search
-from mlflow_l3d.studies.search.cells import TrialMaker
-from mlflow_l3d.studies.search.comparison import compare
-from mlflow_l3d.studies.search.engine import StageRun, new_study
-from mlflow_l3d.studies.search.importances import importances
+from mlflow_l3d.studies.search.artifacts import write_search
+from mlflow_l3d.studies.search.engine import StageRun
+from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
+from mlflow_l3d.studies.search.optimiser import Stage, compute_importances
 from mlflow_l3d.studies.search.parameters import SearchOptions
+from mlflow_l3d.studies.search.report.words import search_answers
 from mlflow_l3d.studies.search.request import SearchRequest, specify_search
-from mlflow_l3d.studies.search.results import (
-    Ending,
-    FinishedTrial,
-    best_of,
-    known_endings,
-    score_of,
-    spooled_records,
-    stage_summary,
-    trials_table,
-)
-from mlflow_l3d.studies.search.samplers import GRID, Stage, grid_settings, sampler_of
 from mlflow_l3d.studies.search.space import SearchSpace
-from mlflow_l3d.studies.search.trials import Tuned
+from mlflow_l3d.studies.search.training import Tuned
+from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_trials, spooled_records, trials_table
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking.ledger import Ledger, Work
 from mlflow_l3d.tracking.opening import open_ledger
@@ -47,6 +36,7 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.approaches.hyperparameters import Value
+    from mlflow_l3d.plan.cells import Outcome
     from mlflow_l3d.tasks.base import TaskLike
 
 _logger = logging.getLogger("mlflow_l3d")
@@ -65,7 +55,7 @@ class HyperparameterSearch(OnOneScreen):
     result
         Stages, trials, importances and the comparison on other configurations.
     request
-        What was searched.
+        Of the search.
     """
 
     run_id: str
@@ -75,7 +65,7 @@ class HyperparameterSearch(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.report.search.page import summary
+        from mlflow_l3d.studies.search.report.page import summary
 
         return summary(self.result, lines=[f"MLflow run {self.run_id}; search.html is among its artifacts"])
 
@@ -114,15 +104,8 @@ def search(
     return SearchStudy.conduct(parameters, approach=approach, task=task, progress=progress)
 
 
-class _Level(NamedTuple):
-    """One stage that ran."""
-
-    space: SearchSpace
-    trials: list[FinishedTrial]
-
-
 class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
-    """One search under way."""
+    """One search in progress."""
 
     specify = staticmethod(specify_search)
     _bar: tqdm[Any]
@@ -131,127 +114,141 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         super().__init__(request, progress=progress)
         self.ended = 0
         self.metric = request.metric
-        self.best = -self.metric.sign * math.inf
+        self.best_score = -self.metric.sign * math.inf
         self.metrics: dict[str, Mapping[str, float]] = {}
         self._started = time.monotonic()
 
     def open(self, project_run: str | None) -> Ledger[TrialRecord]:
-        """Open the parent, and find which trials are known."""
-        asked = self.request
-        return open_ledger(Work(asked.card(), TrialRecord, asked.context_key, asked.shared_params()), project_run)
+        """Open the parent run, and find which trials are known."""
+        request = self.request
+        return open_ledger(
+            Work(request.card(), TrialRecord, request.context_key, request.shared_params()),
+            project_run,
+        )
 
     def how_far(self) -> str:
         """Return how many trials ended."""
         return f"after {self.ended} trials"
 
     def carry_out(self) -> HyperparameterSearch:
-        """Search, compare, and write what was found."""
+        """Search, compare, and write the artifacts."""
         ledger, request = self.ledger, self.request
         with temporary_folder() as folder:
-            levels = self._levels()
-            result = self._result(levels)
+            result = self._result(self._run_stages())
             ledger.log_metrics(result.metrics(), self.ended)
             write_search(folder, request, result)
-            ledger.finish(folder, complete=True, description=description(result))
+            text = "\n\n".join(
+                f"**{each.question}**: {each.short}. {' '.join(each.sentences)}" for each in search_answers(result)
+            )
+            ledger.finish(folder, complete=True, description=text)
         return HyperparameterSearch(ledger.parent.run_id, result.best, result, request)
 
-    def _levels(self) -> dict[Stage, _Level]:
-        """Run the stages: the second around the best of the first, where it has something left to search."""
-        asked = self.request
-        total, name = asked.coarse_trials + asked.fine_trials, asked.setup.approach.name
+    def _run_stages(self) -> list[StageRun]:
+        """Run the stages: the second around the best of the first, if that leaves something to search."""
+        request = self.request
+        total, name = request.coarse_trials + request.fine_trials, request.setup.approach.name
         with progress_bar(name, "trial", total=total, shown=self.progress) as self._bar:
-            levels: dict[Stage, _Level] = {"coarse": self._level("coarse", asked.space)}
-            best = self._best(levels)
-            space = asked.space.around({**best.hyperparameters, **best.params})
-            if asked.fine_trials and space.ranges:
-                levels["fine"] = self._level("fine", space, best, levels["coarse"].trials)
-        return levels
+            coarse = self._run_stage("coarse", request.space)
+            best = best_trial(coarse.finished, self.metric.sign)
+            space = request.space.around({**best.hyperparameters, **best.params})
+            if not request.fine_trials or not space.ranges:
+                return [coarse]
+            return [coarse, self._run_stage("fine", space, best, coarse.finished)]
 
-    def _best(self, levels: Mapping[Stage, _Level]) -> FinishedTrial:
-        """Return the best trial of the last stage."""
-        best = best_of([*levels.values()][-1].trials, self.metric)
-        if best is None:
-            raise L3DError("No trial was complete: all were pruned or failed. Use pruner=none, or another space.")
-        return best
-
-    def _result(self, levels: Mapping[Stage, _Level]) -> SearchResult:
-        """Compare the best setting with the given one, and join everything that was found."""
-        asked, setup, ledger, best = self.request, self.request.setup, self.ledger, self._best(levels)
-        compared = compare(asked, best.hyperparameters, ledger, progress=self.progress)
-        ledger.wait()
-        found, note = importances(*levels["coarse"], seed=asked.root_seed)
-        return SearchResult(
-            title=asked.title,
-            metric=asked.metric,
-            stages=tuple(
-                stage_summary(stage, asked.samplers[stage], level.space.ranges, level.trials, self.metric)
-                for stage, level in levels.items()
-            ),
-            trials=trials_table(
-                {stage: level.trials for stage, level in levels.items()},
-                tuple(asked.space.ranges),
-                default=setup.hyperparameters,
-                run_of=ledger.run_of,
-                metrics={**ledger.recovered.metrics, **self.metrics},
-            ),
-            best=best.hyperparameters,
-            default=setup.hyperparameters,
-            best_score=math.nan if best.score is None else best.score,
-            default_score=score_of(setup.hyperparameters, levels["coarse"].trials),
-            importances=found,
-            configurations=asked.search_seeds,
-            validation_examples=asked.validation_examples,
-            held_out=compared,
-            seconds=time.monotonic() - self._started,
-            run_id=ledger.parent.run_id,
-            notes=(*setup.origin.notes, *setup.task.notes, *([note] if note else [])),
-        )
-
-    def _level(
+    def _run_stage(
         self, stage: Stage, space: SearchSpace, best: FinishedTrial | None = None, before: Sequence[FinishedTrial] = ()
-    ) -> _Level:
-        """Run one stage; `best` is the best trial of the stage before, whose settings are not trained again."""
-        asked, setup, ledger = self.request, self.request.setup, self.ledger
-        sampler, seed = asked.samplers[stage], asked.sampler_seed(stage)
-        trials = asked.coarse_trials if stage == "coarse" else asked.fine_trials
-        queue: list[dict[str, Value]] = []
-        if best is None:
-            queue.append({name: setup.hyperparameters[name] for name in space.ranges})
-        if sampler == GRID:
-            tried = queue if best is None else [best.params]
-            queue += grid_settings(space, trials=trials - len(queue), seed=seed, done=tried)
-            trials = len(queue)
-        complete = {
-            each.key: Ending("complete", each.score)
-            for each in before
-            if each.score is not None and each.state == "complete"
-        }
-        greater_is_better = self.metric.greater_is_better
-        stage_run = StageRun(
-            stage,
-            new_study(asked.pruner, greater_is_better=greater_is_better),
-            space,
-            TrialMaker(setup.approach, setup.origin.values, asked.context_key, asked.searched_on),
-            partial(sampler_of, sampler, stage, seed),
-            partial(self._ended, stage),
-            {**complete, **known_endings(ledger, stage)},
-            {record.number: record.hyperparameters for record in spooled_records(ledger, stage)},
-        )
-        tuned = Tuned(setup.approach, asked.metric.name, asked.pruner, greater_is_better)
-        return _Level(space, stage_run.run(trials, executor_of(setup, job_of(setup, tuned)), queue, best=best))
+    ) -> StageRun:
+        """Run one stage; `best` is the best of the trials `before` it, whose settings are not trained again."""
+        request, setup, ledger = self.request, self.request.setup, self.ledger
+        complete = (trial for trial in before if trial.state == "complete")
+        known = {trial.key: replace(trial, origin="known", reports={}) for trial in complete}
+        recorded = {record.number: record.hyperparameters for record in spooled_records(ledger, stage)}
+        on_finished = partial(self._record, stage)
+        stage_run = StageRun(request, stage, space, on_finished, {**known, **known_trials(ledger, stage)}, recorded)
+        tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.greater_is_better)
+        trials, queue = stage_run.plan(best)
+        stage_run.run(trials, executor_of(setup, job_of(setup, tuned)), queue, best)
+        return stage_run
 
-    def _ended(self, stage: Stage, trial: FinishedTrial) -> None:
-        """Keep a trial that ended, and show how far the search is."""
-        if trial.outcome is not None and trial.cell is not None:
-            record = trial.cell.record(stage, f"{stage} {trial.number}", trial.state, trial.outcome)
+    def _record(self, stage: Stage, trial: FinishedTrial, outcome: Outcome | None) -> None:
+        """Record a trial that ended, and show the progress of the search."""
+        if outcome is not None:
+            record = trial.record(stage, f"{stage} {trial.number}", self.request.searched_on, outcome)
             self.metrics[trial.key] = self.ledger.add(record).metrics
         if trial.state == "failed":
             _logger.warning("%s trial %d failed: %s", stage, trial.number, trial.error)
-        if trial.state == "complete" and trial.score is not None:
-            self.best = max(self.best, trial.score, key=lambda score: self.metric.sign * score)
-            self.ledger.log_metrics({"score": trial.score, "best_score": self.best}, self.ended)
+        if trial.state == "complete":
+            self.best_score = max(self.best_score, trial.score, key=lambda score: self.metric.sign * score)
+            self.ledger.log_metrics({"score": trial.score, "best_score": self.best_score}, self.ended)
         self.ended += 1
-        if math.isfinite(self.best):
-            best = unit_of(self.metric).text(self.best, 1)
+        if math.isfinite(self.best_score):
+            best = unit_of(self.metric).text(self.best_score, 1)
             self._bar.set_postfix_str(f"{stage}, best {self.metric.name} {best}", refresh=False)
         self._bar.update()
+
+    def _compare(self, best: Mapping[str, Value]) -> HeldOut | None:
+        """Train the best and the given setting on configurations not searched on, and score their test examples.
+
+        None if no comparison is requested, or the settings are the same.
+        """
+        request, setup, ledger = self.request, self.request.setup, self.ledger
+        if not request.held_out_runs or dict(best) == dict(setup.hyperparameters):
+            return None
+        settings = {"found": best, "given": setup.hyperparameters}
+        cells = {kind: request.held_out_cells(setting) for kind, setting in settings.items()}
+        scores = {key: trial.score for key, trial in known_trials(ledger, "held_out").items()}
+        # Cells of one setting follow each other, so that a worker keeps its session.
+        runs = [(kind, number, cell) for kind in cells for number, cell in enumerate(cells[kind])]
+        missing = {cell.key: (kind, number, cell) for kind, number, cell in runs if cell.key not in scores}
+        executor = executor_of(setup, job_of(setup, Tuned(setup.approach, request.metric.name, evaluated="test")))
+        shown = self.progress and bool(missing)
+        with (
+            progress_bar("held out", "trial", total=len(missing), shown=shown) as bar,
+            closing(executor.run(iter([cell for *_, cell in missing.values()]))) as outcomes,
+        ):
+            for outcome in outcomes:
+                kind, number, cell = missing[outcome.key]
+                ended = FinishedTrial(number, {}, cell.hyperparameters, cell.key).with_outcome(outcome)
+                name = f"held out {number}, {kind}"
+                ledger.add(ended.record("held_out", name, cell.configurations_seeds, outcome))
+                scores[ended.key] = ended.score
+                if ended.error is not None:
+                    _logger.warning("%s failed: %s", name, ended.error)
+                bar.update()
+        found, given = ([scores[cell.key] for cell in cells[kind]] for kind in settings)
+        return compare_held_out(found, given)
+
+    def _result(self, stage_runs: list[StageRun]) -> SearchResult:
+        """Compare the best setting with the given one, and join all results."""
+        request, setup, ledger = self.request, self.request.setup, self.ledger
+        best = best_trial(stage_runs[-1].finished, self.metric.sign).hyperparameters
+        comparison = self._compare(best)
+        ledger.wait()
+        scored = [(trial.params, trial.score) for trial in stage_runs[0].finished]
+        shares, why_none = compute_importances(request.space, scored, seed=request.root_seed)
+        table = trials_table(
+            {stage_run.stage: stage_run.finished for stage_run in stage_runs},
+            tuple(request.space.ranges),
+            default=setup.hyperparameters,
+            run_of=ledger.run_of,
+            metrics={**ledger.recovered.metrics, **self.metrics},
+        )
+        stages = tuple(
+            summarise_stage(each.stage, request.samplers[each.stage], each.space.ranges, table, sign=self.metric.sign)
+            for each in stage_runs
+        )
+        return SearchResult(
+            title=request.title,
+            metric=request.metric,
+            stages=stages,
+            trials=table,
+            best=best,
+            default=setup.hyperparameters,
+            importances=shares,
+            configurations=request.search_seeds,
+            validation_examples=request.validation_examples,
+            held_out=comparison,
+            seconds=time.monotonic() - self._started,
+            run_id=ledger.parent.run_id,
+            notes=(*setup.origin.notes, *setup.task.notes, *([why_none] if why_none else [])),
+        )

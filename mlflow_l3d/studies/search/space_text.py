@@ -1,4 +1,4 @@
-"""The parameter `space` as it is typed: what is searched, in place of what the approach declares."""
+"""The parameter `space` as it is typed: what is searched instead of what the approach declares."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.parameters.values import check_names, file_text
+from mlflow_l3d.parameters.values import check_names, file_text, json_of
 
 _FORMS: Final = "must be auto, a .json file, a JSON object, or name=low..high, name=a|b|c or name, separated by commas"
 _SCALES: Final = ("linear", "log")
 
 
 def read_space(text: str, approach: Approach, offered: Mapping[str, Searched]) -> dict[str, Searched]:
-    """Return what `text` says is searched, every bound and choice with the type of its hyperparameter.
+    """Return what `text` says is searched; :func:`check_searched` checks its values.
 
     Parameters
     ----------
@@ -34,13 +34,10 @@ def read_space(text: str, approach: Approach, offered: Mapping[str, Searched]) -
     ParameterError
         For the first entry that is not allowed; named ``space.<name>``.
     """
-    entries = _json_entries(text) if text.lstrip().startswith("{") or text.endswith(".json") else _inline_entries(text)
-    found: dict[str, Searched] = {}
-    for name, entry in entries.items():
-        if name not in approach.hyperparameters:
-            raise unknown_name("space", name, approach.hyperparameters, f"a name of {approach.name}:")
-        found[name] = _searched(name, entry, approach.hyperparameters[name], offered.get(name))
-    return found
+    entries = _json_entries(text) if text.startswith("{") or text.endswith(".json") else _inline_entries(text)
+    check_names("space", entries, approach.hyperparameters, f"a name of {approach.name}:")
+    declared = {name: approach.hyperparameters[name] for name in entries}
+    return {name: _searched(name, entry, declared[name], offered.get(name)) for name, entry in entries.items()}
 
 
 def check_searched(name: str, searched: Searched, declaration: Hyperparameter) -> Searched:
@@ -61,17 +58,19 @@ def check_searched(name: str, searched: Searched, declaration: Hyperparameter) -
         return SearchChoices(choices)
     if not declaration.is_number:
         raise ParameterError(parameter, f"{searched.low}..{searched.high}", "is no number", f"Use {name}=a|b|c.")
-    low, high = (_number(name, bound, declaration) for bound in (searched.low, searched.high))
+    low, high, *coarse = (
+        float(_parse(name, each, declaration)) for each in (searched.low, searched.high, *searched.coarse)
+    )
     if not low < high:
         raise ParameterError(parameter, f"{low:g}..{high:g}", "must have a low bound below its high one")
     if searched.log and low <= 0:
         fix = f"Use {name}={low:g}..{high:g}:linear, or a positive low bound."
         raise ParameterError(parameter, f"{low:g}..{high:g}:log", "must be positive on a logarithmic scale", fix)
-    coarse = tuple(sorted({_number(name, value, declaration) for value in searched.coarse}))
-    if coarse and not low <= coarse[0] <= coarse[-1] <= high:
-        shown = "|".join(f"{value:g}" for value in coarse)
+    rising = tuple(sorted(set(coarse)))
+    if rising and not low <= rising[0] <= rising[-1] <= high:
+        shown = "|".join(f"{value:g}" for value in rising)
         raise ParameterError(f"{parameter}.coarse", shown, f"must lie in [{low:g}, {high:g}]")
-    return SearchRange(low, high, log=searched.log, whole=declaration.type is int, coarse=coarse)
+    return SearchRange(low, high, log=searched.log, whole=declaration.type is int, coarse=rising)
 
 
 def _parse(name: str, value: object, declaration: Hyperparameter) -> Value:
@@ -86,17 +85,13 @@ def _parse(name: str, value: object, declaration: Hyperparameter) -> Value:
     return parsed
 
 
-def _number(name: str, value: object, declaration: Hyperparameter) -> float:
-    return float(_parse(name, value, declaration))
-
-
 def _searched(name: str, entry: Any, declaration: Hyperparameter, offered: Searched | None) -> Searched:
     """Return one entry: None is all that is offered or declared, a list is choices, a mapping bounds."""
-    known = offered if offered is not None else declaration.searched()
+    whole_range = offered if offered is not None else declaration.searched()
     if entry is None:
-        if known is None:
+        if whole_range is None:
             raise ParameterError("space", name, "has no bounds of its own", f"Use {name}=a|b or {name}=low..high.")
-        return known
+        return whole_range
     if isinstance(entry, list):
         return SearchChoices(tuple(entry))
     if isinstance(entry, dict):
@@ -104,7 +99,7 @@ def _searched(name: str, entry: Any, declaration: Hyperparameter, offered: Searc
     if not isinstance(entry, dict) or not {"low", "high"} <= set(entry):
         allowed = "must be a list of values, or an object with low and high"
         raise ParameterError(f"space.{name}", json.dumps(entry), allowed)
-    log = entry.get("log", known.log if isinstance(known, SearchRange) else declaration.log)
+    log = entry.get("log", whole_range.log if isinstance(whole_range, SearchRange) else declaration.log)
     coarse = entry.get("coarse", [])
     if not isinstance(log, bool) or not isinstance(coarse, list):
         allowed = "must have true or false as log, and a list of numbers as coarse"
@@ -112,7 +107,15 @@ def _searched(name: str, entry: Any, declaration: Hyperparameter, offered: Searc
     return SearchRange(entry["low"], entry["high"], log=log, coarse=tuple(coarse))
 
 
+def _json_entries(text: str) -> dict[str, Any]:
+    entries: dict[str, Any] = json_of("space", text, text if text.startswith("{") else file_text("space", text, text))
+    if not isinstance(entries, dict):
+        raise ParameterError("space", text, "must hold a JSON object, name -> what is searched")
+    return entries
+
+
 def _inline_entries(text: str) -> dict[str, Any]:
+    """Return the entries of ``name=low..high:scale,name=a|b|c,name`` as the JSON form has them."""
     entries: dict[str, Any] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -125,22 +128,10 @@ def _inline_entries(text: str) -> dict[str, Any]:
 
 
 def _inline_entry(name: str, value: str) -> Any:
-    bounds, colon, scale = value.partition(":")
-    low, dots, high = bounds.partition("..")
+    bounds, colon, scale = (piece.strip() for piece in value.partition(":"))
+    low, dots, high = (piece.strip() for piece in bounds.partition(".."))
     if not dots:
-        return [each.strip() for each in value.split("|")]
-    if colon and scale.strip() not in _SCALES:
-        raise unknown_name(f"space.{name}", scale.strip(), _SCALES)
-    entry: dict[str, Any] = {"low": low.strip(), "high": high.strip()}
-    return {**entry, "log": scale.strip() == "log"} if colon else entry
-
-
-def _json_entries(text: str) -> dict[str, Any]:
-    content = text if text.lstrip().startswith("{") else file_text("space", text, text)
-    try:
-        parsed = json.loads(content)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ParameterError("space", text, f"is not valid JSON ({error})") from error
-    if not isinstance(parsed, dict):
-        raise ParameterError("space", text, "must hold a JSON object, name -> what is searched")
-    return parsed
+        return [choice.strip() for choice in value.split("|")]
+    if colon and scale not in _SCALES:
+        raise unknown_name(f"space.{name}", scale, _SCALES)
+    return {"low": low, "high": high, **({"log": scale == "log"} if colon else {})}

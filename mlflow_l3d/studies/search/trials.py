@@ -1,260 +1,233 @@
-"""Training of trials: an approach around the user's, whose cells are settings of hyperparameters."""
+"""Trials: as cells that are trained, as they have ended, as the ledger keeps them, and as a table."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final, Literal
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, cast
 
-import numpy as np
-
-from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session
-from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.outcomes import run_cell, run_cells
-from mlflow_l3d.execution.sessions import cells_at_once, prepared
 from mlflow_l3d.plan.cells import Cell, Logged, Outcome, content_key
-from mlflow_l3d.studies.search.cells import TrialCell
-from mlflow_l3d.studies.search.engine import new_study
-from mlflow_l3d.studies.search.results import REPORTED
+from mlflow_l3d.studies.search.space import Setting
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tracking.records import TrialRecord, measured
 
-STRIDE: Final = 1000
-"""Steps of a configuration in what a trial reports: more than any approach of ours has epochs."""
+if TYPE_CHECKING:
+    import pandas as pd
+    from optuna.trial import FrozenTrial
 
-_logger = logging.getLogger(__name__)
+    from mlflow_l3d.tracking.ledger import Ledger
+
+Seeds = Mapping[str, int]
+"""Factor -> seed, of one configuration."""
+Earlier = tuple["FrozenTrial", ...]
+"""Optuna's trials before another one in its stage."""
+State = Literal["complete", "pruned", "failed"]
+Origin = Literal["trained", "known", "repeated", "taken over"]
+"""Where a score comes from: this trial's training; a finished outcome of the same key; another trial of the stage with
+the same hyperparameters; the stage before."""
+
+REPORTED: Final = "reported"
+"""Metric of a trial: what its training reported to the pruner, step by step."""
 
 
-@dataclass(eq=False)
-class Tuned(Approach):
-    """The user's approach, trained with other hyperparameters in each cell and scored on the validation part.
+@dataclass(frozen=True, slots=True)
+class TrialCell(Cell):
+    """One trial of a search. As a cell it is a golden run: index is its number, seeds are those of configuration 0.
 
-    Cells must be :class:`TrialCell`. No test example is looked at: whatever the settings of the task say, the
-    validation part stands in its place.
-
-    Outcomes have no predictions. Metrics: ``score``, the mean of the metric over the configurations; ``score_std``
-    (n - 1) where there are several; ``pruned``, 1 where the trial was told to end; ``configurations_done``;
-    ``epochs_done``, of all configurations together, where the approach has curves. Curves are those of the approach,
-    and the reported one: each value is the mean over the configurations that have that epoch.
-
-    Parameters
+    Attributes
     ----------
-    approach
-        The user's.
-    metric
-        What is scored: one that every approach with predictions has, or one of the approach's own.
-    pruner
-        ``none``: nothing is reported, Optuna is not needed where trials are trained, and an approach that takes several
-        cells in a call gets the configurations of a trial at once. Else a name for
-        :func:`mlflow_l3d.studies.search.samplers.pruner_of`: configurations are trained one after the other, and a
-        trial that is told to end has no further one. An approach whose sessions report no epochs reports nothing.
-    greater_is_better
-        Whether of two scores the greater is the better one.
-    evaluated
-        ``test`` to compare settings once the search is over: whatever was said of test examples above holds no more.
+    hyperparameters
+        Complete.
+    configurations_seeds
+        Factor -> seed, one mapping for each of the k configurations that it is trained on.
+    earlier
+        Optuna's trials of the stage before this one, as they were when it began: a pruner compares it with them.
     """
 
-    approach: Approach
-    metric: str
-    pruner: str = "none"
-    greater_is_better: bool = True
-    evaluated: Literal["test", "validation"] = "validation"
+    hyperparameters: Setting
+    configurations_seeds: tuple[Seeds, ...]
+    earlier: Earlier = ()
 
-    def __post_init__(self) -> None:
-        """Take the name of the user's approach."""
-        self.name, self.version, self.factors = self.approach.name, self.approach.version, self.approach.factors
-
-    def numerics(self, device: str) -> Mapping[str, str]:
-        """Return those of the user's approach, and so do the next two."""
-        return self.approach.numerics(device)
-
-    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: D102
-        return self.approach.dependencies(hyperparameters, model)
-
-    def model_revision(self, model: str) -> str:  # noqa: D102
-        return self.approach.model_revision(model)
-
-    def prepare(
-        self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
-    ) -> TunedSession:
-        """Return a session; the user's approach is prepared with the first trial, for its hyperparameters."""
-        bound = replace(task, settings=replace(task.settings, evaluated=self.evaluated))
-        return TunedSession(self, Job(self.approach, bound, hyperparameters, model, device, cache))
-
-
-class TunedSession(CellwiseSession):
-    """Trains trials one after the other; the inner session stays while the hyperparameters do.
-
-    Parameters
-    ----------
-    tuned
-        The approach.
-    job
-        Of the user's approach; its hyperparameters are replaced by those of the trials.
-    """
-
-    def __init__(self, tuned: Tuned, job: Job) -> None:
-        self.tuned, self.job = tuned, job
-        self._inner: Session | None = None
-
-    def close(self) -> None:
-        """Close the inner session."""
-        inner, self._inner = self._inner, None
-        if inner is not None:
-            inner.close()
-
-    def run_cell(self, cell: Cell) -> Outcome:
-        """Train and score a trial."""
-        if not isinstance(cell, TrialCell):
-            raise L3DError(f"a search trains trials, and was given the cell {cell.name}.")
-        session = self._session(cell.hyperparameters)
-        cells = [_configuration(cell, number) for number in range(len(cell.configurations_seeds))]
-        watched = self.tuned.pruner != "none" and session.reports_epochs
-        report = TrialReport(cell, self.tuned) if watched else None
-        outcomes = self._together(session, cells) if report is None else self._in_turn(session, cells, report)
-        for number, outcome in enumerate(outcomes):
-            if outcome.error is not None:
-                where = f"configuration {number}: " if len(cells) > 1 else ""
-                return Outcome(cell.key, error=f"{where}{outcome.error}", traceback=outcome.traceback)
-        scores = [self._score(outcome) for outcome in outcomes]
-        metrics = {
-            "score": float(np.mean(scores)),
-            "pruned": float(report is not None and report.pruned),
-            "configurations_done": float(len(scores)),
-        }
-        if len(scores) > 1:
-            metrics["score_std"] = float(np.std(scores, ddof=1))
-        if epochs := sum(max(map(len, outcome.curves.values()), default=0) for outcome in outcomes):
-            metrics["epochs_done"] = float(epochs)
-        logged = None if report is None else report.logged()
-        return Outcome(
-            cell.key, metrics=metrics, curves=mean_curves([outcome.curves for outcome in outcomes]), logged=logged
-        )
-
-    def _session(self, hyperparameters: Mapping[str, Value]) -> Session:
-        """Return the inner session for these hyperparameters; there is one at a time."""
-        if self._inner is None or dict(self.job.hyperparameters) != dict(hyperparameters):
-            try:
-                self.close()
-            except Exception:
-                _logger.warning("approach %s could not close its session", self.job.approach.name, exc_info=True)
-            self.job = replace(self.job, hyperparameters=dict(hyperparameters))
-            self._inner = prepared(self.job)
-        return self._inner
-
-    def _together(self, session: Session, cells: Sequence[Cell]) -> list[Outcome]:
-        """Train the configurations, as many in a call as the inner session takes; return theirs in their order."""
-        most = cells_at_once(session, self.job)
-        found: dict[str, Outcome] = {}
-        for start in range(0, len(cells), most):
-            for outcome in run_cells(session, cells[start : start + most], self.job):
-                found[outcome.key] = outcome
-        return [found[cell.key] for cell in cells]
-
-    def _in_turn(self, session: Session, cells: Sequence[Cell], report: TrialReport) -> list[Outcome]:
-        """Train one configuration after the other, until one fails or the trial is told to end."""
-        outcomes: list[Outcome] = []
-        reported = f"validation_{self.tuned.metric}"
-        session.on_epoch_end = report.on_epoch_end
-        try:
-            for cell in cells:
-                report.begin([self._score(outcome) for outcome in outcomes])
-                outcome = run_cell(session, cell, self.job)
-                outcomes.append(replace(outcome, curves={reported: report.curve, **outcome.curves}))
-                if outcome.error is not None or report.pruned:
-                    break
-        finally:
-            session.on_epoch_end = None
-        return outcomes
-
-    def _score(self, outcome: Outcome) -> float:
-        if self.tuned.metric not in outcome.metrics:
-            has = ", ".join(sorted(outcome.metrics))
-            msg = f"metric={self.tuned.metric}: approach {self.job.approach.name} did not return it, it returned {has}."
-            raise L3DError(msg)
-        return float(outcome.metrics[self.tuned.metric])
-
-
-def _configuration(cell: TrialCell, number: int) -> Cell:
-    """Return the cell of one configuration of a trial."""
-    key = content_key({"trial": cell.key, "configuration": number})
-    return Cell("golden", None, None, None, number, {}, dict(cell.configurations_seeds[number]), key)
-
-
-def mean_curves(curves: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
-    """Return for every name the mean over the curves that reach an epoch, epoch by epoch.
-
-    Parameters
-    ----------
-    curves
-        Name -> one value an epoch, for each configuration; lengths may differ.
-    """
-    found: dict[str, list[float]] = {}
-    for name in dict.fromkeys(name for own in curves for name in own):
-        lines = [own[name] for own in curves if len(own.get(name, ()))]
-        longest = max(map(len, lines), default=0)
-        means = [float(np.mean([line[at] for line in lines if at < len(line)])) for at in range(longest)]
-        if means:
-            found[name] = means
-    return found
-
-
-class TrialReport:
-    """The watcher of one trial, over all of its configurations.
-
-    What is reported at epoch e of configuration c is step ``c * STRIDE + e``, and the mean of the scores of the
-    configurations that are done and the present score of this one. The pruner compares it with the trials that had
-    ended when this one began, in a study of its own. A trial that is told to end stays told; the first one of a search
-    is never: it is the setting that was given, and all others are compared with its score.
-
-    Parameters
-    ----------
-    cell
-        The trial.
-    tuned
-        Pruner, metric and its direction; epochs are compared by ``validation_<metric>``, those without it are not
-        reported.
-    """
-
-    def __init__(self, cell: TrialCell, tuned: Tuned) -> None:
-        study = new_study(tuned.pruner, greater_is_better=tuned.greater_is_better)
-        study.add_trials(cell.earlier)
-        self._trial = study.ask()
-        self._name, self._may_end = f"validation_{tuned.metric}", cell.trial_number > 0
-        self._finished: Sequence[float] = ()
-        self._curve: dict[int, float] = {}
-        self.reports: dict[int, float] = {}
-        self.pruned = False
-
-    def begin(self, finished: Sequence[float]) -> None:
-        """Begin the next configuration; `finished` are the scores of those before it."""
-        self._finished, self._curve = tuple(finished), {}
+    @classmethod
+    def of(
+        cls, key: str, hyperparameters: Setting, seeds: Sequence[Seeds], number: int, earlier: Earlier = ()
+    ) -> TrialCell:
+        """Return the cell of the trial with this number in its stage."""
+        return cls("golden", None, None, None, number, {}, dict(seeds[0]), key, hyperparameters, tuple(seeds), earlier)
 
     @property
-    def curve(self) -> list[float]:
-        """The scores of the epochs of this configuration that were seen, in their order."""
-        return [self._curve[epoch] for epoch in sorted(self._curve)]
+    def name(self) -> str:
+        """Name of the run as people read it."""
+        return f"trial {self.index}"
 
-    def logged(self) -> Logged:
-        """Return what was reported, for the record of the trial."""
-        now = int(time.time() * 1000)
-        return Logged(metrics=[(REPORTED, value, now, step) for step, value in self.reports.items()])
 
-    def on_epoch_end(self, key: str, epoch: int, scores: Mapping[str, float]) -> bool:
-        """Report an epoch; see :data:`mlflow_l3d.approaches.base.OnEpochEnd`."""
-        del key
-        if self._name not in scores:
-            return self.pruned
-        score = float(scores[self._name])
-        self._curve[epoch] = score
-        done = len(self._finished)
-        step = done * STRIDE + epoch
-        if not self.pruned and epoch < STRIDE and step not in self.reports:
-            self.reports[step] = (sum(self._finished) + score) / (done + 1)
-            self._trial.report(self.reports[step], step)
-            self.pruned = self._may_end and self._trial.should_prune()
-        return self.pruned
+def evaluated_on(task: Task, part: Literal["test", "validation"]) -> Task:
+    """Return the task with another part in the place of its test examples."""
+    return replace(task, settings=replace(task.settings, evaluated=part))
+
+
+def trial_key(context_key: str, hyperparameters: Setting, seeds: Sequence[Seeds]) -> str:
+    """Return the key of a trial: equal keys mean equal scores, on either stage and in any search.
+
+    `context_key` is that of everything that the trials share except hyperparameters and seeds.
+    """
+    configurations = [dict(configuration) for configuration in seeds]
+    content = {"context": context_key, "hyperparameters": dict(hyperparameters), "configurations": configurations}
+    return content_key(content)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTrial:
+    """A trial that has ended.
+
+    Attributes
+    ----------
+    number
+        In its stage, from 0.
+    params
+        Searched hyperparameter -> value.
+    hyperparameters, key
+        Complete, and the key of the cell; empty if the approach refused the values.
+    state
+        How it ended; ``failed`` until it has.
+    score
+        Mean of the metric over the configurations, on the validation part; nan if it failed. If it was pruned, the
+        score that its training ended with.
+    origin
+        See :data:`Origin`.
+    error
+        Why it failed, one line.
+    reports
+        Step -> score that its training reported to the pruner.
+    """
+
+    number: int
+    params: Setting
+    hyperparameters: Setting = field(default_factory=dict)
+    key: str = ""
+    state: State = "failed"
+    score: float = math.nan
+    origin: Origin = "trained"
+    error: str | None = None
+    reports: Mapping[int, float] = field(default_factory=dict)
+
+    def with_outcome(self, outcome: Outcome) -> FinishedTrial:
+        """Return the trial as its training ended."""
+        if outcome.error is not None:
+            return replace(self, error=outcome.error)
+        state: State = "pruned" if outcome.metrics.get("pruned") else "complete"
+        reports = reports_in((outcome.logged or Logged()).metrics)
+        return replace(self, state=state, score=float(outcome.metrics["score"]), reports=reports)
+
+    def with_end_of(self, other: FinishedTrial, origin: Origin) -> FinishedTrial:
+        """Return the trial as another one of the same setting ended; the reports of a repeated one count once."""
+        reports = {} if origin == "repeated" else other.reports
+        return replace(self, state=other.state, score=other.score, error=other.error, reports=reports, origin=origin)
+
+    def record(self, stage: str, name: str, seeds: Sequence[Seeds], outcome: Outcome) -> TrialRecord:
+        """Return the record of a trial, or of a run of the comparison, that was trained on these configurations."""
+        return TrialRecord(
+            stage=stage,
+            number=self.number,
+            state=self.state,
+            hyperparameters=dict(self.hyperparameters),
+            seeds={factor: ",".join(str(configuration[factor]) for configuration in seeds) for factor in seeds[0]},
+            key=self.key,
+            name=name,
+            **measured(outcome),
+        )
+
+
+def reports_in(logged: Sequence[tuple[str, float, int, int]]) -> dict[int, float]:
+    """Return step -> score of what a training reported, from the metrics that it logged."""
+    return {step: value for name, value, _, step in logged if name == REPORTED}
+
+
+def known_trials(ledger: Ledger[TrialRecord], stage: str) -> dict[str, FinishedTrial]:
+    """Return key -> trial, of those that an earlier process or another search trained and that are not trained again.
+
+    What was complete counts in any stage of any search, what was pruned in the same stage of the same search. Only the
+    spool of this machine, where a search lies until it is complete, has all that an interrupted search reported.
+    """
+    trials: dict[str, FinishedTrial] = {}
+
+    def know(key: str, state: State, metrics: Mapping[str, float], reports: Mapping[int, float]) -> None:
+        if (score := metrics.get("score")) is not None:
+            trials[key] = FinishedTrial(0, {}, {}, key, state, score, "known", reports=reports)
+
+    for key, metrics in ledger.recovered.pruned.get(stage, {}).items():
+        last_epoch = max(0, int(metrics.get("epochs_done", 1)) - 1)
+        know(key, "pruned", metrics, {last_epoch: metrics.get(REPORTED, metrics.get("score", math.nan))})
+    for key, metrics in ledger.recovered.metrics.items():
+        know(key, "complete", metrics, {})
+    for record in spooled_records(ledger, stage):
+        know(record.key, cast(State, record.state), record.metrics, reports_in(record.metrics_logged))
+    return trials
+
+
+def spooled_records(ledger: Ledger[TrialRecord], stage: str) -> list[TrialRecord]:
+    """Return the records of a stage that lie in the spool: they are of an earlier process at the same search."""
+    return [record for record in map(ledger.spool.record, ledger.spool) if record.stage == stage]
+
+
+def best_trial(trials: Sequence[FinishedTrial], sign: float = 1.0) -> FinishedTrial:
+    """Return the complete trial with the best score, of equals the first; `sign` is -1 if lower scores are better.
+
+    Raises
+    ------
+    L3DError
+        If no trial is complete.
+    """
+    complete = [trial for trial in trials if trial.state == "complete"]
+    if not complete:
+        raise L3DError("No trial was complete: all were pruned or failed. Use pruner=none, or another space.")
+    return max(complete, key=lambda trial: sign * trial.score)
+
+
+def trials_table(
+    stages: Mapping[str, Sequence[FinishedTrial]],
+    searched: Sequence[str],
+    *,
+    default: Setting,
+    run_of: Callable[[str], str],
+    metrics: Mapping[str, Mapping[str, float]],
+) -> pd.DataFrame:
+    """Return one row for each trial, in the order of stages and trials.
+
+    Parameters
+    ----------
+    stages
+        Name of a stage -> its trials.
+    searched
+        Hyperparameters that get a column.
+    default
+        The approach's own hyperparameters, complete.
+    run_of
+        Returns the MLflow run of the cell with a key; the empty text if it has none.
+    metrics
+        Key of a cell -> what was measured (``score_std``, ``duration_seconds``).
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns as in :attr:`mlflow_l3d.studies.search.numbers.SearchResult.trials`. Numbers that are not known are nan,
+        as is the score of a trial that failed.
+    """
+    import pandas as pd  # workers of a search import this module
+
+    rows = []
+    for stage, trial in ((name, trial) for name, trials in stages.items() for trial in trials):
+        values, measurements = {**trial.params, **trial.hyperparameters}, metrics.get(trial.key, {})
+        rows.append(
+            {
+                "level": stage,
+                **{name: getattr(trial, name) for name in ("number", "state", "origin", "score")},
+                **{name: measurements.get(name, math.nan) for name in ("score_std", "duration_seconds")},
+                "run_id": run_of(trial.key) if trial.key else "",
+                "is_default": bool(trial.hyperparameters) and dict(trial.hyperparameters) == dict(default),
+                **{name: values.get(name) for name in searched},
+            }
+        )
+    return pd.DataFrame(rows)

@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, SearchCh
 from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.search.space import SearchSpace, coarse_values, narrowed, setting
+from mlflow_l3d.studies.search.space import SearchSpace, coarse_values, complete_setting, narrow_range
 
 
 class Plain(Synthetic):
@@ -57,7 +57,7 @@ class Deciding(Plain):
 
 def space(override: str = "auto", approach: Any = None, **given_values: Value) -> SearchSpace:
     approach = approach or Plain()
-    return SearchSpace.of(approach, setting(approach, given_values, {}), override)
+    return SearchSpace.of(approach, complete_setting(approach, given_values, {}), override)
 
 
 def test_by_default_everything_with_bounds_or_choices_is_searched() -> None:
@@ -114,7 +114,7 @@ def test_values_of_level_1(searched: SearchRange, values: tuple[float, ...]) -> 
     ],
 )
 def test_level_2_goes_one_step_to_both_sides(searched: SearchRange, best: float, low: float, high: float) -> None:
-    found = narrowed(searched, best)
+    found = narrow_range(searched, best)
     assert isinstance(found, SearchRange)
     assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9)
     assert (found.log, found.whole, found.coarse) == (searched.log, searched.whole, ())
@@ -143,7 +143,7 @@ def test_level_2_lies_inside_level_1_and_holds_its_best(searched: SearchRange, d
     number = st.integers(int(searched.low), int(searched.high)) if searched.whole else st.floats(-100, 2e4)
     best = data.draw(number | st.sampled_from(coarse_values(searched)))
     inside = min(max(best, searched.low), searched.high)
-    found = narrowed(searched, best)
+    found = narrow_range(searched, best)
     if not isinstance(found, SearchRange):
         assert searched.whole
         assert found == inside
@@ -151,7 +151,7 @@ def test_level_2_lies_inside_level_1_and_holds_its_best(searched: SearchRange, d
     assert searched.low <= found.low <= inside <= found.high <= searched.high
     assert found.low < found.high
     assert not searched.whole or found.low == int(found.low)
-    again = narrowed(found, inside)  # a third stage, say
+    again = narrow_range(found, inside)  # a third stage, say
     assert not isinstance(again, SearchRange) or found.low <= again.low < again.high <= found.high
 
 
@@ -159,10 +159,7 @@ def test_around_fixes_choices_and_numbers_with_one_value_left() -> None:
     found = space("rate=1e-4..1e-1,kind=a|b,epochs=1..3")
     assert found.grid_size == 4 * 2 * 3
     fine = found.around({"rate": 0.01, "kind": "b", "epochs": 2, "size": 8})
-    assert fine.ranges == {
-        "rate": SearchRange(1e-3, 0.1, log=True),
-        "epochs": SearchRange(1, 3, whole=True),
-    }
+    assert fine.ranges == {"rate": SearchRange(1e-3, 0.1, log=True), "epochs": SearchRange(1, 3, whole=True)}
     assert fine.fixed == {"kind": "b"}
     only_choices = space("kind=a|b,flag").around({"kind": "a", "flag": True})
     assert (only_choices.ranges, only_choices.fixed, only_choices.grid_size) == ({}, {"kind": "a", "flag": True}, 1)
@@ -184,11 +181,7 @@ def test_inline_json_and_file_say_the_same(tmp_path: Path) -> None:
     document = {"rate": {"low": 1e-3, "high": 1, "log": False}, "size": [4, 8, 16], "kind": ["a", "b"]}
     path = tmp_path / "space.json"
     path.write_text(json.dumps(document), encoding="utf-8")
-    wanted = {
-        "rate": SearchRange(1e-3, 1.0),
-        "size": SearchChoices((4, 8, 16)),
-        "kind": SearchChoices(("a", "b")),
-    }
+    wanted = {"rate": SearchRange(1e-3, 1.0), "size": SearchChoices((4, 8, 16)), "kind": SearchChoices(("a", "b"))}
     assert space("rate=1e-3..1:linear, size=4|8|16 ,kind=a|b").ranges == wanted
     assert space(json.dumps(document)).ranges == space(str(path)).ranges == wanted
 
@@ -204,11 +197,7 @@ def test_a_range_has_the_scale_and_a_name_alone_the_range_that_the_approach_give
     assert space('{"epochs": {"low": 2, "high": 9, "coarse": [9, 2, 2]}}').coarse() == {"epochs": (2, 9)}
 
 
-@given(
-    low=st.floats(1e-4, 9.0, allow_nan=False),
-    factor=st.floats(1.001, 10.0),
-    scale=st.sampled_from(["", ":log", ":linear"]),
-)
+@given(st.floats(1e-4, 9.0, allow_nan=False), st.floats(1.001, 10.0), st.sampled_from(["", ":log", ":linear"]))
 def test_bounds_are_read_as_they_were_typed(low: float, factor: float, scale: str) -> None:
     high = min(low * factor, 10.0)
     (found,) = space(f"rate={low!r}..{high!r}{scale}").ranges.values()
@@ -232,10 +221,7 @@ def test_bounds_are_read_as_they_were_typed(low: float, factor: float, scale: st
         ("epochs=1.5..3", r"^space\.epochs=1\.5: must be a int\.$"),
         ("epochs=auto..3", r"^space\.epochs=auto: must be a number\.$"),
         ("epochs=auto|3", r"^space\.epochs=auto: must be a number\.$"),
-        (
-            "size=8",
-            r"^space\.size=8: needs at least two different values\. Leave it out of space, and fix it with",
-        ),
+        ("size=8", r"^space\.size=8: needs at least two different values\. Leave it out of space, and fix it with"),
         ("size=8|8.0", r"^space\.size=8: needs at least two"),
         ("kind=a|z", r"^space\.kind='z': must be one of a, b, c\.$"),
         ("kind=a..b", r"^space\.kind=a\.\.b: is no number\. Use kind=a\|b\|c\.$"),
@@ -276,31 +262,22 @@ def test_a_space_of_which_the_approach_accepts_nothing_is_refused_at_once() -> N
 def test_settings_follow_the_trial_where_the_user_gave_nothing() -> None:
     meta = MetaLearning()
     given_values: dict[str, Value] = {"learner": "maml"}
-    assert setting(meta, given_values, {"inner_steps": 4})["adaptation_steps"] == 4
-    assert setting(meta, setting(meta, given_values, {}), {"inner_steps": 4})["adaptation_steps"] == 1
+    assert complete_setting(meta, given_values, {"inner_steps": 4})["adaptation_steps"] == 4
+    assert complete_setting(meta, complete_setting(meta, given_values, {}), {"inner_steps": 4})["adaptation_steps"] == 1
     with pytest.raises(ParameterError, match=r"^hyperparameters\.size=9: has no effect with kind=b\.$"):
-        setting(Deciding(), {"kind": "b"}, {"size": 9})
+        complete_setting(Deciding(), {"kind": "b"}, {"size": 9})
 
 
 def test_the_document_is_json_and_complete() -> None:
-    found = space("rate=1e-3..1,kind=a|b").document()
-    assert (
-        json.loads(json.dumps(found))
-        == found
-        == {
-            "ranges": {
-                "rate": {"low": 1e-3, "high": 1.0, "log": True, "whole": False, "coarse": [1e-3, 1e-2, 1e-1, 1.0]},
-                "kind": {"choices": ["a", "b"]},
-            },
-            "fixed": {},
-            "grid_size": 8,
-        }
-    )
+    document = space("rate=1e-3..1,kind=a|b").document()
+    rate = {"low": 1e-3, "high": 1.0, "log": True, "whole": False, "coarse": [1e-3, 1e-2, 1e-1, 1.0]}
+    expected = {"ranges": {"rate": rate, "kind": {"choices": ["a", "b"]}}, "fixed": {}, "grid_size": 8}
+    assert json.loads(json.dumps(document)) == document == expected
 
 
 def test_what_workers_import_needs_neither_optuna_nor_torch() -> None:
     code = (
-        "import sys\nimport mlflow_l3d.studies.search.space, mlflow_l3d.studies.search.trials\n"
+        "import sys\nimport mlflow_l3d.studies.search.training\n"
         "import mlflow_l3d.approaches.finetuning\n"
         "print([name for name in ('optuna', 'torch', 'mlflow', 'sqlalchemy', 'pandas') if name in sys.modules])"
     )

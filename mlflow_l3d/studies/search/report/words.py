@@ -1,17 +1,17 @@
-"""What can be said about a search, in plain sentences."""
+"""The sentences about a search."""
 
 from __future__ import annotations
 
 import math
 
-from mlflow_l3d.analysis.search import HeldOut, SearchResult
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, percent, share_text, unit_of
 from mlflow_l3d.report.text import Answer
+from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult
 
 
 def search_answers(result: SearchResult) -> tuple[Answer, Answer, Answer]:
-    """Return what was gained on validation, whether it holds elsewhere, and which hyperparameter matters."""
+    """Return the gain on validation, whether it holds elsewhere, and which hyperparameter matters."""
     unit = unit_of(result.metric)
     gain = "the default stays" if result.kept_default else unit.change(result.best_score - result.default_score)
     held_out = _held_out_short(result.held_out, unit)
@@ -23,16 +23,16 @@ def search_answers(result: SearchResult) -> tuple[Answer, Answer, Answer]:
 
 
 def validation_sentence(result: SearchResult) -> str:
-    """Return the scores that the search went by."""
+    """Return the scores by which the search chose."""
     each = "" if result.configurations == 1 else f" of each of {result.configurations} configurations"
     where, unit = f"{counted(result.validation_examples, 'validation example')}{each}", unit_of(result.metric)
     found, default = unit.text(result.best_score), unit.text(result.default_score)
     if result.kept_default:
-        return f"On {where} no trial beat the default, whose {result.metric} is {found}."
+        return f"On {where} no trial beat the default, whose {result.metric.name} is {found}."
     if not math.isfinite(result.default_score):
-        return f"On {where} {result.metric} is {found} with the found setting; the default has no score."
+        return f"On {where} {result.metric.name} is {found} with the found setting; the default has no score."
     return (
-        f"On {where} {result.metric} is {found} with the found setting and {default} with the default: "
+        f"On {where} {result.metric.name} is {found} with the found setting and {default} with the default: "
         f"{unit.change(result.best_score - result.default_score)} {unit.name}."
     )
 
@@ -47,7 +47,7 @@ def bias_sentence(result: SearchResult) -> str:
 
 
 def held_out_sentence(result: SearchResult) -> str:
-    """Return what the found setting is worth where it was not searched for."""
+    """Return how the found setting scores on configurations that it was not chosen on."""
     held, unit = result.held_out, unit_of(result.metric)
     if result.kept_default and held is None:
         return "The found setting is the default, so there is nothing to compare."
@@ -60,7 +60,7 @@ def held_out_sentence(result: SearchResult) -> str:
     configurations = counted(held.configurations, "configuration")
     text = (
         f"On the test examples of {configurations} that {'was' if held.configurations == 1 else 'were'} not searched "
-        f"on, {result.metric} is {found} with the found setting and {default} with the default: "
+        f"on, {result.metric.name} is {found} with the found setting and {default} with the default: "
         f"{unit.change(held.difference)} {unit.name}"
     )
     if math.isfinite(held.ci_low):
@@ -68,16 +68,14 @@ def held_out_sentence(result: SearchResult) -> str:
         text += f" ({percent(held.level)} interval {ends}). {_verdict(held, result.metric)}"
     else:
         text += ". One configuration gives no interval, so this may be luck."
-    if held.missing:
-        text += f" {counted(held.missing, 'pair')} without a score left out."
-    return text
+    return f"{text} {counted(held.missing, 'pair')} without a score left out." if held.missing else text
 
 
 def _held_out_short(held: HeldOut | None, unit: Unit) -> str:
     if held is None or not held.configurations:
         return "not tried"
-    sure = held.ci_low > 0 or held.ci_high < 0 or held.ci_low == held.ci_high == 0
-    return f"{unit.change(held.difference)}{'' if sure else ', unsure'}"
+    is_sure = held.ci_low > 0 or held.ci_high < 0 or held.ci_low == held.ci_high == 0
+    return f"{unit.change(held.difference)}{'' if is_sure else ', unsure'}"
 
 
 def _verdict(held: HeldOut, metric: Metric) -> str:
@@ -95,9 +93,9 @@ def _matters(result: SearchResult) -> tuple[str, ...]:
     if not result.importances:
         return ("The importances of the hyperparameters are not known.",)
     name, share = next(iter(result.importances.items()))
-    together = sum(result.importances.values())
     return (
         f"At the coarse level {name} alone accounts for {share_text(share)} of the variance of the score, all "
-        f"hyperparameters each on its own for {share_text(together)}; the rest is due to several together.",
+        f"hyperparameters each on its own for {share_text(sum(result.importances.values()))}; the rest is due to "
+        "several together.",
         "Luck counts as a cause here: a small share is not a finding.",
     )

@@ -1,0 +1,238 @@
+"""The result of a hyperparameter search, and the comparison of its setting on other configurations."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlflow_l3d.analysis.jackknife import t_quantile
+from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.numbers import value_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """The found setting compared with the default on configurations that were not searched on.
+
+    Attributes
+    ----------
+    found, default
+        Test scores, fractions; entry i of both is of the same configuration. Pairs without a score are left out.
+    difference
+        Mean of found minus default; nan without a pair.
+    ci_low, ci_high
+        Interval of the difference (paired, Student's t); nan with fewer than two pairs.
+    level
+        Its level.
+    missing
+        Pairs that were left out.
+    """
+
+    found: tuple[float, ...]
+    default: tuple[float, ...]
+    difference: float
+    ci_low: float
+    ci_high: float
+    level: float = 0.95
+    missing: int = 0
+
+    @property
+    def configurations(self) -> int:
+        """Number of pairs."""
+        return len(self.found)
+
+
+def compare_held_out(found: ArrayLike, default: ArrayLike, *, level: float = 0.95) -> HeldOut:
+    """Compare two settings on the same configurations.
+
+    Parameters
+    ----------
+    found, default
+        Scores as fractions, shape (n,); entry i of both is of the same configuration. A pair in which one is not finite
+        (a run that failed) is left out and counted.
+    level
+        Level of the interval, in (0, 1).
+
+    Returns
+    -------
+    HeldOut
+        The interval is mean ± t(n - 1) * std / sqrt(n) of the differences (std with ddof 1); of equal scores 0 to 0.
+    """
+    pairs = np.array([found, default], dtype=float)
+    finite_pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
+    differences = finite_pairs[0] - finite_pairs[1]
+    n = len(differences)
+    mean = float(differences.mean()) if n else math.nan
+    half_width = t_quantile(n - 1, level) * float(differences.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    found_scores, default_scores = map(tuple, finite_pairs.tolist())
+    interval = mean - half_width, mean + half_width
+    return HeldOut(found_scores, default_scores, mean, *interval, level, missing=pairs.shape[1] - n)
+
+
+@dataclass(frozen=True, slots=True)
+class StageSummary:
+    """One stage of a search.
+
+    Attributes
+    ----------
+    name
+        ``coarse`` or ``fine``.
+    sampler
+        The one that was used, never ``auto``.
+    ranges
+        Searched hyperparameter -> its range.
+    trials
+        All that ended, except those that were taken over from another stage.
+    complete, pruned, failed
+        How many of them ended in each way.
+    best_score
+        Best score of a complete trial, a fraction; nan without one.
+    """
+
+    name: str
+    sampler: str
+    ranges: Mapping[str, Searched]
+    trials: int
+    complete: int
+    pruned: int
+    failed: int
+    best_score: float
+
+    @property
+    def title(self) -> str:
+        """Name of the stage as people read it, as in ``level 1: coarse``."""
+        return f"level {1 if self.name == 'coarse' else 2}: {self.name}"
+
+
+def range_text(searched: Searched) -> str:
+    """Return what may be tried, as in ``1e-05 to 0.01, log scale``, or ``4, 8, 16``."""
+    if isinstance(searched, SearchChoices):
+        return ", ".join(map(value_text, searched.choices))
+    number = int if searched.whole else float
+    ends = f"{value_text(number(searched.low))} to {value_text(number(searched.high))}"
+    return f"{ends}, log scale" if searched.log else ends
+
+
+def summarise_stage(
+    name: str, sampler: str, ranges: Mapping[str, Searched], trials: pd.DataFrame, *, sign: float = 1.0
+) -> StageSummary:
+    """Count the trials of the stage `name` among all that :attr:`SearchResult.trials` has.
+
+    `sign` is -1 if lower scores are better.
+    """
+    trials = trials[trials["level"] == name]
+    states = Counter(trials.loc[trials["origin"] != "taken over", "state"])
+    scores = trials.loc[trials["state"] == "complete", "score"]
+    counts = states.total(), states["complete"], states["pruned"], states["failed"]
+    return StageSummary(name, sampler, ranges, *counts, best_score=float(sign * (sign * scores).max()))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """A search that has ended.
+
+    Attributes
+    ----------
+    title
+        What was searched, as in ``finetuning on rotten_tomatoes: search of hyperparameters``.
+    metric
+        What scores the trials.
+    stages
+        In their order.
+    trials
+        One row per trial; columns ``level`` (name of the stage), ``number``, ``state``, ``origin``, ``score``,
+        ``score_std``, ``duration_seconds``, ``run_id``, ``is_default``, and one for each searched hyperparameter.
+    best, default
+        Complete hyperparameters: the found ones and the approach's own.
+    importances
+        Searched hyperparameter -> share (0..1) of the variance of the score that it causes alone, the largest first;
+        empty if they are not known (`notes` say why).
+    configurations
+        How many splits and labelled sets each trial was trained on.
+    validation_examples
+        Number of examples that score a trial, in each of these.
+    held_out
+        None if the found setting was not tried on other configurations.
+    seconds
+        Duration of the whole search.
+    run_id
+        MLflow's id of the search, to hand over its result; empty without one.
+    notes
+        Sentences.
+    """
+
+    title: str
+    metric: Metric
+    stages: tuple[StageSummary, ...]
+    trials: pd.DataFrame
+    best: Mapping[str, Value]
+    default: Mapping[str, Value]
+    importances: Mapping[str, float]
+    configurations: int
+    validation_examples: int
+    held_out: HeldOut | None = None
+    seconds: float = math.nan
+    run_id: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best_score(self) -> float:
+        """Score of the best setting on the validation part, a fraction."""
+        return self.stages[-1].best_score
+
+    @property
+    def default_score(self) -> float:
+        """Score of the default on the validation part, a fraction; nan if it has none."""
+        trials = self.trials
+        scored = (trials["level"] == "coarse") & (trials["state"] == "complete") & trials["is_default"].astype(bool)
+        return next(map(float, trials.loc[scored, "score"]), math.nan)
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """Names that any stage searched, in the order of the stages."""
+        return tuple(dict.fromkeys(name for stage in self.stages for name in stage.ranges))
+
+    @property
+    def trials_run(self) -> int:
+        """Number of trials of all stages together."""
+        return sum(stage.trials for stage in self.stages)
+
+    @property
+    def kept_default(self) -> bool:
+        """Whether the approach's own hyperparameters are the best."""
+        return dict(self.best) == dict(self.default)
+
+    def document(self) -> dict[str, Any]:
+        """Return the result for ``search.json``."""
+        return {
+            "hyperparameters": self.best,
+            "score": self.best_score,
+            "levels": [
+                {**asdict(stage), "ranges": {name: range_text(each) for name, each in stage.ranges.items()}}
+                for stage in self.stages
+            ],
+            "held_out": None if self.held_out is None else asdict(self.held_out),
+            "default_score": self.default_score,
+            **{name: getattr(self, name) for name in ("importances", "validation_examples", "notes", "seconds")},
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the parent run; those that are not known are left out."""
+        values = {"best_score": self.best_score, "default_score": self.default_score}
+        for state in ("complete", "pruned", "failed"):
+            values[f"trials_{state}"] = float(sum(getattr(stage, state) for stage in self.stages))
+        values |= {f"hyperparameter_importance/{name}": share for name, share in self.importances.items()}
+        if self.held_out is not None:
+            values |= {f"held_out_{name}": getattr(self.held_out, name) for name in ("difference", "ci_low", "ci_high")}
+        return known(values)

@@ -1,0 +1,183 @@
+"""What a search found: as text, and as ``search.html``, one page that needs no network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from markupsafe import Markup
+
+from mlflow_l3d.report.numbers import MISSING, counted, duration, plain, share_text, shorten, unit_of, value_text
+from mlflow_l3d.report.page import Picture, Section, chip, page
+from mlflow_l3d.report.table import Part, Table, document
+from mlflow_l3d.studies.search.numbers import SearchResult, range_text
+from mlflow_l3d.studies.search.report import figures as draw
+from mlflow_l3d.studies.search.report.words import bias_sentence, held_out_sentence, search_answers, validation_sentence
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_TRIALS: Final = 300
+"""Rows of the table of trials; the artifact of all trials has the others."""
+
+_PICTURES: Final = {
+    "importances": (
+        "Importance of the hyperparameters",
+        "Share of the variance of the score over the coarse space that each one alone accounts for (fANOVA).",
+    ),
+    "history": (
+        "How the score rose",
+        "One point a complete trial, in the order of the trials; the line is the best so far. Both levels have one "
+        "scale.",
+    ),
+    "slice": (
+        "Score by hyperparameter",
+        "Each complete trial stands once in every panel; a stronger blue is a later trial.",
+    ),
+}
+
+
+def render(result: SearchResult, figures: Mapping[str, Figure], *, settings: Mapping[str, str]) -> str:
+    """Return the page of a search.
+
+    Parameters
+    ----------
+    result
+        What was found.
+    figures
+        From :func:`draw_figures`.
+    settings
+        As in :func:`mlflow_l3d.report.page.page`.
+    """
+    others = ", ".join(
+        f"{name} = {shorten(value_text(value), 200)}"
+        for name, value in result.best.items()
+        if name not in result.searched
+    )
+    table = setting_table(result, "searched at level {number} ({name})")
+    setting: list[str | Table] = [replace(table, note=f"Not searched: {others}." if others else "")]
+    if result.run_id:
+        command = Markup("Use it in an investigation: <code>-P hyperparameters={}</code>")
+        setting.append(command.format(result.run_id))
+    pictures = [(kind, *_PICTURES[kind], figure) for kind, figure in figures.items()]
+    sections = [
+        Section("The found setting", setting),
+        Section("The levels", [stage_table(result)]),
+        *[Section(head, [Picture.of(figure, kind, head, text)]) for kind, head, text, figure in pictures],
+        Section("Trials, best first", [trial_table(result, MOST_TRIALS)]),
+    ]
+    took = (
+        f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}, each trained on "
+        f"{counted(result.configurations, 'configuration')} and scored by {result.metric.name} on "
+        f"{counted(result.validation_examples, 'validation example')}. Scores are {unit_of(result.metric).name}."
+    )
+    notes, answers = [took, *result.notes], search_answers(result)
+    return page(result.title, notes=notes, answers=answers, sections=sections, settings=settings)
+
+
+def draw_figures(result: SearchResult) -> dict[str, Figure]:
+    """Return the figures that have something to show, by kind, in the order of the page."""
+    figures = {}
+    if result.importances:
+        figures["importances"] = draw.importance_bars(result)
+    if draw.complete_trials(result):
+        figures["history"] = draw.history(result)
+    if draw.varied_hyperparameters(result):
+        figures["slice"] = draw.slices(result)
+    return figures
+
+
+def summary(result: SearchResult, *, lines: Sequence[str] = ()) -> str:
+    """Return what a search found as text.
+
+    Parameters
+    ----------
+    result
+        What was found.
+    lines
+        Printed below the title: the task, where to find the runs.
+
+    Returns
+    -------
+    str
+        Lines of at most 100 characters (a word of `lines` that is longer stays whole, so that paths and addresses can
+        be copied): title, `lines`, one row per level, one row per searched hyperparameter, the gain, the importances,
+        the notes, and how to use the found setting.
+    """
+    took = f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}, scored by {result.metric.name}"
+    parts: list[Part] = [stage_table(result), setting_table(result, "range at level {number}"), [""]]
+    if result.importances:
+        shares = ", ".join(f"{name} {share_text(share)}" for name, share in result.importances.items())
+        parts.append(f"Share of the variance of the score at level 1: {shares}.")
+    parts.append(f"validation: {validation_sentence(result)} {bias_sentence(result)}")
+    parts.append(f"held out: {held_out_sentence(result)}")
+    parts += [f"note: {note}" for note in result.notes]
+    if result.run_id:
+        parts.append(["", f"Use it: -P hyperparameters={result.run_id}"])
+    return document(result.title, [*lines, f"{took} ({unit_of(result.metric).noun})."], parts)
+
+
+def setting_table(result: SearchResult, range_head: str) -> Table:
+    """Return one row per searched hyperparameter: name, default, found, and its range at each stage.
+
+    `range_head` is the head of the ranges, in which ``{number}`` and ``{name}`` are those of the stage.
+    """
+    rows = []
+    for name in result.searched:
+        values = [_cell(setting.get(name), 60, MISSING) for setting in (result.default, result.best)]
+        ranges = [range_text(stage.ranges[name]) if name in stage.ranges else "fixed" for stage in result.stages]
+        rows.append((name, *values, *[shorten(text, 60) for text in ranges]))
+    heads = [range_head.format(number=number, name=stage.name) for number, stage in enumerate(result.stages, 1)]
+    texts = frozenset(range(3, 3 + len(heads)))
+    return Table(("hyperparameter", "default", "found", *heads), tuple(rows), texts=texts, kind="found")
+
+
+def stage_table(result: SearchResult) -> Table:
+    """Return one row per stage: how many trials there were, how they ended, and the best score."""
+    rows = [
+        {
+            "level": stage.title,
+            "sampler": stage.sampler,
+            **{name: str(getattr(stage, name)) for name in ("trials", "complete", "pruned", "failed")},
+            "best score": unit_of(result.metric).text(stage.best_score),
+        }
+        for stage in result.stages
+    ]
+    return Table.of(rows, texts=frozenset({1}))
+
+
+def trial_table(result: SearchResult, most: int) -> Table:
+    """Return at most `most` trials for a page, the best first, those without a score last."""
+    unit = unit_of(result.metric)
+    ranks = result.trials["state"].map({"complete": 0, "pruned": 1}).fillna(2)
+    order = np.lexsort((-result.metric.sign * result.trials["score"].astype(float), ranks))
+    rows = []
+    for place, row in enumerate(result.trials.iloc[order[:most]].to_dict("records")):
+        name, state, spread = f"{row['level']} {row['number']}", str(row["state"]), float(row["score_std"])
+        mark = "best" if place == 0 and state == "complete" else "default" if row["is_default"] else ""
+        kind = "important" if mark == "best" else "not-important"
+        run = Markup('<code title="{}">{}</code>').format(row["run_id"], str(row["run_id"])[:8])
+        rows.append(
+            (
+                Markup("{} {}").format(name, chip(kind, mark)) if mark else name,
+                unit.text(float(row["score"])),
+                unit.text(spread) if math.isfinite(spread) else "",
+                state if row["origin"] == "trained" else f"{state}, {row['origin']}",
+                *[_cell(row.get(each)) for each in result.searched],
+                plain(float(row["duration_seconds"]), 1),
+                run if row["run_id"] else "",
+            )
+        )
+    head = ("trial", "score", "std", "state", *result.searched, "seconds", "run")
+    left_out = len(result.trials) - len(rows)
+    note = f"{left_out} more trials are in trials.json." if left_out > 0 else ""
+    texts = frozenset({3, len(head) - 1})
+    return Table(head, tuple(rows), note, texts, kind="trials").without_empty(("std", "run"), empty="")
+
+
+def _cell(value: Any, width: int = 40, absent: str = "-") -> str:
+    # pandas puts nan in a gap.
+    return absent if value is None or value != value else shorten(value_text(value), width)
