@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, SearchRange
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.search.numbers import SearchResult, summarise_stage
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
@@ -60,7 +61,7 @@ def result(stages: Any = None, **more: Any) -> SearchResult:
     samplers = {"coarse": "grid", "fine": "tpe"}
     values = {
         "title": "finetuning on rotten_tomatoes: search",
-        "metric": "f1_macro",
+        "metric": named("f1_macro"),
         "stages": tuple(
             summarise_stage(stage, samplers[stage], RANGES[stage], table[table["level"] == stage]) for stage in stages
         ),

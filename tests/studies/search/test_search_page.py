@@ -14,6 +14,7 @@ from pictures import blank
 from search_examples import DEFAULT, GRID, coarse, result, trials, true_score
 
 from mlflow_l3d.approaches.hyperparameters import SearchRange
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.style import panels, save_png
 from mlflow_l3d.studies.search.numbers import compare_held_out
 from mlflow_l3d.studies.search.report.figures import log_ticks, place_choices, two_lines
@@ -110,7 +111,7 @@ def test_nothing_is_fetched(page: Page) -> None:
 
 @pytest.mark.slow
 def test_what_is_passed_in_is_escaped() -> None:
-    texts: Any = {"title": ATTACK, "notes": (ATTACK,), "run_id": ATTACK, "metric": ATTACK}
+    texts: Any = {"title": ATTACK, "notes": (ATTACK,), "run_id": ATTACK, "metric": named(ATTACK)}
     text = shown(result(best={**DEFAULT, "optimizer": ATTACK}, **texts), **{ATTACK: ATTACK})
     assert ATTACK not in text
     page = Page(text)
@@ -142,7 +143,7 @@ def test_history_has_percentage_points_of_complete_trials_on_one_scale(figures: 
     assert list(best.get_ydata()) == sorted(best.get_ydata())
     assert first.get_ylim() == second.get_ylim()
     assert first.get_ylim()[0] < 100 * true_score(DEFAULT) < first.get_ylim()[1]
-    best, points = draw_figures(result({"coarse": coarse()}, metric="mse"))["history"].axes[0].lines
+    best, points = draw_figures(result({"coarse": coarse()}, metric=named("mse")))["history"].axes[0].lines
     assert list(best.get_ydata()) == pytest.approx(np.minimum.accumulate(points.get_ydata())), "lower is better"
 
 
@@ -173,7 +174,7 @@ def test_what_has_nothing_to_show_is_left_out() -> None:
     assert kinds(trials(GRID[:3], pruned=(0, 1, 2))) == []
     assert kinds(trials(GRID[:1])) == ["history"]
     assert kinds(trials(GRID, lambda params: 0.5)) == ["history", "slice"]
-    assert kinds(coarse(failed=(0,)), metric="f$_{1$ \u00e9") == KINDS_DRAWN[1:]
+    assert kinds(coarse(failed=(0,)), metric=named("f$_{1$ \u00e9")) == KINDS_DRAWN[1:]
 
 
 def test_gaps_defaults_outside_the_range_and_many_hyperparameters(tmp_path: Any) -> None:

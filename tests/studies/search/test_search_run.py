@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mlflow_l3d.approaches.callable import FunctionApproach
 from run_helpers import Place, copied, one_line, sqlite_place
 from search_cases import Climb, Trace, height, luck
 from search_stages import searches, trials
 
 from mlflow_l3d import cli
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.plan.factors import SEARCH_BASE, configuration_seed
