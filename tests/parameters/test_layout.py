@@ -81,10 +81,7 @@ def test_product_of_joint_factors() -> None:
         ({"mitigation": "{0}:1+1"}, "mitigation={0}: [1, 1]: must be different configurations"),
         ({"mitigation": "{0}:1", "design": "radial", "golden_runs": "auto"}, "mitigation={0}:1: is not for design=rad"),
         ({"stop": "interval", "design": "fixed"}, "stop=interval: needs design=crossed or nested or radial"),
-        (
-            {"stop": "epsilon", "design": "radial", "golden_runs": "auto"},
-            "stop=epsilon: needs design=crossed or nested",
-        ),
+        ({"stop": "epsilon", "design": "radial", "golden_runs": "auto"}, "stop=epsilon: needs design=crossed or"),
         ({"stop": "interval", "mitigation_runs": 20}, "mitigation_runs=20: stop=interval looks after 20, 40, 80, ..."),
         ({"half_width": 0}, "half_width=0: must be a number above 0 and below 1"),
         ({"half_width": "wide"}, "half_width=wide: must be a number above 0 and below 1"),

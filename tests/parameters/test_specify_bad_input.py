@@ -60,10 +60,7 @@ def test_unknown_name_lists_what_is_allowed() -> None:
     with pytest.raises(ParameterError) as caught:
         small(factor="shuffling")
     assert all(factor in str(caught.value) for factor in (*FACTORS, "all"))
-    with pytest.raises(
-        ParameterError,
-        match=r"accuracy, auto, .*f1_macro, .*pearson, .*synthetic_score",
-    ):
+    with pytest.raises(ParameterError, match=r"accuracy, auto, .*f1_macro, .*pearson, .*synthetic_score"):
         small(metric="f1")
 
 

@@ -44,7 +44,6 @@ NUMBERS = pd.DataFrame({"b": [0.1, 1e-9, 2, 3], "a": [1, 2, 3, 4], "id": [4, 3, 
 def test_columns_of_numbers_are_features(tmp_path: Path) -> None:
     """In a file, a data frame, and from Python, they are the same numbers; others are another task."""
     task = load_file(write(tmp_path / "mine.csv", NUMBERS))
-    assert task.features is not None
     assert task.features.tolist() == NUMBERS[["b", "a"]].to_numpy().tolist()
     assert (task.texts[0][1], task.example_ids.tolist()) == ("1e-09 2.0", [4, 3, 2, 1])
     same = make_task(
@@ -55,7 +54,6 @@ def test_columns_of_numbers_are_features(tmp_path: Path) -> None:
     keys = [each.fingerprint for each in (task, same, frame, as_texts)]
     assert len({*keys[:3]}) == 1 != len({*keys})
     named = load_data(NUMBERS, "DataFrame", Reading(text_column="a"))
-    assert named.features is not None
     assert named.features.shape == (4, 1)
     with pytest.raises(L3DError, match=r"features must be finite numbers of shape \(4, columns\)"):
         make_task("mine", labels=task.labels, class_names="xy", features=task.features * np.inf)

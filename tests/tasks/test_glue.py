@@ -121,9 +121,7 @@ STUDY_BY_NAME = {benchmark.name: benchmark for benchmark in STUDY.values()}
 
 
 @needs_data
-def test_ids_tell_repeats_apart_and_are_those_of_the_pool_where_texts_occur_once(
-    data: Path, whole: Callable[[str], Task]
-) -> None:
+def test_ids_tell_repeats_apart_and_are_those_of_the_pool_where_texts_occur_once(data, whole) -> None:
     own, pool = whole("rte"), load_task("rte")
     contents = [str(example).partition("/")[2] for example in own.example_ids]
     assert sum(example.endswith("-2") for example in contents) == 2
@@ -248,9 +246,7 @@ def on_the_hub(benchmark: Benchmark, frame: pd.DataFrame) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STUDY_BY_NAME)
 @pytest.mark.parametrize("settings", [OWN, SplitSettings()], ids=["own", "drawn"])
-def test_the_folder_and_the_hub_give_the_same_task(
-    name: str, settings: SplitSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_and_the_hub_give_the_same_task(name, settings, tmp_path, monkeypatch) -> None:
     datasets = pytest.importorskip("datasets")
     benchmark = STUDY_BY_NAME[name]
     frame = a_frame(benchmark)
@@ -308,9 +304,7 @@ def test_empty_texts_of_a_public_set_are_left_out(tmp_path: Path, monkeypatch: p
         ("copa", {"split": None}, "It needs the columns premise, question, choice1, choice2, label, split."),
     ],
 )
-def test_a_file_that_is_not_the_set(
-    name: str, change: dict[str, Any], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_not_the_set(name, change, line, tmp_path, monkeypatch) -> None:
     frame = a_frame(STUDY_BY_NAME[name])
     for column, value in change.items():
         frame = frame.drop(columns=column) if column == "split" else frame.assign(**{column: value})

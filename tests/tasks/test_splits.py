@@ -254,9 +254,7 @@ def test_missing_seed_and_missing_examples() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(situations())
-def test_on_validation_no_test_example_is_in_sight(
-    situation: tuple[IntArray, list[int], SplitSettings, dict[str, int]],
-) -> None:
+def test_on_validation_no_test_example_is_in_sight(situation) -> None:
     labels, counts, choice, seeds = situation
     whole = draw_split(labels, len(counts), seeds, choice)
     on_validation = replace(choice, evaluated="validation")
@@ -279,13 +277,7 @@ def test_what_is_evaluated_is_checked_and_named() -> None:
 
 
 def test_identity_is_what_it_was_before_one_could_choose() -> None:
-    before = {
-        "num_labelled": 20,
-        "test_size": None,
-        "test_selection": "fixed",
-        "fixed_seed": 7,
-        "train_fraction": 0.8,
-    }
+    before = {"num_labelled": 20, "test_size": None, "test_selection": "fixed", "fixed_seed": 7, "train_fraction": 0.8}
     choice = SplitSettings(num_labelled=20, test_selection="fixed", fixed_seed=7)
     assert choice.identity() == before
     assert replace(choice, evaluated="validation").identity() == {**before, "evaluated": "validation"}

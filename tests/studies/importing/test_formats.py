@@ -52,8 +52,6 @@ def test_lm_eval_generated_text():
     path = lm_eval("capitals_text")[0]
     (run,) = read("lm-eval", path)
     assert run.kind == "multiple_choice"
-    assert run.labels is not None
-    assert run.predictions is not None
     assert run.labels[:2].tolist() == ["Ottawa", "Canberra"]
     assert run.predictions[1] == "Sydney"
     assert (run.predictions == run.labels).mean() == run.scores["exact_match"]
@@ -93,7 +91,6 @@ def test_lm_eval_choices_whose_truth_is_a_text(tmp_path: Path):
         filtered_resps=lambda place: resps[place // 2 % 2],
         acc=lambda place: float(place % 2 == place // 2 % 2),
     )
-    assert run.predictions is not None
     assert run.predictions[:4].tolist() == ["A", "choice 0", "choice 1", "B"]
 
 
@@ -153,7 +150,6 @@ def test_lm_eval_filters_are_runs_whatever_the_number_of_choices(tmp_path: Path,
     assert [run.settings["filter"] for run in runs] == ["strict", "flexible"]
     for run, own in zip(runs, (twice[::2], twice[1::2]), strict=True):
         logs = [[float(value) for value, _ in line["filtered_resps"]] for line in own]
-        assert run.predictions is not None
         assert run.predictions.tolist() == [values.index(max(values)) for values in logs]
         assert run.scores["accuracy"] == np.mean([line["acc"] for line in own])
 
@@ -175,7 +171,6 @@ def test_lm_eval_broken_files_say_where(tmp_path: Path):
 def test_inspect():
     pytest.importorskip("inspect_ai", reason="inspect_ai reads its logs itself; it is installed where it is used")
     plain, asked = (read("inspect", LOGS / "inspect" / f"{name}-seed-1.eval")[0] for name in ("plain", "asked"))
-    assert plain.labels is not None
     assert plain.labels.tolist() == ["Ottawa", "Canberra", "Brasilia", "Ankara", "Warsaw", "Vienna"]
     assert (plain.settings["template"], asked.settings["template"]) == ("plain", "asked")
     assert plain.settings["seed"] == "1"
@@ -234,7 +229,6 @@ def test_csv_long_and_wide_hold_the_same_runs(tmp_path: Path):
     )
     for run, other in zip(first, second, strict=True):
         assert run.kind == other.kind == "classification"
-        assert run.predictions is not None
         assert run.predictions.tolist() == other.predictions.tolist()  # type: ignore[union-attr]
     assert first[0].predictions.tolist() == [0, 1, 0, 0, -1, 1]  # type: ignore[union-attr]
     assert first[1].predictions.tolist() == [0, 2, 1, 1, 0, 1]  # type: ignore[union-attr]
@@ -275,11 +269,7 @@ def test_csv_numbers_and_texts(tmp_path: Path):
         (["example_id", "label", "text"], {}, "neither a column prediction nor any that names a run"),
         (["example_id", "label", "prediction"], {"label": "gold"}, "no such column"),
         (["example_id", "label", "prediction"], {"lable": "gold"}, "must be one of"),
-        (
-            ["example_id", "label", "prediction", "latency"],
-            {"settings": "latency"},
-            "another value in almost every row",
-        ),
+        (["example_id", "label", "prediction", "latency"], {"settings": "latency"}, "another value in almost every"),
     ],
 )
 def test_csv_says_which_column_is_wanted(tmp_path: Path, columns: list[str], named: dict[str, str], said: str):

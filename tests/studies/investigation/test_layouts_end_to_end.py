@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from run_helpers import Place, sqlite_place
+from run_helpers import Place
 from synthetic_truth import true_importance_corrected
 
 from mlflow_l3d.analysis.importance.checks.tables import factor_checks
@@ -31,11 +30,6 @@ THREE = (
     "a_data_split=2,a_data_order=0,a_model_initialisation=1"
 )
 """Three factors that have an effect: data_split weak, data_order strong, model_initialisation between."""
-
-
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path)
 
 
 def run(place: Place, **parameters: Any) -> Investigation:
@@ -180,13 +174,11 @@ def test_missing_cells_by_reml(place: Place) -> None:
     result = run(place, factor="data_order", missing="reml", **failing)
     record = result.analysis.importances["data_order"]
     assert record.cells_missing > 0
-    assert record.components is not None
     assert record.components.method == "reml"
     message = next(check.message for check in result.analysis.checks if check.code == "L3D002")
     assert "restricted maximum likelihood" in message
     with place.entered():
         dropped = evaluate(result.run_id, missing="anova", log=False).analysis.importances["data_order"]
-    assert dropped.components is not None
     assert dropped.components.method == "anova"
     assert dropped.importance == record.importance  # the published score comes from complete rows in any case
     assert_back_again(place, result)
@@ -197,7 +189,6 @@ def test_stop_by_interval(place: Place) -> None:
     plan = {"design": "nested", "factor": "data_order", "investigation_runs": 2, "golden_runs": "auto"}
     result = run(place, stop="interval", half_width=0.85, mitigation_runs="auto", **plan)
     interim_analyses = result.analysis.interim_analyses
-    assert interim_analyses is not None
     assert interim_analyses["decision"].tolist() == ["continue"] * (len(interim_analyses) - 1) + ["stop"]
     rows = int(interim_analyses["rows"].iloc[-1])
     assert rows == FIRST * 2 ** (len(interim_analyses) - 1) < 320
@@ -228,7 +219,6 @@ def test_stop_by_epsilon(place: Place) -> None:
         mitigation_runs="auto",
     )
     interim_analyses = result.analysis.interim_analyses
-    assert interim_analyses is not None
     last = interim_analyses.groupby("factor", sort=False).tail(1)
     assert set(last["decision"]) == {"stop"}
     rows = int(last["rows"].max())

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from run_helpers import CELLS, SMALL, Place, sqlite_place
+from run_helpers import CELLS, SMALL, Place
 
 import mlflow_l3d
 from mlflow_l3d import cli
@@ -48,11 +48,6 @@ def _reckoned_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path)
-
-
 def planned(place: Place, **parameters: Any) -> Plan:
     with place.entered():
         return plan(**{**SMALL, "executor": "inline", **parameters})
@@ -78,7 +73,6 @@ def test_nothing_is_known_and_nothing_is_trained(place: Place) -> None:
     assert math.isnan(made.hours)
     assert made.to_frame()["factor"].tolist() == ["data_order", "label_selection"]
     assert made.to_frame()["total_index"].isna().all()
-    assert made.guidance is not None
     assert len(made.guidance) == 6
     assert made.run_id is None
     assert place.runs() == []
@@ -122,7 +116,6 @@ def test_a_budget_is_spent_where_it_says_most(done: tuple[Place, Investigation],
     place, earlier = done
     scored = {"metric": "f1_macro", **BIGGER}
     made = planned(place, budget="50 cells", **scored)
-    assert made.projection is not None
     best = made.projection[made.projection["best"]].iloc[0]
     answers = pd.read_parquet(place.download(earlier.run_id, "predictions.parquet", tmp_path))
     # Whatever they cost: all examples, and the runs that are paid for.
@@ -134,7 +127,6 @@ def test_a_budget_is_spent_where_it_says_most(done: tuple[Place, Investigation],
     assert "What the budget says of the mean" in text
     assert max(map(len, text.splitlines())) <= 100
     asked = planned(place, budget="1000 requests", **scored).projection
-    assert asked is not None
     assert (asked["runs"] == 1000 // asked["examples"]).all()
     few = planned(place, budget="2 cells", **scored)
     assert few.projection is None
@@ -197,7 +189,6 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
     for row in made.factors.to_dict("records"):
         record = earlier.analysis.importances[row["factor"]]
         known = record.components
-        assert known is not None
         outlook = Outlook.measured(known, CROSSED, CROSSED.without_each(record.table))
         assert row["total_index"] == pytest.approx(known.total_index)
         assert total_index_of(record.importance_corrected) == pytest.approx(known.total_index, abs=1e-6)
@@ -209,11 +200,7 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
         for design in ("crossed", "nested", "radial"):
             needed = design_named(design).needed(0.2, outlook, assurance=0.8)
             found = [row[f"{name}/{design}"] for name in ("rows", "columns", "cells")]
-            assert [None if pd.isna(each) else each for each in found] == [
-                needed.rows,
-                needed.columns,
-                needed.cells,
-            ]
+            assert [None if pd.isna(each) else each for each in found] == [needed.rows, needed.columns, needed.cells]
     designs = made.designs.set_index("design")
     for factor, record in earlier.analysis.importances.items():
         assert record.components is not None

@@ -150,7 +150,6 @@ def test_the_optimum_is_found(pruned: tuple[Place, HyperparameterSearch]) -> Non
     assert result.hyperparameters["kind"] == "b"
     assert abs(float(result.hyperparameters["x"]) - 0.3) <= 0.1
     held = result.result.held_out
-    assert held is not None
     gain = height(float(result.hyperparameters["x"]), "b") - height(0.9, "a")
     assert np.allclose(np.subtract(held.found, held.default), gain * (1 - 0.5**8))
     assert "-P hyperparameters=" + result.run_id in result.summary()
@@ -284,7 +283,6 @@ def test_a_function_of_the_user(place: Place) -> None:
     result = find(place, approach, task="synthetic", metric="accuracy", space="auto", fine_trials=0)
     assert result.hyperparameters == {"x": 10.0}
     assert result.result.best_score == 1.0
-    assert result.result.held_out is not None
     assert result.result.held_out.found == (1.0, 1.0, 1.0)
 
 
@@ -381,17 +379,9 @@ OF_EACH_KIND = [WRONG[0], *(each for each in WRONG if each[0][0].startswith("--h
 
 
 @pytest.mark.parametrize(
-    ("options", "says", "project_run"),
-    [*((*case, True) for case in WRONG), *((*case, False) for case in OF_EACH_KIND)],
+    ("options", "says", "project_run"), [*((*case, True) for case in WRONG), *((*case, False) for case in OF_EACH_KIND)]
 )
-def test_what_a_user_gets_wrong(
-    place: Place,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    options: list[str],
-    says: str,
-    project_run: bool,
-) -> None:
+def test_what_a_user_gets_wrong(place, capsys, monkeypatch, options, says, project_run) -> None:
     run_id = place.client.create_run("0").info.run_id if project_run else ""
     if project_run:
         monkeypatch.setenv("MLFLOW_RUN_ID", run_id)

@@ -609,7 +609,6 @@ def test_paper_means_what_the_study_published_for_the_model_and_the_task() -> No
     task = make_task("cb", texts, labels, ("no", "yes"), parts=np.arange(40) // 4 % 2)
     found = specify_seeds({"hyperparameters": "paper,epochs=2"}, approach=Finetuning(), task=task)
     published = published_seeds(Finetuning.default_model, "cb")
-    assert published is not None
     assert published["epochs"] == 7
     given = {**published, "epochs": 2}
     assert {name: found.setup.hyperparameters[name] for name in given} == given

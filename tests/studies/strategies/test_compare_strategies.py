@@ -24,11 +24,6 @@ HYPERPARAMETERS = (
 SIZES: dict[str, Any] = {"investigation_runs": 3, "mitigation_runs": 2, "golden_runs": 5}
 
 
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path)
-
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Comparison]:
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("comparison"))
@@ -154,9 +149,7 @@ def test_what_is_not_allowed(place: Place, parameters: dict[str, Any], line: str
     assert place.runs() == []
 
 
-def test_the_run_that_mlflow_made(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_run_that_mlflow_made(place, monkeypatch, capsys) -> None:
     options = [
         *("--approach", "synthetic", "--metric", "synthetic_score", "--executor", "inline"),
         *("--investigation-runs", "2", "--mitigation-runs", "2", "--golden-runs", "3"),

@@ -64,7 +64,6 @@ def test_an_analysis_comes_back_from_its_document(design: str, kind: str) -> Non
     for factor, record in analysis.importances.items():
         assert Shown(found).verdict(found.importances[factor]) == Shown(analysis).verdict(record)
         if analysis.collapse is not None:
-            assert found.collapse is not None
             np.testing.assert_array_equal(found.collapse.rest[factor].golden, analysis.collapse.rest[factor].golden)
     assert (analysis.collapse is None) == (found.collapse is None)
     assert found.checks == analysis.checks
