@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refusal
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.files import is_data, load_data, load_file
@@ -93,7 +94,7 @@ def test_every_format_gives_the_same_task(tmp_path: Path, labels: list[object], 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1).filter(str.strip)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(texts, st.sampled_from(["x", "y z", "1.5"])), min_size=1, max_size=6))
 def test_any_text_survives_csv_and_jsonl(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
     folder = tmp_path_factory.mktemp("any")
@@ -212,9 +213,7 @@ def test_a_file_with_a_fault(tmp_path: Path, content: str, line: str) -> None:
     ],
 )
 def test_columns_that_cannot_be_meant(tmp_path: Path, text_column: str, label_column: str, line: str) -> None:
-    with pytest.raises(ParameterError) as caught:
-        load_file(csv(tmp_path, f"text,label\n{GOOD}"), Reading(text_column, label_column))
-    assert str(caught.value) == line
+    assert refusal(load_file, csv(tmp_path, f"text,label\n{GOOD}"), Reading(text_column, label_column)) == line
 
 
 def test_columns_of_one_name_in_parquet(tmp_path: Path) -> None:
@@ -241,10 +240,9 @@ def test_separator_and_mark_of_a_spreadsheet_are_found(tmp_path: Path, separator
 def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
     secret = "my secret diary " * 20
     for content in (f"{secret},x\nb,1\n", f"label,text\n{secret},a\nb,c\nb,d\n", f'text,label\na,"{secret}\n'):
-        with pytest.raises(ParameterError) as caught:
-            load_file(csv(tmp_path, content))
-        assert len(str(caught.value)) < 250
-        assert secret[:60] not in str(caught.value)
+        shown = refusal(load_file, csv(tmp_path, content))
+        assert len(shown) < 250
+        assert secret[:60] not in shown
 
 
 @pytest.mark.parametrize(
@@ -293,9 +291,7 @@ def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
 )
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, line: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ParameterError) as caught:
-        load_file(tmp_path / name)
-    assert str(caught.value) == line
+    assert refusal(load_file, tmp_path / name) == line
 
 
 def test_a_file_that_is_missing(tmp_path: Path) -> None:

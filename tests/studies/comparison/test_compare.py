@@ -157,11 +157,11 @@ def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place) -> None:
     settings = ("default", "a_data_order=3")
     given = {"approach": "synthetic", "task": "synthetic", "metric": "accuracy", "executor": "inline"}
     with place.entered():
-        radial = {**given, "design": "radial", "mitigation_runs": 6}
+        radial = {**given, "design": "radial", "mitigation_runs": 3}
         found = compare(*[investigate(**radial, hyperparameters=each) for each in settings])
-        assert found.comparison.differences[0].runs == (6, 6)
+        assert found.comparison.differences[0].runs == (3, 3)
         assert found.importances["factor"].tolist() == ["data_order"]
-        found = compare(*[seeds(**given, seeds=5, hyperparameters=each).run_id for each in settings])
+        found = compare(*[seeds(**given, seeds=3, hyperparameters=each).run_id for each in settings])
         assert found.comparison.differences[0].shared_factors == ("seed",)
         pooled = [investigate(**{**COMMON, "golden_runs": "pooled", "hyperparameters": each}) for each in settings]
         with pytest.raises(ParameterError, match="has no golden runs"):
@@ -177,8 +177,8 @@ def test_systems_over_tasks(place: Place, tmp_path: Path) -> None:
             texts = [f"{task} {word} {number}" for number, word in enumerate(generator.permutation(labels))]
             pd.DataFrame({"text": texts, "label": labels}).to_csv(tmp_path / f"{task}.csv", index=False)
             for order in (0, 3):
-                given = {**COMMON, "task": str(tmp_path / f"{task}.csv"), "hyperparameters": f"a_data_order={order}"}
-                ids.append(investigate(**given).run_id)
+                given = {**COMMON, "golden_runs": 5, "hyperparameters": f"a_data_order={order}"}
+                ids.append(investigate(**{**given, "task": str(tmp_path / f"{task}.csv")}).run_id)
         found = compare(",".join(ids))
         with pytest.raises(
             ParameterError, match=r"are of different tasks \(one.csv(: .+)?; two.csv(: .+)?\)\. Compare on one task"
