@@ -15,13 +15,7 @@ from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import MITIGATION_BASE
 
-KINDS = {
-    "crossed": CrossedDesign,
-    "nested": NestedDesign,
-    "radial": RadialDesign,
-    "random": RandomDesign,
-    "fixed": FixedDesign,
-}
+KINDS = {kind.name: kind for kind in (CrossedDesign, NestedDesign, RadialDesign, RandomDesign, FixedDesign)}
 
 
 @pytest.mark.parametrize("design", KINDS)
@@ -95,9 +89,7 @@ def test_product_of_joint_factors() -> None:
 def test_what_does_not_fit(parameters: dict[str, Any], line: str) -> None:
     names = small().setup.all_factors
     known = {"all": "+".join(names)}
-    filled = {
-        key: value.format(*names, **known) if isinstance(value, str) else value for key, value in parameters.items()
-    }
+    filled = {key: str(value).format(*names, **known) for key, value in parameters.items()}
     assert refusal(small, **filled).startswith(line.format(*names, **known))
 
 

@@ -108,9 +108,7 @@ def test_labels_that_are_hidden_here_and_there(hub: dict[tuple[str, ...], Any]) 
 
 def test_a_label_column_that_no_split_has(hub: dict[tuple[str, ...], Any]) -> None:
     hub["films",] = split_sets()
-    with pytest.raises(
-        ParameterError, match=r"label_column='labels': must be one of the columns id, label, text. Did you"
-    ):
+    with pytest.raises(ParameterError, match=r"label_column='labels': must be one of the columns id, label, text. Did"):
         load_from_hub("hf:films", Reading(label_column="labels"))
 
 

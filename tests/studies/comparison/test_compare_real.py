@@ -20,7 +20,7 @@ pytestmark = [
 
 def test_a_real_system_differs_from_itself_no_more_often_than_the_level_allows(tmp_path, migrated_store) -> None:
     table = pd.read_parquet(Path(os.environ["L3D_TEST_DATA"]) / "sst2.parquet")
-    table[["text", "label"]].head(600).to_parquet(tmp_path / "sst2.parquet")
+    table[["text", "label"]].head(300).to_parquet(tmp_path / "sst2.parquet")
     with sqlite_place(migrated_store, tmp_path).entered():
         runs = [
             investigate(

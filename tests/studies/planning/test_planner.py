@@ -27,7 +27,7 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.base import expected_workers
-from mlflow_l3d.studies.investigation.request import specify
+from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.planning.notes import stop_notes
 from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters
@@ -52,6 +52,10 @@ def _reckoned_once() -> Iterator[None]:
 def planned(place: Place, **parameters: Any) -> Plan:
     with place.entered():
         return plan(**{**SMALL, "executor": "inline", **parameters})
+
+
+def assembled(request: InvestigationRequest, pilot: Pilot) -> Plan:
+    return _assemble(request, set(), pilot, assurance=0.8, pilot_run_id=None, why="", project_run=None)
 
 
 def durations(place: Place) -> list[float]:
@@ -276,7 +280,7 @@ def test_guidance_agrees_with_a_pilot_of_these_variances(total_index: float, row
 def test_a_small_pilot_promises_nothing(columns: int, small: bool) -> None:
     known = replace(assumed_variances(0.5, 1.0), rows=20, columns=columns)
     pilot = Pilot(factors={"data_order": FactorPilot(Outlook(known), 0.2, 0.8, "x", same=True)})
-    made = _assemble(specify(SMALL), set(), pilot, assurance=0.8, pilot_run_id=None, why="", project_run=None)
+    made = assembled(specify(SMALL), pilot)
     assert made.factors.loc[0, "pilot_enough"] == (not small)
     assert (made.guidance is not None) is small
     assert sum("is too small for a promise" in note for note in made.notes) == small
@@ -290,12 +294,12 @@ def test_the_advice_of_a_plan_is_what_its_table_says() -> None:
     outlook = Outlook(replace(assumed_variances(0.8, 0.5), rows=20, columns=10))
     known = {name: FactorPilot(outlook, 0.5, 0.9, "x", same=True) for name in ("data_order", "label_selection")}
     request = specify(large)
-    made = _assemble(request, set(), Pilot(factors=known), assurance=0.8, pilot_run_id=None, why="", project_run=None)
+    made = assembled(request, Pilot(factors=known))
     needed = made.designs.set_index("design")["cells_needed"].sort_values()
     assert not set(request.offer) & set(made.notes)
     order = ", ".join(f"design={name} {cells:,.0f}" for name, cells in needed.items())
     assert any(note.endswith(f"fewest first: {order}.") for note in made.notes)
-    unknown = _assemble(request, set(), Pilot(), assurance=0.8, pilot_run_id=None, why="", project_run=None)
+    unknown = assembled(request, Pilot())
     assert set(request.offer) <= set(unknown.notes)
 
 
@@ -317,9 +321,7 @@ def test_a_factor_that_no_radial_table_tells(second: float) -> None:
     outlooks = {name: Outlook(assumed_variances(share, 1.0)) for name, share in shares.items()}
     assumed = {name: FactorPilot(outlook, 0, 1, "x", same=True) for name, outlook in outlooks.items()}
     given = specify({**SMALL, **TWO, "half_width": 0.02, "executor": "inline"})
-    made = _assemble(
-        given, set(), Pilot(seconds=3.6, factors=assumed), assurance=0.8, pilot_run_id=None, why="", project_run=None
-    )
+    made = assembled(given, Pilot(seconds=3.6, factors=assumed))
     radial = made.designs.set_index("design").loc["radial"]
     never = [name for name, share in shares.items() if share == 0.5]
     assert radial["never"] == ", ".join(never)
@@ -347,15 +349,7 @@ def test_the_radial_design_tells_a_factor_that_explains_everything() -> None:
 
 def test_a_half_width_that_no_table_reaches() -> None:
     known = {"data_order": FactorPilot(Outlook(assumed_variances(0.3, 1.0)), 0, 1, "x", same=True)}
-    made = _assemble(
-        specify({**SMALL, "half_width": 0.001}),
-        set(),
-        Pilot(factors=known),
-        assurance=0.8,
-        pilot_run_id=None,
-        why="",
-        project_run=None,
-    )
+    made = assembled(specify({**SMALL, "half_width": 0.001}), Pilot(factors=known))
     [note] = [note for note in made.notes if note.startswith("No ")]
     assert all(design in note for design in ("crossed", "nested", "radial"))
     assert note.endswith("data_order (S_T 0.30): half_width=0.001 asks for more. Use a larger half_width.")

@@ -308,9 +308,7 @@ def test_a_setting_that_the_approach_refuses(place: Place) -> None:
 
 def test_all_trials_fail(place: Place) -> None:
     given = {"hyperparameters": "kind=broken", "space": "x=0..0.9", "fine_trials": 0}
-    with pytest.raises(
-        L3DError, match=r"all 3 coarse trials failed; the first: RuntimeError: this kind is broken"
-    ) as error:
+    with pytest.raises(L3DError, match=r"all 3 coarse trials failed; the first: RuntimeError: this kind is") as error:
         find(place, **given)
     [parent] = searches(place)
     assert parent.info.status == "FAILED"

@@ -29,16 +29,8 @@ from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
 
 TEN = tuple(range(42, 142, 10))
 NOTHING_RANDOM = "a_data_order=1e6,a_sample_choice=1e6,a_model_initialisation=1e6,a_model_randomness=1e6"
-ARTIFACTS = {
-    "cells.json",
-    "cells.parquet",
-    "examples.json",
-    "investigation.json",
-    "predictions.parquet",
-    "report.html",
-    "seeds.json",
-    "seeds.png",
-}
+ARTIFACTS = {"cells.parquet", "predictions.parquet", "report.html", "seeds.png"}
+ARTIFACTS |= {f"{name}.json" for name in ("cells", "examples", "investigation", "seeds")}
 
 
 def study(place: Place, **parameters: Any) -> SeedsRun:
@@ -144,11 +136,8 @@ def test_children(whole: tuple[Place, SeedsRun], tmp_path: Path) -> None:
     place, result = whole
     cells = place.cells(result.run_id)
     assert {run.data.tags["l3d.phase"] for run in cells} == {"golden"}
-    assert {(run.data.tags["l3d.index"], run.data.params["seed.seed"]) for run in cells} == {
-        ("0", "42"),
-        ("1", "52"),
-        ("2", "0"),
-    }
+    indices = {run.data.params["seed.seed"]: run.data.tags["l3d.index"] for run in cells}
+    assert indices == {"42": "0", "52": "1", "0": "2"}
     found = by_seed(cells)
     for seed, run in found.items():
         for factor in ("model_initialisation", "data_order"):
@@ -235,13 +224,12 @@ def test_multiple_choice(place: Place) -> None:
 
 @pytest.mark.slow
 def test_part_of_train_is_held_out_and_fewer_are_trained_on(place: Place, tmp_path: Path) -> None:
-    result = study(place, seeds=2, validation_fraction=0.25, num_labelled=20, test_size=10, self_test="skip")
+    fewer = {"seeds": 2, "validation_fraction": 0.25, "num_labelled": 20, "test_size": 10, "self_test": "skip"}
+    result = study(place, **fewer)
     about = document(place, result.run_id, "investigation.json", tmp_path)["task"]
     sizes = [about[f"{name}_examples"] for name in ("train", "validation", "evaluated")]
     assert sizes == [15, 5, 10]
-    other = study(
-        place, seeds=2, validation_fraction=0.25, num_labelled=20, test_size=10, root_seed=1, self_test="skip"
-    )
+    other = study(place, **fewer, root_seed=1)
     assert other.computed == 2, "another root seed draws other examples"
 
 
@@ -298,9 +286,8 @@ def test_killed_and_started_again(place: Place) -> None:
     assert_whole(place, result.run_id, 6)
     left = place.client.get_run(old.info.run_id)
     assert (left.info.status, left.data.tags["l3d.superseded_by"]) == ("KILLED", result.run_id)
-    np.testing.assert_array_equal(
-        result.study.scores["accuracy"], (expected(TEN[:6]) == right(class_task())).mean(axis=1)
-    )
+    accuracies = (expected(TEN[:6]) == right(class_task())).mean(axis=1)
+    np.testing.assert_array_equal(result.study.scores["accuracy"], accuracies)
 
 
 @pytest.mark.slow
@@ -366,13 +353,9 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     assert (run.info.status, run.data.tags["l3d.role"]) == ("FINISHED", "seeds_over_tasks")
     assert run.info.run_name == "seeds over 4 tasks"
     assert run.data.tags["l3d.investigations"] == wanted
-    assert {item.path for item in place.client.list_artifacts(result.run_id)} == {
-        "report.html",
-        "seed_by_task.csv",
-        "seed_by_task.png",
-        "tasks.csv",
-        "tasks.json",
-        "training_size.png",
+    artifacts = {item.path for item in place.client.list_artifacts(result.run_id)}
+    assert artifacts == {"tasks.csv", "tasks.json", "report.html", "training_size.png"} | {
+        *("seed_by_task.csv", "seed_by_task.png")
     }
     rows = pd.read_csv(place.download(result.run_id, "tasks.csv", tmp_path))
     assert rows["task"].tolist() == ["a", "b", "c", "numbers"]
@@ -508,16 +491,12 @@ def test_a_task_without_parts_is_split_once(place: Place, tmp_path: Path) -> Non
     given = {"approach": "synthetic", "task": str(toy_file(tmp_path, split=False)), "num_labelled": 10, "test_size": 6}
     result = study(place, **given)
     first = configuration_seed(0, "data_split", 0)
-    assert result.request.split_seeds == {
-        "label_selection": configuration_seed(0, "label_selection", 0),
-        "data_split": first,
-    }
+    selection = configuration_seed(0, "label_selection", 0)
+    assert result.request.split_seeds == {"label_selection": selection, "data_split": first}
     tables = []
     for run in place.cells():
         assert run.data.params["seed.data_split"] == str(first)
-        tables.append(
-            pd.read_parquet(place.download(run.info.run_id, "predictions.parquet", tmp_path / run.info.run_id))
-        )
+        tables.append(pd.read_parquet(place.download(run.info.run_id, "predictions.parquet", tmp_path)))
     assert len(tables) == 3
     assert all(table["example_id"].tolist() == tables[0]["example_id"].tolist() for table in tables)
     assert len({run.data.metrics["synthetic_score"] for run in place.cells()}) == 3
