@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from run_helpers import Place
+from run_helpers import Place, calls_of_sessions, sqlite_place
 from synthetic_truth import true_importance_corrected
 
 from mlflow_l3d.analysis.importance.checks.tables import factor_checks
@@ -22,6 +22,7 @@ from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.report.words import early_stops
 from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.testing import Trouble
 
 pytestmark = pytest.mark.slow
 
@@ -209,15 +210,8 @@ def test_stop_by_interval(place: Place) -> None:
 
 
 def test_stop_by_epsilon(place: Place) -> None:
-    result = run(
-        place,
-        factor="data_order,data_split",
-        stop="epsilon",
-        epsilon=2.0,
-        investigation_runs=3,
-        golden_runs="auto",
-        mitigation_runs="auto",
-    )
+    sizes = {"investigation_runs": 3, "golden_runs": "auto", "mitigation_runs": "auto"}
+    result = run(place, factor="data_order,data_split", stop="epsilon", epsilon=2.0, **sizes)
     interim_analyses = result.analysis.interim_analyses
     last = interim_analyses.groupby("factor", sort=False).tail(1)
     assert set(last["decision"]) == {"stop"}
@@ -250,3 +244,18 @@ def test_cells_beyond_the_stop_are_kept_and_not_counted(place: Place) -> None:
         assert other <= one if "low" in name else other >= one
     assert fixed == pytest.approx(sequential, rel=1e-12)
     assert_back_again(place, stopped)
+
+
+def test_a_stopping_rule_is_not_run_over_by_large_calls(migrated_store, tmp_path) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+    plan = {"investigation_runs": 4, "mitigation_runs": 60, "golden_runs": 60, "stop": "epsilon", "epsilon": 50.0}
+    with_calls = place.investigate(approach=Trouble(at_once=1000), **plan)
+    sizes = [len(call) for call in calls_of_sessions(place.cache)]
+    # A row has five cells, and one was taken to see whether there are any.
+    assert sizes[0] == 6
+    assert all(size <= 1 + max(5, sum(sizes[:number])) for number, size in enumerate(sizes))
+    alone = sqlite_place(migrated_store, tmp_path / "alone")
+    one_by_one = alone.investigate(approach=Trouble(), **plan)
+    assert with_calls.analysis.metrics() == one_by_one.analysis.metrics()
+    assert one_by_one.computed <= with_calls.computed <= 2 * one_by_one.computed
+    assert with_calls.computed < 300

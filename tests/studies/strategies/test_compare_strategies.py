@@ -31,17 +31,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tu
 
 
 def compare(place: Place, **parameters: Any) -> Comparison:
-    given = {
-        "approach": "synthetic",
-        "metric": "synthetic_score",
-        "executor": "inline",
-        "hyperparameters": HYPERPARAMETERS,
-        "factor": "data_split,data_order",
-        **SIZES,
-        **parameters,
-    }
+    given = {"approach": "synthetic", "metric": "synthetic_score", "executor": "inline", **SIZES}
+    given |= {"hyperparameters": HYPERPARAMETERS, "factor": "data_split,data_order"}
     with place.entered():
-        return compare_strategies(**given)
+        return compare_strategies(**{**given, **parameters})
 
 
 def test_the_table_of_the_paper(shared: tuple[Place, Comparison]) -> None:
