@@ -34,13 +34,9 @@ ENVIRONMENT = {
     "MPLBACKEND": "Agg",
     "TOKENIZERS_PARALLELISM": "false",
 }
-MLFLOW_STATE = (
-    "MLFLOW_EXPERIMENT_ID",
-    "MLFLOW_EXPERIMENT_NAME",
-    "MLFLOW_REGISTRY_URI",
-    "MLFLOW_RUN_ID",
-    "MLFLOW_TRACKING_URI",
-)
+MLFLOW_STATE = [
+    f"MLFLOW_{name}" for name in ("EXPERIMENT_ID", "EXPERIMENT_NAME", "REGISTRY_URI", "RUN_ID", "TRACKING_URI")
+]
 """MLflow reads these, and writes them into this process when its fluent functions are called."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -90,9 +90,7 @@ def test_example_and_query_of_the_page_on_runs(tmp_path: Path, tracking_uri: str
         ("writing-a-design.md", ["design", "conformance"]),
     ],
 )
-def test_examples_of_the_pages_on_things_of_your_own(
-    page: str, names: list[str], tmp_path: Path, tracking_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_of_the_pages_on_things_of_your_own(page, names, tmp_path, tracking_uri, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     monkeypatch.chdir(tmp_path)
     Path("cache").mkdir()
@@ -109,9 +107,7 @@ def test_examples_of_the_pages_on_things_of_your_own(
 
 
 @pytest.mark.slow
-def test_own_function_of_the_readme(
-    tracking_uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_own_function_of_the_readme(tracking_uri, monkeypatch, capsys) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     small = "executor='inline', investigation_runs=2, mitigation_runs=2, num_labelled=200, test_size=100"
     text = block("README.md", "own function").replace('factor="data_order")', f'factor="data_order", {small})')
@@ -161,9 +157,7 @@ def test_page_on_runs_is_what_an_investigation_writes(tracking_uri: str, monkeyp
 
 
 @pytest.mark.slow
-def test_metric_of_the_page_is_computed_asked_for_and_shown(
-    tmp_path: Path, tracking_uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_metric_of_the_page_is_computed_asked_for_and_shown(tmp_path, tracking_uri, monkeypatch, capsys) -> None:
     import mlflow
 
     information = tmp_path / "mine-1.0.dist-info"

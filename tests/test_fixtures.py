@@ -56,11 +56,7 @@ def test_what_fluent_calls_leave_behind_is_gone(turn: int, tracking_uri: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("reason", "variable", "code"),
-    [
-        ("L3D_TEST_DATA is not set", "set", 1),
-        ("L3D_TEST_DATA is not set", "", 0),
-        ("no GPU", "set", 0),
-    ],
+    [("L3D_TEST_DATA is not set", "set", 1), ("L3D_TEST_DATA is not set", "", 0), ("no GPU", "set", 0)],
 )
 def test_a_skip_for_data_that_is_there_fails_the_session(tmp_path: Path, reason: str, variable: str, code: int) -> None:
     (tmp_path / "conftest.py").write_text(Path(__file__).with_name("conftest.py").read_text())

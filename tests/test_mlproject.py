@@ -50,10 +50,8 @@ HOSTILE = [
     "!history ~ [a-z] %s",
     "",
 ]
-STUB = f"""#!{sys.executable}
-import json, os, sys
-with open(os.environ["STUB_OUTPUT"], "w") as file:
-    json.dump(sys.argv[1:], file)
+STUB = """#!/bin/sh
+printf '%s\\0' "$@" > "$STUB_OUTPUT"
 """
 
 
@@ -69,20 +67,18 @@ def entry_point(place: str) -> Any:
 
 def run(command: str, tmp_path: Path) -> list[str]:
     """Run a computed command with bash, as MLflow does, with a `python` that writes down its arguments."""
-    import json
-
     work = tmp_path / "project" / "projects" / "default"
     work.mkdir(parents=True, exist_ok=True)
     stub = tmp_path / "bin" / "python"
     stub.parent.mkdir(exist_ok=True)
     stub.write_text(STUB)
     stub.chmod(stub.stat().st_mode | stat.S_IXUSR)
-    output = tmp_path / "arguments.json"
+    output = tmp_path / "arguments"
     environment = {**os.environ, "PATH": f"{stub.parent}:{os.environ['PATH']}", "STUB_OUTPUT": str(output)}
     subprocess.run(["bash", "-c", command], cwd=work, env=environment, check=True, capture_output=True)
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
-    assert left == {"python", "arguments.json"}, "the value was run as a command"
-    return list(json.loads(output.read_text()))
+    assert left == {"python", "arguments"}, "the value was run as a command"
+    return output.read_text(encoding="utf-8").split("\0")[:-1]
 
 
 def test_parameters_are_ours_with_the_same_defaults_in_the_same_order(place: str) -> None:

@@ -45,8 +45,6 @@ EXCEPT = {
 
 def pins_module() -> Any:
     spec = importlib.util.spec_from_file_location("pins", ROOT / ".ci" / "pins.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -97,9 +97,7 @@ TINY = [f"-P{name}={number}" for name, number in (("investigation_runs", 2), ("g
 
 
 @pytest.mark.parametrize("name", ["table2", "table3", "table5", "figure1", "figure2"])
-def test_each_kind_of_command_runs_reduced(
-    project: ModuleType, place: Place, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_kind_of_command_runs_reduced(project, place, tmp_path, name, capsys) -> None:
     rows = ["mitigation_runs=5", "-P", "test_size=40"] if name == "table3" else ["mitigation_runs=2"]
     only = ["--model", "protonet"] if name == "table5" else []
     shown = run(project, place, tmp_path, [name, "--tasks", "sst2", "-P", *rows, *only], capsys)
@@ -146,9 +144,7 @@ def run(project: ModuleType, place: Place, folder: Path, arguments: list[str], c
     return shown
 
 
-def test_prompts_are_the_published_ones(
-    project: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prompts_are_the_published_ones(project, tmp_path, capsys) -> None:
     assert project.main(["table4", "--folder", str(tmp_path)]) == 0
     table = pd.read_csv(tmp_path / "table4" / "prompts.csv")
     assert len(table) == 7 * 4

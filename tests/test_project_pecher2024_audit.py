@@ -110,9 +110,7 @@ def test_published_signs(load: Callable[[str], ModuleType], found: pd.DataFrame)
     ]
 
 
-def test_the_page_shows_what_the_command_prints(
-    load: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_shows_what_the_command_prints(load, capsys) -> None:
     assert load("audit").main() == 0
     page = (ROOT / "docs" / "example-audit.md").read_text(encoding="utf-8").splitlines()
     lines = [line for line in capsys.readouterr().out.splitlines() if line]

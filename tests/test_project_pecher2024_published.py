@@ -22,8 +22,6 @@ PRINTED = {"importance": 259, "strategies": 324, "ablation": 30, "prompt_formats
 @pytest.fixture(scope="module")
 def published() -> ModuleType:
     spec = importlib.util.spec_from_file_location("pecher2024_published", PROJECT / "published.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

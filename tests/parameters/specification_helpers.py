@@ -13,14 +13,8 @@ from mlflow_l3d.studies.investigation.request import InvestigationRequest, speci
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.sources.synthetic import generate
 
-SMALL: dict[str, object] = {
-    "approach": "synthetic",
-    "factor": "data_order",
-    "investigation_runs": 3,
-    "mitigation_runs": 4,
-    "num_labelled": 20,
-    "test_size": 20,
-}
+SIZES = {"investigation_runs": 3, "mitigation_runs": 4, "num_labelled": 20, "test_size": 20}
+SMALL: dict[str, object] = {"approach": "synthetic", "factor": "data_order", **SIZES}
 
 
 def small(**changes: object) -> InvestigationRequest:

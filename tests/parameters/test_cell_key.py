@@ -96,9 +96,7 @@ def test_every_cell_keeps_its_key_after_a_change_of(what: str, original: Investi
     assert keys(SAME[what]()) == keys(original)
 
 
-def test_version_of_the_splits_is_part_of_the_key(
-    original: InvestigationRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_version_of_the_splits_is_part_of_the_key(original, monkeypatch) -> None:
     monkeypatch.setattr("mlflow_l3d.studies.request.SPLITS_VERSION", SPLITS_VERSION + 1)
     assert keys(fake(task())).isdisjoint(keys(original))
 
@@ -151,10 +149,7 @@ def test_keys_are_what_they_always_were(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("numpy.__version__", "2.4.6")
     request = fake(task())
     first = next(request.design().cells())
-    assert (request.context_key, first.key) == (
-        "219e3772bd3d4bd174cb128886523643",
-        "29808da9f486550c6a5ebf3a26245458",
-    )
+    assert (request.context_key, first.key) == ("219e3772bd3d4bd174cb128886523643", "29808da9f486550c6a5ebf3a26245458")
 
 
 def test_only_where_a_class_may_lack_evaluated_examples_is_the_macro_average_part_of_the_key() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from refusals import refusal
 from specification_helpers import small
 
 from mlflow_l3d.designs.baselines import FixedDesign, RandomDesign
@@ -14,13 +15,7 @@ from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import MITIGATION_BASE
 
-KINDS = {
-    "crossed": CrossedDesign,
-    "nested": NestedDesign,
-    "radial": RadialDesign,
-    "random": RandomDesign,
-    "fixed": FixedDesign,
-}
+KINDS = {kind.name: kind for kind in (CrossedDesign, NestedDesign, RadialDesign, RandomDesign, FixedDesign)}
 
 
 @pytest.mark.parametrize("design", KINDS)
@@ -81,10 +76,7 @@ def test_product_of_joint_factors() -> None:
         ({"mitigation": "{0}:1+1"}, "mitigation={0}: [1, 1]: must be different configurations"),
         ({"mitigation": "{0}:1", "design": "radial", "golden_runs": "auto"}, "mitigation={0}:1: is not for design=rad"),
         ({"stop": "interval", "design": "fixed"}, "stop=interval: needs design=crossed or nested or radial"),
-        (
-            {"stop": "epsilon", "design": "radial", "golden_runs": "auto"},
-            "stop=epsilon: needs design=crossed or nested",
-        ),
+        ({"stop": "epsilon", "design": "radial", "golden_runs": "auto"}, "stop=epsilon: needs design=crossed or"),
         ({"stop": "interval", "mitigation_runs": 20}, "mitigation_runs=20: stop=interval looks after 20, 40, 80, ..."),
         ({"half_width": 0}, "half_width=0: must be a number above 0 and below 1"),
         ({"half_width": "wide"}, "half_width=wide: must be a number above 0 and below 1"),
@@ -97,13 +89,8 @@ def test_product_of_joint_factors() -> None:
 def test_what_does_not_fit(parameters: dict[str, Any], line: str) -> None:
     names = small().setup.all_factors
     known = {"all": "+".join(names)}
-    filled = {
-        key: value.format(*names, **known) if isinstance(value, str) else value for key, value in parameters.items()
-    }
-    with pytest.raises(ParameterError) as caught:
-        small(**filled)
-    assert str(caught.value).startswith(line.format(*names, **known))
-    assert "\n" not in str(caught.value)
+    filled = {key: str(value).format(*names, **known) for key, value in parameters.items()}
+    assert refusal(small, **filled).startswith(line.format(*names, **known))
 
 
 def test_mitigation_strategy_holds_in_rows_and_not_in_golden_runs() -> None:

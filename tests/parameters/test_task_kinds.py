@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refusal
 from specification_helpers import SMALL, FakeApproach
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
@@ -56,18 +57,15 @@ def test_an_approach_of_classes_refuses_other_kinds(approach: str, kind: str) ->
 
     built = registry.load("approach", approach)()
     given = built.complete(resolve_hyperparameters(built, {"decision": "generate"} if approach == "icl" else {}))
-    with pytest.raises(ParameterError) as caught:
-        check_kind(a_task(kind), built, given)
     what = kind.replace("_", " ")
     taken = "classification and generation" if approach == "icl" else "classification"
-    assert str(caught.value) == f"task=mine: is a {what} task, and {approach} takes {taken} only. Use another approach."
+    said = f"task=mine: is a {what} task, and {approach} takes {taken} only. Use another approach."
+    assert refusal(check_kind, a_task(kind), built, given) == said
     check_kind(a_task("classification"), built, given)
 
 
 def test_an_investigation_says_so_in_one_line() -> None:
-    with pytest.raises(
-        ParameterError, match=r"^task=mine: is a multiple choice task, and synthetic takes classification"
-    ):
+    with pytest.raises(ParameterError, match=r"^task=mine: is a multiple choice task, and synthetic takes"):
         specify(FEW, task=a_task("multiple_choice"))
 
 
@@ -75,9 +73,7 @@ def test_what_hyperparameters_allow() -> None:
     for kind in KINDS:
         check_kind(a_task(kind), TakesAll(), {"kind": "plain"})
     check_kind(a_task("regression"), TakesAll(), {"kind": "fancy"})
-    with pytest.raises(ParameterError) as caught:
-        check_kind(a_task("multiple_choice"), TakesAll(), {"kind": "fancy"})
-    assert str(caught.value) == (
+    assert refusal(check_kind, a_task("multiple_choice"), TakesAll(), {"kind": "fancy"}) == (
         "task=mine: is a multiple choice task, and fake takes classification and regression only under these "
         "hyperparameters. Use hyperparameter kind=plain."
     )
@@ -89,9 +85,7 @@ def test_a_metric_of_classes_on_scores() -> None:
         match=r"^metric=f1_macro: is a metric of class numbers, and mine is a regression task.* Use pearson, ",
     ):
         specify({**FEW, "approach": "fake", "metric": "f1_macro"}, approach=TakesAll(), task=a_task("regression"))
-    with pytest.raises(
-        ParameterError, match=r"^metric=rmse: is a metric of finite numbers, and mine is a classification"
-    ):
+    with pytest.raises(ParameterError, match=r"^metric=rmse: is a metric of finite numbers, and mine is a"):
         specify({**FEW, "approach": "fake", "metric": "rmse"}, approach=TakesAll(), task=a_task("classification"))
     check_kind(a_task("regression"), TakesAll(), {"kind": "plain"}, "pearson")
 

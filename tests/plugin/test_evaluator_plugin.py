@@ -95,9 +95,7 @@ def foreign_investigation(folder: Path) -> Foreign:
     return parent.info.run_id, table, golden, predictions
 
 
-def test_our_own_investigation(
-    place: Place, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_our_own_investigation(place, caplog, capfd) -> None:
     done = place.investigate(factor="data_order,data_split", investigation_runs=3, mitigation_runs=3)
     mlflow.set_tracking_uri(place.uri)
     before = place.client.get_run(done.run_id)

@@ -1,4 +1,4 @@
-"""One investigation that is finished, for all tests that begin with one."""
+"""A place for each test of a study, and one investigation that is finished for those that begin with one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from pictures import blank
 from run_helpers import Place, copied, sqlite_place
 
 from mlflow_l3d.studies.investigation.run import Investigation
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    """Give a place of the test's own."""
+    return sqlite_place(migrated_store, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -62,23 +62,11 @@ def test_names_of_tags_that_a_data_set_numbers(tmp_path: Path) -> None:
     ("kind", "columns", "line"),
     [
         ("generation", {"label": ["a", "b", None]}, "label_column=label: 1 of 3 labels are missing"),
-        (
-            "generation",
-            {"label": ["a", {"b": 1}, "c"]},
-            "label_column=label: row 2 of the data: the label must be a text",
-        ),
-        (
-            "tagging",
-            {"label": [["O"], ["O", "O"], ["O"]]},
-            "task=mine.jsonl: label 1 has 2 tags, and its text 1 tokens",
-        ),
+        ("generation", {"label": ["a", {"b": 1}, "c"]}, "label_column=label: row 2 of the data: the label must be a"),
+        ("tagging", {"label": [["O"], ["O", "O"], ["O"]]}, "task=mine.jsonl: label 1 has 2 tags, and its text 1"),
         ("tagging", {"label": ["O"] * 3}, "label_column=label: row 1 of the data: the label must be a list of tags"),
         ("tagging", {"text": [["a b"]] * 3, "label": [["O"]] * 3}, "text_column=text: row 1 of the data has the token"),
-        (
-            "ranking",
-            {"label": [["a"], [], ["b"]]},
-            "label_column=label: row 2 of the data: the label names no relevant",
-        ),
+        ("ranking", {"label": [["a"], [], ["b"]]}, "label_column=label: row 2 of the data: the label names no"),
     ],
 )
 def test_a_fault_of_an_answer_has_its_line(tmp_path: Path, kind: str, columns: dict[str, list[Any]], line: str) -> None:

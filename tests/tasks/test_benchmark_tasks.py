@@ -112,9 +112,7 @@ def hub_set(benchmark: Benchmark, rows: Rows) -> Any:
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_the_folder_and_the_hub_give_the_same_task(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holdings: dict[tuple[str, ...], Any]
-) -> None:
+def test_the_folder_and_the_hub_give_the_same_task(name, tmp_path, monkeypatch, holdings) -> None:
     benchmark = BENCHMARKS[name]
     rows = some_rows(benchmark)
     monkeypatch.setenv("L3D_DATA", str(tmp_path))
@@ -135,9 +133,7 @@ def test_the_folder_and_the_hub_give_the_same_task(
     assert not any(str(tmp_path) in note for note in here.notes)
 
 
-def test_order_and_split_of_the_rows_do_not_matter_and_content_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_order_and_split_of_the_rows_do_not_matter_and_content_does(tmp_path, monkeypatch) -> None:
     benchmark = BENCHMARKS["trec"]
     monkeypatch.setenv("L3D_DATA", str(tmp_path))
     rows = some_rows(benchmark)
@@ -153,9 +149,7 @@ def test_order_and_split_of_the_rows_do_not_matter_and_content_does(
 
 
 @pytest.mark.parametrize("label_name", [None, ["neither", "Not  Equivalent", "EQUIVALENT"]])
-def test_classes_are_matched_by_name_or_else_by_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label_name: list[str] | None
-) -> None:
+def test_classes_are_matched_by_name_or_else_by_number(tmp_path, monkeypatch, label_name) -> None:
     benchmark = BENCHMARKS["mrpc"]
     monkeypatch.setenv("L3D_DATA", str(tmp_path))
     rows = some_rows(benchmark)[:8]
@@ -177,9 +171,7 @@ def message(benchmark: Benchmark) -> str:
     return line
 
 
-def test_neither_a_folder_nor_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holdings: dict[tuple[str, ...], Any]
-) -> None:
+def test_neither_a_folder_nor_the_hub(tmp_path, monkeypatch, holdings) -> None:
     benchmark = BENCHMARKS["mrpc"]
     fix = (
         "Either set L3D_DATA to a folder with mrpc.parquet (columns sentence1, sentence2, label), "

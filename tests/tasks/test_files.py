@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refusal
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.files import is_data, load_data, load_file
@@ -44,7 +45,6 @@ NUMBERS = pd.DataFrame({"b": [0.1, 1e-9, 2, 3], "a": [1, 2, 3, 4], "id": [4, 3, 
 def test_columns_of_numbers_are_features(tmp_path: Path) -> None:
     """In a file, a data frame, and from Python, they are the same numbers; others are another task."""
     task = load_file(write(tmp_path / "mine.csv", NUMBERS))
-    assert task.features is not None
     assert task.features.tolist() == NUMBERS[["b", "a"]].to_numpy().tolist()
     assert (task.texts[0][1], task.example_ids.tolist()) == ("1e-09 2.0", [4, 3, 2, 1])
     same = make_task(
@@ -55,7 +55,6 @@ def test_columns_of_numbers_are_features(tmp_path: Path) -> None:
     keys = [each.fingerprint for each in (task, same, frame, as_texts)]
     assert len({*keys[:3]}) == 1 != len({*keys})
     named = load_data(NUMBERS, "DataFrame", Reading(text_column="a"))
-    assert named.features is not None
     assert named.features.shape == (4, 1)
     with pytest.raises(L3DError, match=r"features must be finite numbers of shape \(4, columns\)"):
         make_task("mine", labels=task.labels, class_names="xy", features=task.features * np.inf)
@@ -95,7 +94,7 @@ def test_every_format_gives_the_same_task(tmp_path: Path, labels: list[object], 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1).filter(str.strip)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(texts, st.sampled_from(["x", "y z", "1.5"])), min_size=1, max_size=6))
 def test_any_text_survives_csv_and_jsonl(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
     folder = tmp_path_factory.mktemp("any")
@@ -214,9 +213,7 @@ def test_a_file_with_a_fault(tmp_path: Path, content: str, line: str) -> None:
     ],
 )
 def test_columns_that_cannot_be_meant(tmp_path: Path, text_column: str, label_column: str, line: str) -> None:
-    with pytest.raises(ParameterError) as caught:
-        load_file(csv(tmp_path, f"text,label\n{GOOD}"), Reading(text_column, label_column))
-    assert str(caught.value) == line
+    assert refusal(load_file, csv(tmp_path, f"text,label\n{GOOD}"), Reading(text_column, label_column)) == line
 
 
 def test_columns_of_one_name_in_parquet(tmp_path: Path) -> None:
@@ -243,10 +240,9 @@ def test_separator_and_mark_of_a_spreadsheet_are_found(tmp_path: Path, separator
 def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
     secret = "my secret diary " * 20
     for content in (f"{secret},x\nb,1\n", f"label,text\n{secret},a\nb,c\nb,d\n", f'text,label\na,"{secret}\n'):
-        with pytest.raises(ParameterError) as caught:
-            load_file(csv(tmp_path, content))
-        assert len(str(caught.value)) < 250
-        assert secret[:60] not in str(caught.value)
+        shown = refusal(load_file, csv(tmp_path, content))
+        assert len(shown) < 250
+        assert secret[:60] not in shown
 
 
 @pytest.mark.parametrize(
@@ -295,9 +291,7 @@ def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
 )
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, line: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ParameterError) as caught:
-        load_file(tmp_path / name)
-    assert str(caught.value) == line
+    assert refusal(load_file, tmp_path / name) == line
 
 
 def test_a_file_that_is_missing(tmp_path: Path) -> None:

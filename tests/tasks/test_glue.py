@@ -53,7 +53,13 @@ PINNED = {  # Keys of finished cells depend on these: first digits of fingerprin
     "rotten_tomatoes": "3e881232d257135a",
     "bbc_news": "3f42db7fcf6d7ad8",
 }
-PINNED_FILES = {  # Likewise, of the files themselves.
+PINNED_FILES = {  # Likewise, of the files themselves, as a user's own.
+    "ag_news": "4d404903840af104",
+    "cola": "a64d571b2fe20dae",
+    "dbpedia": "1c63ae0a53da7275",
+    "snips": "54f53537e83fcec4",
+    "sst2": "ff2e3ba662622529",
+    "stsb": "8d33ed2fc0fda121",
     "boolq": "6112749f2b3e6b35",
     "cb": "712698b23fa5f2be",
     "copa": "09350457c90e4295",
@@ -65,6 +71,9 @@ PINNED_FILES = {  # Likewise, of the files themselves.
     "mrpc": "e4f19d22be0ab1c3",
     "trec": "3743c31f9a6d3770",
 }
+
+
+LARGE = ("multirc", "ag_news", "sst2", "snips")
 
 
 @pytest.fixture
@@ -82,10 +91,20 @@ def test_fingerprints_stay(name: str, data: Path) -> None:
 
 @needs_data
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "multirc" else []) for name in PINNED_FILES]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in PINNED_FILES]
 )
 def test_fingerprints_of_files_stay(name: str, data: Path) -> None:
     assert load_task(str(data / f"{name}.parquet")).fingerprint[:16] == PINNED_FILES[name]
+
+
+@needs_data
+def test_labels_and_names_are_the_files_own(data: Path) -> None:
+    task = load_task(str(data / "trec.parquet"))
+    assert task.class_names == ("ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM")
+    assert np.bincount(task.labels).tolist() == [95, 1344, 1300, 1288, 916, 1009]
+    assert task.notes[1].endswith(": class ABBR has 76 (167 a class would be needed)")
+    fixed = load_task(str(data / "trec.parquet"), settings=SplitSettings(60, 60, "fixed"))
+    assert np.bincount(fixed.labels[fixed.split({"data_split": 1, "label_selection": 2}).test]).tolist() == [10] * 6
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +140,7 @@ STUDY_BY_NAME = {benchmark.name: benchmark for benchmark in STUDY.values()}
 
 
 @needs_data
-def test_ids_tell_repeats_apart_and_are_those_of_the_pool_where_texts_occur_once(
-    data: Path, whole: Callable[[str], Task]
-) -> None:
+def test_ids_tell_repeats_apart_and_are_those_of_the_pool_where_texts_occur_once(data, whole) -> None:
     own, pool = whole("rte"), load_task("rte")
     contents = [str(example).partition("/")[2] for example in own.example_ids]
     assert sum(example.endswith("-2") for example in contents) == 2
@@ -248,9 +265,7 @@ def on_the_hub(benchmark: Benchmark, frame: pd.DataFrame) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STUDY_BY_NAME)
 @pytest.mark.parametrize("settings", [OWN, SplitSettings()], ids=["own", "drawn"])
-def test_the_folder_and_the_hub_give_the_same_task(
-    name: str, settings: SplitSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_and_the_hub_give_the_same_task(name, settings, tmp_path, monkeypatch) -> None:
     datasets = pytest.importorskip("datasets")
     benchmark = STUDY_BY_NAME[name]
     frame = a_frame(benchmark)
@@ -308,9 +323,7 @@ def test_empty_texts_of_a_public_set_are_left_out(tmp_path: Path, monkeypatch: p
         ("copa", {"split": None}, "It needs the columns premise, question, choice1, choice2, label, split."),
     ],
 )
-def test_a_file_that_is_not_the_set(
-    name: str, change: dict[str, Any], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_not_the_set(name, change, line, tmp_path, monkeypatch) -> None:
     frame = a_frame(STUDY_BY_NAME[name])
     for column, value in change.items():
         frame = frame.drop(columns=column) if column == "split" else frame.assign(**{column: value})

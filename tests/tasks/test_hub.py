@@ -87,10 +87,7 @@ def test_what_the_hub_may_answer(hub: dict[tuple[str, ...], Any], tmp_path: Path
         load_from_hub("hf:nothing")
     answers = [
         (ConnectionError("Couldn't reach"), r"the Hugging Face hub cannot be reached \(ConnectionError\)"),
-        (
-            ValueError("Config name is missing.\nPick one: a, b"),
-            r"cannot be loaded \(Config name is missing. Pick one: a, b\)",
-        ),
+        (ValueError("Config name is missing.\nPick one: a, b"), r"cannot be loaded \(Config name is missing. Pick"),
         (RuntimeError("Dataset scripts are no longer supported"), "scripts are no longer supported"),
         (OSError(28, "No space left on device", str(tmp_path)), r"cannot be loaded \(No space left on device\)"),
         (datasets.exceptions.DatasetGenerationError(str(tmp_path)), r"cannot be loaded \(DatasetGenerationError\)"),
@@ -111,9 +108,7 @@ def test_labels_that_are_hidden_here_and_there(hub: dict[tuple[str, ...], Any]) 
 
 def test_a_label_column_that_no_split_has(hub: dict[tuple[str, ...], Any]) -> None:
     hub["films",] = split_sets()
-    with pytest.raises(
-        ParameterError, match=r"label_column='labels': must be one of the columns id, label, text. Did you"
-    ):
+    with pytest.raises(ParameterError, match=r"label_column='labels': must be one of the columns id, label, text. Did"):
         load_from_hub("hf:films", Reading(label_column="labels"))
 
 

@@ -135,12 +135,7 @@ def with_choice(row: int, **cells: object) -> dict[str, list[object]]:
 @pytest.mark.parametrize(
     ("columns", "labels", "more", "line"),
     [
-        (
-            pairs(),
-            SCORES,
-            {"task_kind": "classification"},
-            "label_column=label: must hold whole numbers or class names",
-        ),
+        (pairs(), SCORES, {"task_kind": "classification"}, "label_column=label: must hold whole numbers or class"),
         (
             pairs(),
             ["good", "bad"] * 6,
@@ -151,12 +146,7 @@ def with_choice(row: int, **cells: object) -> dict[str, list[object]]:
         (pairs(), [*SCORES[:-1], None], {}, "label_column=label: 1 of 12 labels are missing, the first in row 12"),
         (pairs(), [*SCORES[:-1], float("inf")], {"task_kind": "regression"}, "label_column=label: the score in row 12"),
         (pairs(), [2.5] * 12, {}, "task=mine.parquet: every example has the same score"),
-        (
-            pairs(),
-            [0, 1] * 6,
-            {"task_kind": "multiple_choice"},
-            "choice_columns=auto: there are no columns choice1 and",
-        ),
+        (pairs(), [0, 1] * 6, {"task_kind": "multiple_choice"}, "choice_columns=auto: there are no columns choice1"),
         (pairs(), [0, 1] * 6, {"choice_columns": "sentence1"}, "choice_columns=sentence1: must name two different"),
         (pairs(), [0, 1] * 6, {"choice_columns": "sentence1,sentense2"}, "choice_columns='sentense2': must be one of"),
         (pairs(), [0, 1] * 6, {"task_kind": "choice"}, "task_kind='choice': must be one of auto, classification, gen"),
@@ -172,18 +162,8 @@ def with_choice(row: int, **cells: object) -> dict[str, list[object]]:
             {"task_kind": "multiple_choice"},
             "label_column=label: row 2 of the data has '2', and there are 2 choices. Positions run from 0 to 1; or",
         ),
-        (
-            choices(),
-            ["choice1", "x"] * 6,
-            {"task_kind": "multiple_choice"},
-            "label_column=label: row 2 of the data has",
-        ),
-        (
-            choices(),
-            SCORES,
-            {"task_kind": "multiple_choice"},
-            "label_column=label: must hold the position of the right",
-        ),
+        (choices(), ["choice1", "x"] * 6, {"task_kind": "multiple_choice"}, "label_column=label: row 2 of the data"),
+        (choices(), SCORES, {"task_kind": "multiple_choice"}, "label_column=label: must hold the position of the"),
         (
             with_choice(4, choice2=None),
             [0, 1] * 6,
@@ -204,9 +184,7 @@ def with_choice(row: int, **cells: object) -> dict[str, list[object]]:
         ),
     ],
 )
-def test_a_fault_has_its_line(
-    tmp_path: Path, columns: dict[str, list[object]], labels: list[object], more: dict[str, str], line: str
-) -> None:
+def test_a_fault_has_its_line(tmp_path, columns, labels, more, line) -> None:
     found = message(write(tmp_path, {**columns, "label": labels}), **more)
     assert found.startswith(line)
 
@@ -221,9 +199,7 @@ def test_a_fault_has_its_line(
         ([0, 1] * 5 + [3.5, 1], "auto", "row 11 of the data has '3.5', and nearly all other rows whole numbers"),
     ],
 )
-def test_a_label_of_another_sort_is_named_with_its_row(
-    tmp_path: Path, name: str, labels: list[object], kind: str, line: str
-) -> None:
+def test_a_label_of_another_sort_is_named_with_its_row(tmp_path, name, labels, kind, line) -> None:
     found = message(write(tmp_path, {**pairs(), "label": labels}, name), task_kind=kind)
     assert found.startswith(f"label_column=label: {line}")
 
@@ -270,10 +246,7 @@ def test_tasks_made_in_python() -> None:
         ({"labels": np.array([0, 1] * 3), "kind": "regression"}, "labels of a regression task must be float64 scores"),
         ({"labels": np.array([0.5, np.nan] * 3), "kind": "regression"}, "a score is not finite"),
         ({"labels": np.arange(6.0), "kind": "regression", "class_names": ("a",)}, "regression has no classes"),
-        (
-            {"labels": np.array([0, 1] * 3), "kind": "ordering"},
-            "kind='ordering' must be one of classification, regression",
-        ),
+        ({"labels": np.array([0, 1] * 3), "kind": "ordering"}, "kind='ordering' must be one of classification,"),
         ({"labels": np.array([0, 1] * 3), "kind": "multiple_choice"}, "it has 0 choice(s), at least 2 are needed"),
         (
             {"labels": np.array([0, 1] * 3), "kind": "multiple_choice", "choices": [["x"] * 6, ["y"] * 5]},

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from refusals import refusal
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -118,11 +119,7 @@ def test_scores_are_one_stratum() -> None:
 @pytest.mark.parametrize(
     ("parts", "wanted", "line"),
     [
-        (
-            None,
-            OWN,
-            "task=mine: is to be used with its own train and validation parts, and it has no parts of its own.",
-        ),
+        (None, OWN, "task=mine: is to be used with its own train and validation parts, and it has no parts of its"),
         ([0] * 8, OWN, "and the validation part has no example. Name one with both; in a file"),
         ([2, 2, 2, 2, 1, 1, 1, 1], OWN, "and the train part has no example"),
         ([0, 0, 0, 0, 2, 2, 2, 2], replace(OWN, test_size=5), "test_size=5: there are 4 examples in the test part"),
@@ -130,36 +127,17 @@ def test_scores_are_one_stratum() -> None:
         ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, num_labelled=5), "num_labelled=5: must lie between 2 and the 4 train"),
         ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, num_labelled=1), "num_labelled=1: must lie between 2 and the 4 train"),
         ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, test_size=5), "test_size=5: there are 4 examples in the validation"),
-        (
-            [0, 0, 0, 0, 1, 1, 1, 1],
-            replace(OWN, validation_fraction=1.0),
-            "validation_fraction=1.0: must lie in [0, 1)",
-        ),
-        (
-            [0, 0, 0, 0, 1, 1, 1, 1],
-            replace(OWN, validation_fraction=0.7),
-            "validation_fraction=0.7: would hold out 3 of 4 train examples",
-        ),
-        (
-            [0, 0, 0, 0, 1, 1, 1, 1],
-            replace(OWN, evaluated="validation"),
-            "validation_fraction=0.0: leaves no validation example to be scored on",
-        ),
-        (
-            [0, 0, 0, 0, 1, 1, 1, 1],
-            SplitSettings(validation_fraction=0.1),
-            "validation_fraction=0.1: is for a task's own split",
-        ),
+        ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, validation_fraction=1.0), "validation_fraction=1.0: must lie in [0,"),
+        ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, validation_fraction=0.7), "validation_fraction=0.7: would hold out 3"),
+        ([0, 0, 0, 0, 1, 1, 1, 1], replace(OWN, evaluated="validation"), "validation_fraction=0.0: leaves no"),
+        ([0, 0, 0, 0, 1, 1, 1, 1], SplitSettings(validation_fraction=0.1), "validation_fraction=0.1: is for a task's"),
         ([0, 0, 0, 0, 1, 1, 1, 1], SplitSettings(source="mine"), "source='mine': must be one of drawn, own"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_split(parts: list[int] | None, wanted: SplitSettings, line: str) -> None:
     task = a_task([0, 1] * 4, parts or [0] * 8)
     task = replace(task, settings=wanted, parts=task.parts if parts else None)
-    with pytest.raises(ParameterError) as caught:
-        task.split({"data_split": 1, "label_selection": 2})
-    assert line in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert line in refusal(task.split, {"data_split": 1, "label_selection": 2})
 
 
 def columns(**more: list[object]) -> dict[str, list[object]]:
@@ -172,7 +150,6 @@ def test_a_column_of_parts_in_a_file(tmp_path: Path) -> None:
     labels = ["no", "yes", "no", "yes", "no", "yes", "", ""]
     pd.DataFrame(columns(split=names) | {"label": labels}).to_csv(path, index=False)
     task = load_task(str(path), settings=OWN)
-    assert task.parts is not None
     assert task.parts.tolist() == [0, 0, 0, 0, 1, 1]
     assert task.notes == (
         "mine.csv: left out 2 test row(s) without a label",
@@ -197,10 +174,7 @@ def test_parts_decide_the_fingerprint_only_where_they_are_used(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        (
-            {},
-            "task=mine.parquet: is to be used with its own train and validation parts, and the data has no column",
-        ),
+        ({}, "task=mine.parquet: is to be used with its own train and validation parts, and the data has no column"),
         ({"split": ["train", "fold 3"] * 4}, "split=fold 3: the column split has 'fold 3' in row 2 of the data; known"),
         ({"split": ["train", None] * 4}, "split=None: the column split has 'None' in row 2"),
         ({"split": ["train"] * 8}, "and the validation part has no example"),
@@ -209,9 +183,7 @@ def test_parts_decide_the_fingerprint_only_where_they_are_used(tmp_path: Path) -
 def test_parts_that_are_none(tmp_path: Path, more: dict[str, list[object]], line: str) -> None:
     path = tmp_path / "mine.parquet"
     pd.DataFrame(columns(**more)).to_parquet(path)
-    with pytest.raises(ParameterError) as caught:
-        load_task(str(path), settings=OWN)
-    assert line in str(caught.value)
+    assert line in refusal(load_task, str(path), settings=OWN)
 
 
 def test_names_of_parts() -> None:

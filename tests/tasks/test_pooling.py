@@ -43,9 +43,7 @@ def test_an_id_is_the_hash_of_the_texts() -> None:
 
 
 @given(rows=ROWS, data=st.data())
-def test_the_pool_is_that_of_a_count_by_hand_in_any_order(
-    rows: list[tuple[str, str, int]], data: st.DataObject
-) -> None:
+def test_the_pool_is_that_of_a_count_by_hand_in_any_order(rows, data) -> None:
     shuffled = data.draw(st.permutations(rows))
     first, again = (
         pool_examples([[row[0] for row in some], [row[1] for row in some]], np.array([r[2] for r in some], np.int64))

@@ -306,9 +306,7 @@ def test_a_baseline_has_no_ablation(tmp_path: Path, migrated_store: Path) -> Non
         ablated(store)
 
 
-def test_the_attached_run(
-    store: Store, parent: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_attached_run(store, parent, monkeypatch, tmp_path, capsys) -> None:
     before = store.client.get_run(parent.run_id).to_dictionary()
     run_id = store.client.create_run("0").info.run_id
     monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
@@ -336,9 +334,7 @@ def test_the_attached_run(
 
 
 @pytest.mark.parametrize("wrong", [["--rows", "999"], ["--repeats", "x"], ["--parent-run-id", "0" * 32]])
-def test_the_attached_run_of_a_mistake(
-    store: Store, parent: Any, monkeypatch: pytest.MonkeyPatch, wrong: list[str]
-) -> None:
+def test_the_attached_run_of_a_mistake(store, parent, monkeypatch, wrong) -> None:
     run_id = store.client.create_run("0").info.run_id
     monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
     with store.entered():

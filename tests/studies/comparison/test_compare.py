@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,8 @@ from mlflow_l3d.tracking.earlier.reader import read_investigation
 
 pytestmark = pytest.mark.slow
 
-COMMON: dict[str, Any] = {
-    "approach": "synthetic",
-    "task": "synthetic",
-    "metric": "accuracy",
-    "executor": "inline",
-    "investigation_runs": 2,
-    "mitigation_runs": 2,
-    "golden_runs": 12,
-}
+SYSTEM: dict[str, Any] = {"approach": "synthetic", "task": "synthetic", "metric": "accuracy", "executor": "inline"}
+COMMON: dict[str, Any] = {**SYSTEM, "investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 12}
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +59,11 @@ def test_runs_and_examples_are_paired(place: Place, parents: list[str], compared
     assert one.other_factors == ()
     assert one.examples == one.shared_examples > 400
     assert one.variance_saved > one.variance_saved_runs > 0.3
-    means = [
-        np.mean(
-            [
-                run.data.metrics["accuracy"]
-                for run in place.client.search_runs(["0"], f"tags.`mlflow.parentRunId` = '{parent}'")
-                if run.data.tags[names.PHASE] == "golden"
-            ]
-        )
+    golden = [
+        place.client.search_runs(["0"], f"tags.`mlflow.parentRunId` = '{parent}' and tags.`l3d.phase` = 'golden'")
         for parent in parents[:2]
     ]
+    means = [np.mean([run.data.metrics["accuracy"] for run in runs]) for runs in golden]
     # The second parent shares no cell with the first: another hyperparameter is another key.
     assert one.means == pytest.approx(means)
 
@@ -155,13 +144,12 @@ def test_specifications_are_run_and_then_compared(place: Place, parents: list[st
 
 def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place) -> None:
     settings = ("default", "a_data_order=3")
-    given = {"approach": "synthetic", "task": "synthetic", "metric": "accuracy", "executor": "inline"}
     with place.entered():
-        radial = {**given, "design": "radial", "mitigation_runs": 6}
+        radial = {**SYSTEM, "design": "radial", "mitigation_runs": 3}
         found = compare(*[investigate(**radial, hyperparameters=each) for each in settings])
-        assert found.comparison.differences[0].runs == (6, 6)
+        assert found.comparison.differences[0].runs == (3, 3)
         assert found.importances["factor"].tolist() == ["data_order"]
-        found = compare(*[seeds(**given, seeds=5, hyperparameters=each).run_id for each in settings])
+        found = compare(*[seeds(**SYSTEM, seeds=3, hyperparameters=each).run_id for each in settings])
         assert found.comparison.differences[0].shared_factors == ("seed",)
         pooled = [investigate(**{**COMMON, "golden_runs": "pooled", "hyperparameters": each}) for each in settings]
         with pytest.raises(ParameterError, match="has no golden runs"):
@@ -177,12 +165,10 @@ def test_systems_over_tasks(place: Place, tmp_path: Path) -> None:
             texts = [f"{task} {word} {number}" for number, word in enumerate(generator.permutation(labels))]
             pd.DataFrame({"text": texts, "label": labels}).to_csv(tmp_path / f"{task}.csv", index=False)
             for order in (0, 3):
-                given = {**COMMON, "task": str(tmp_path / f"{task}.csv"), "hyperparameters": f"a_data_order={order}"}
-                ids.append(investigate(**given).run_id)
+                given = {**COMMON, "golden_runs": 5, "hyperparameters": f"a_data_order={order}"}
+                ids.append(investigate(**{**given, "task": str(tmp_path / f"{task}.csv")}).run_id)
         found = compare(",".join(ids))
-        with pytest.raises(
-            ParameterError, match=r"are of different tasks \(one.csv(: .+)?; two.csv(: .+)?\)\. Compare on one task"
-        ):
+        with pytest.raises(ParameterError, match=r"are of different tasks \(one.csv(: .+)?; two.csv(: .+)?\)\."):
             compare(ids[:3])
     assert found.comparison.tasks == ("one.csv", "two.csv")
     assert found.comparison.over_tasks[0].found.tasks == 2
@@ -242,3 +228,20 @@ def test_a_metric_that_predictions_do_not_give_counts_no_examples(place: Place, 
         found = compare(parents[0], parents[1], metric="synthetic_score")
     assert found.comparison.differences[0].examples == 0
     assert "synthetic_score is not computed from predictions" in found.comparison.notes[0]
+
+
+def test_a_real_system_differs_from_itself_no_more_often_than_the_level_allows(tmp_path, migrated_store, data_folder):
+    """Two learning rates of a head on the packaged encoder, on film reviews of SST-2."""
+    table = pd.read_parquet(data_folder / "sst2.parquet")
+    table[["text", "label"]].head(400).to_parquet(tmp_path / "sst2.parquet")
+    sizes = {"golden_runs": 10, "investigation_runs": 2, "mitigation_runs": 2, "num_labelled": 120, "test_size": 60}
+    given = {"task": str(tmp_path / "sst2.parquet"), "metric": "accuracy", "executor": "inline", **sizes}
+    with sqlite_place(migrated_store, tmp_path).entered():
+        runs = [investigate(**given, hyperparameters={"learning_rate": rate}) for rate in (0.001, 0.01)]
+        found = compare(*runs, self_check=60)
+    one = found.comparison.differences[0]
+    assert one.shared_runs == 10
+    assert 0 < one.variance_saved < 1
+    assert [check.repeats for check in found.self_checks] == [60, 60, 60]
+    claims = sum(check.claims for check in found.self_checks)
+    assert claims / 180 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 180)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import html
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from run_helpers import CELLS, Place, sqlite_place
+from run_helpers import CELLS, Place
 
 import mlflow_l3d
 from mlflow_l3d import cli
@@ -23,11 +22,6 @@ from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.investigation.scoring import score
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path)
 
 
 def frame() -> pd.DataFrame:
@@ -57,21 +51,14 @@ def test_a_frame_of_several_factors_with_predictions() -> None:
     two = one[one["phase"] != "golden"].assign(factor="two", answer=None)
     cells = Planned().select(pd.concat([one, two], ignore_index=True))
     answers = {k: pa.table({"example_id": [1, 2], "label": [0, 1], "prediction": [k % 2, 1]}) for k in range(15)}
-    found = score(
-        cells,
-        map(answers.get, cells["answer"]),
-        metric=named("score"),
-        planned=Planned(),
-    ).analysis
+    found = score(cells, map(answers.get, cells["answer"]), metric=named("score"), planned=Planned()).analysis
     assert list(found.importances) == ["one", "two"]
     # Of four runs of a row two answer 0 and two answer 1 on the first example: 2 of 6 pairs agree; all on the second.
     assert found.metrics()["consistency/one"] == pytest.approx((2 / 6 + 1) / 2)
     assert "consistency/two" not in found.metrics()
 
 
-def test_the_latest_investigation(
-    done: tuple[Place, Investigation], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_latest_investigation(done, capsys, tmp_path) -> None:
     place, _ = done
     last = place.investigate(root_seed=1, mitigation_runs=3)
     before = place.client.get_run(last.run_id)

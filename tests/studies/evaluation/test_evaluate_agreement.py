@@ -452,9 +452,7 @@ def test_numbers_in_the_radial_design(place: Place, tmp_path: Path) -> None:
         ([["a"], ["b"], []], ["secret", "b", "c"], "token_match", "prediction=a text, of example q1: must be a list"),
     ],
 )
-def test_mixed_kinds_name_the_cell(
-    tmp_path: Path, first: list[Any], other: list[Any], agreement: str, message: str
-) -> None:
+def test_mixed_kinds_name_the_cell(tmp_path, first, other, agreement, message) -> None:
     with pytest.raises(ParameterError, match=message) as error:
         direct(tmp_path, [first, first, first, other, first, first, first], first, agreement)
     text = str(error.value)

@@ -158,9 +158,7 @@ def test_what_is_read_otherwise_is_said(tmp_path: Path):
         (["0", "1", "1"], ["0.1", "0.9", "1"], "most predictions are decimals"),
     ],
 )
-def test_answers_that_are_none_of_the_labels_are_the_reason_given(
-    labels: list[str], answers: list[str], reason: str, tmp_path: Path
-):
+def test_answers_that_are_none_of_the_labels_are_the_reason_given(labels, answers, reason, tmp_path) -> None:
     examples = range(5 * len(labels))
     frame = pd.DataFrame({"example_id": examples, "label": labels * 5, "prediction": answers * 5})
     pd.concat([frame.assign(seed=seed) for seed in range(2)]).to_csv(tmp_path / "runs.csv", index=False)
@@ -221,11 +219,7 @@ def rows_of_scores(path: Path, **columns: list[Any]) -> Path:
     ("columns", "scores", "note"),
     [
         ({"accuracy": [0.5, 0.75]}, {"accuracy": [0.5, 0.75]}, ""),
-        (
-            {"accuracy": [81.63, 79.5]},
-            {"accuracy": [0.8163, 0.795]},
-            "accuracy, from 79.5 to 81.63, is read as percent.",
-        ),
+        ({"accuracy": [81.63, 79.5]}, {"accuracy": [0.8163, 0.795]}, "accuracy, from 79.5 to 81.63, is read as"),
         ({"accuracy": ["81.63%", "0.5 %"]}, {"accuracy": [0.8163, 0.005]}, ""),
         ({"accuracy": [0.5, 1.0], "loss": [2.5, 3.5]}, {"accuracy": [0.5, 1.0], "loss": [2.5, 3.5]}, ""),
         ({"eval_f1": [0, 61.5]}, {"eval_f1": [0, 0.615]}, "percent"),
@@ -248,17 +242,9 @@ def test_scores_without_predictions(columns: dict[str, Any], scores: dict[str, l
 @pytest.mark.parametrize(
     ("columns", "metric", "why"),
     [
-        (
-            {"accuracy": [0.83, 81.2]},
-            "auto",
-            r"accuracy: has scores from 0.83 to 81.2, which are neither fractions nor percent\. Write",
-        ),
+        ({"accuracy": [0.83, 81.2]}, "auto", r"accuracy: has scores from 0.83 to 81.2, which are neither fractions"),
         ({"accuracy": [83, 812]}, "auto", "from 83 to 812, which are neither"),
-        (
-            {"one": [0.5, 0.25], "two": [0.5, 0.75]},
-            "auto",
-            r"which of one, two is the metric is not known\. Name it: --metric one",
-        ),
+        ({"one": [0.5, 0.25], "two": [0.5, 0.75]}, "auto", r"which of one, two is the metric is not known\. Name it:"),
         ({"id": [1, 2], "gold": ["a", "b"], "score": [0.5, 1]}, "auto", "has no column example_id, but seed, id, gold"),
         ({"kind": ["a", "b"]}, "auto", "has no column example_id, but seed, kind"),
     ],

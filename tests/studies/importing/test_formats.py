@@ -52,8 +52,6 @@ def test_lm_eval_generated_text():
     path = lm_eval("capitals_text")[0]
     (run,) = read("lm-eval", path)
     assert run.kind == "multiple_choice"
-    assert run.labels is not None
-    assert run.predictions is not None
     assert run.labels[:2].tolist() == ["Ottawa", "Canberra"]
     assert run.predictions[1] == "Sydney"
     assert (run.predictions == run.labels).mean() == run.scores["exact_match"]
@@ -93,7 +91,6 @@ def test_lm_eval_choices_whose_truth_is_a_text(tmp_path: Path):
         filtered_resps=lambda place: resps[place // 2 % 2],
         acc=lambda place: float(place % 2 == place // 2 % 2),
     )
-    assert run.predictions is not None
     assert run.predictions[:4].tolist() == ["A", "choice 0", "choice 1", "B"]
 
 
@@ -153,7 +150,6 @@ def test_lm_eval_filters_are_runs_whatever_the_number_of_choices(tmp_path: Path,
     assert [run.settings["filter"] for run in runs] == ["strict", "flexible"]
     for run, own in zip(runs, (twice[::2], twice[1::2]), strict=True):
         logs = [[float(value) for value, _ in line["filtered_resps"]] for line in own]
-        assert run.predictions is not None
         assert run.predictions.tolist() == [values.index(max(values)) for values in logs]
         assert run.scores["accuracy"] == np.mean([line["acc"] for line in own])
 
@@ -175,7 +171,6 @@ def test_lm_eval_broken_files_say_where(tmp_path: Path):
 def test_inspect():
     pytest.importorskip("inspect_ai", reason="inspect_ai reads its logs itself; it is installed where it is used")
     plain, asked = (read("inspect", LOGS / "inspect" / f"{name}-seed-1.eval")[0] for name in ("plain", "asked"))
-    assert plain.labels is not None
     assert plain.labels.tolist() == ["Ottawa", "Canberra", "Brasilia", "Ankara", "Warsaw", "Vienna"]
     assert (plain.settings["template"], asked.settings["template"]) == ("plain", "asked")
     assert plain.settings["seed"] == "1"
@@ -227,14 +222,10 @@ def test_csv_long_and_wide_hold_the_same_runs(tmp_path: Path):
     wide.to_csv(tmp_path / "two.csv", index=False)
     first = with_kind(read("csv", tmp_path / "one.csv", example_id="id", label="gold", prediction="answer"))
     second = with_kind(read("csv", tmp_path / "two.csv", example_id="id", label="gold"))
-    assert (
-        [dict(run.settings) for run in first]
-        == [dict(run.settings) for run in second]
-        == [{"seed": "1"}, {"seed": "2"}]
-    )
+    for runs in (first, second):
+        assert [run.settings for run in runs] == [{"seed": "1"}, {"seed": "2"}]
     for run, other in zip(first, second, strict=True):
         assert run.kind == other.kind == "classification"
-        assert run.predictions is not None
         assert run.predictions.tolist() == other.predictions.tolist()  # type: ignore[union-attr]
     assert first[0].predictions.tolist() == [0, 1, 0, 0, -1, 1]  # type: ignore[union-attr]
     assert first[1].predictions.tolist() == [0, 2, 1, 1, 0, 1]  # type: ignore[union-attr]
@@ -257,9 +248,8 @@ def test_other_numbered_columns_of_a_wide_file_are_no_runs(tmp_path: Path, more:
 
 
 def test_csv_numbers_and_texts(tmp_path: Path):
-    frame = pd.DataFrame(
-        {"example_id": [1, 2, 3], "label": [0.5, 1.5, 2.0], "seed_1": [0.4, "", 2.1], "seed_2": [1, 2, 3]}
-    )
+    columns = {"example_id": [1, 2, 3], "label": [0.5, 1.5, 2.0], "seed_1": [0.4, "", 2.1], "seed_2": [1, 2, 3]}
+    frame = pd.DataFrame(columns)
     frame.to_csv(tmp_path / "numbers.csv", index=False)
     (whole,), (problem,), notes = with_kinds(read("csv", tmp_path / "numbers.csv"), "auto", "auto")
     assert (whole.kind, whole.settings["seed"], notes) == ("regression", "2", ["Read as regression."])
@@ -275,11 +265,7 @@ def test_csv_numbers_and_texts(tmp_path: Path):
         (["example_id", "label", "text"], {}, "neither a column prediction nor any that names a run"),
         (["example_id", "label", "prediction"], {"label": "gold"}, "no such column"),
         (["example_id", "label", "prediction"], {"lable": "gold"}, "must be one of"),
-        (
-            ["example_id", "label", "prediction", "latency"],
-            {"settings": "latency"},
-            "another value in almost every row",
-        ),
+        (["example_id", "label", "prediction", "latency"], {"settings": "latency"}, "another value in almost every"),
     ],
 )
 def test_csv_says_which_column_is_wanted(tmp_path: Path, columns: list[str], named: dict[str, str], said: str):
@@ -291,14 +277,8 @@ def test_csv_says_which_column_is_wanted(tmp_path: Path, columns: list[str], nam
 def promptfoo_row(provider: str, test: int, output: str | None, *, right: bool) -> dict[str, object]:
     case = {"vars": {"country": test}, "assert": [{"type": "equals", "value": f"capital {test}"}]}
     row = {"provider": {"id": provider}, "prompt": {"raw": "Name it: {{country}}", "label": "short"}, "testIdx": test}
-    return {
-        **row,
-        "vars": case["vars"],
-        "testCase": case,
-        "response": {"output": output},
-        "success": right,
-        "score": right,
-    }
+    row |= {"vars": case["vars"], "testCase": case, "response": {"output": output}}
+    return {**row, "success": right, "score": right}
 
 
 def test_promptfoo(tmp_path: Path):
@@ -309,10 +289,7 @@ def test_promptfoo(tmp_path: Path):
     (tmp_path / "out.json").write_text(json.dumps({"results": {"version": 3, "results": rows}}), encoding="utf-8")
     runs = read("promptfoo", tmp_path / "out.json")
     assert [(run.settings["model"], run.settings["repeat"], run.scores["accuracy"]) for run in runs] == [
-        ("a", "0", 0.5),
-        ("b", "0", 0.5),
-        ("a", "1", 0.5),
-        ("b", "1", 0.5),
+        (model, repeat, 0.5) for repeat in "01" for model in "ab"
     ]
     assert runs[0].predictions.tolist() == ["capital 1", "x"]  # type: ignore[union-attr]
     assert runs[0].examples == runs[1].examples
@@ -335,10 +312,8 @@ def test_settings_of_a_csv_file_show_no_private_folder(tmp_path: Path):
 def test_trainer(tmp_path: Path):
     folder = tmp_path / "mrpc" / "run-7"
     (folder / "checkpoint-10").mkdir(parents=True)
-    state = {
-        "log_history": [{"loss": 0.7}, {"eval_loss": 0.5, "eval_accuracy": 0.8, "eval_runtime": 1.0}],
-        "max_steps": 10,
-    }
+    history = [{"loss": 0.7}, {"eval_loss": 0.5, "eval_accuracy": 0.8, "eval_runtime": 1.0}]
+    state = {"log_history": history, "max_steps": 10}
     for place in (folder, folder / "checkpoint-10"):
         (place / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
     card = "# mrpc\n\n### Training hyperparameters\n\n- learning_rate: 2e-05\n- seed: 7\n"
@@ -348,9 +323,8 @@ def test_trainer(tmp_path: Path):
     assert run.task == "mrpc"
     assert run.scores == {"accuracy": 0.8, "loss": 0.5}
     assert (run.settings["seed"], run.settings["learning_rate"]) == ("7", "2e-05")
-    pd.DataFrame({"example_id": [1, 2], "label": [0, 1], "prediction": [0, 0]}).to_csv(
-        folder / "predictions.csv", index=False
-    )
+    answers = pd.DataFrame({"example_id": [1, 2], "label": [0, 1], "prediction": [0, 0]})
+    answers.to_csv(folder / "predictions.csv", index=False)
     (run,) = with_kind(read("huggingface-trainer", folder / "trainer_state.json"))
     assert run.predictions.tolist() == [0, 0]  # type: ignore[union-attr]
     (folder / "trainer_state.json").write_text('{"log_history": []}', encoding="utf-8")

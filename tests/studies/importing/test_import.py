@@ -59,7 +59,6 @@ def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
         importing(place, LOGS, from_="lm-eval")
     done = importing(place, LOGS, from_="lm-eval", task="reviews")
     assert (done.written, done.known, done.problems) == (4, 0, ())
-    assert done.study.settings is not None
     assert set(done.study.settings.frame["setting"]) == {"num_fewshot", "fewshot_seed"}
     parent = place.client.get_run(done.run_id)
     assert parent.data.tags["l3d.state"] == "complete"
@@ -96,9 +95,7 @@ def test_one_varying_seed_is_a_study_of_seeds(place: Place, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_what_is_broken_is_named_and_what_is_whole_is_written_once(
-    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_what_is_broken_is_named_and_what_is_whole_is_written_once(place, tmp_path, capsys) -> None:
     whole = [table(seed) for seed in range(6)]
     broken = [frame.copy() for frame in whole]
     broken[1].loc[3, "example_id"] = 2

@@ -26,11 +26,6 @@ from mlflow_l3d.tracking.opening import _spool_folder
 from mlflow_l3d.tracking.records import CellRecord
 
 
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path)
-
-
 @pytest.mark.slow
 def test_the_functions_of_the_package_stay_functions() -> None:
     code = (

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from run_helpers import Place, sqlite_place
+from run_helpers import Place, calls_of_sessions, sqlite_place
 from synthetic_truth import true_importance_corrected
 
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
@@ -24,6 +23,7 @@ from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.report.words import early_stops
 from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.testing import Trouble
 
 pytestmark = pytest.mark.slow
 
@@ -32,11 +32,6 @@ THREE = (
     "a_data_split=2,a_data_order=0,a_model_initialisation=1"
 )
 """Three factors that have an effect: data_split weak, data_order strong, model_initialisation between."""
-
-
-@pytest.fixture
-def place(tmp_path: Path, migrated_store: Path) -> Place:
-    return sqlite_place(migrated_store, tmp_path)
 
 
 def run(place: Place, **parameters: Any) -> Investigation:
@@ -182,13 +177,11 @@ def test_missing_cells_by_reml(place: Place) -> None:
     result = run(place, factor="data_order", missing="reml", **failing)
     record = result.analysis.importances["data_order"]
     assert record.cells_missing > 0
-    assert record.components is not None
     assert record.components.method == "reml"
     message = next(check.message for check in result.analysis.checks if check.code == "L3D002")
     assert "restricted maximum likelihood" in message
     with place.entered():
         dropped = evaluate(result.run_id, missing="anova", log=False).analysis.importances["data_order"]
-    assert dropped.components is not None
     assert dropped.components.method == "anova"
     assert dropped.importance == record.importance  # the published score comes from complete rows in any case
     assert_back_again(place, result)
@@ -199,7 +192,6 @@ def test_stop_by_interval(place: Place) -> None:
     plan = {"design": "nested", "factor": "data_order", "investigation_runs": 2, "golden_runs": "auto"}
     result = run(place, stop="interval", half_width=0.85, mitigation_runs="auto", **plan)
     interim_analyses = result.analysis.interim_analyses
-    assert interim_analyses is not None
     assert interim_analyses["decision"].tolist() == ["continue"] * (len(interim_analyses) - 1) + ["stop"]
     rows = int(interim_analyses["rows"].iloc[-1])
     assert rows == FIRST * 2 ** (len(interim_analyses) - 1) < 320
@@ -220,17 +212,9 @@ def test_stop_by_interval(place: Place) -> None:
 
 
 def test_stop_by_epsilon(place: Place) -> None:
-    result = run(
-        place,
-        factor="data_order,data_split",
-        stop="epsilon",
-        epsilon=2.0,
-        investigation_runs=3,
-        golden_runs="auto",
-        mitigation_runs="auto",
-    )
+    sizes = {"investigation_runs": 3, "golden_runs": "auto", "mitigation_runs": "auto"}
+    result = run(place, factor="data_order,data_split", stop="epsilon", epsilon=2.0, **sizes)
     interim_analyses = result.analysis.interim_analyses
-    assert interim_analyses is not None
     last = interim_analyses.groupby("factor", sort=False).tail(1)
     assert set(last["decision"]) == {"stop"}
     rows = int(last["rows"].max())
@@ -262,3 +246,18 @@ def test_cells_beyond_the_stop_are_kept_and_not_counted(place: Place) -> None:
         assert other <= one if "low" in name else other >= one
     assert fixed == pytest.approx(sequential, rel=1e-12)
     assert_back_again(place, stopped)
+
+
+def test_a_stopping_rule_is_not_run_over_by_large_calls(migrated_store, tmp_path) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+    plan = {"investigation_runs": 4, "mitigation_runs": 60, "golden_runs": 60, "stop": "epsilon", "epsilon": 50.0}
+    with_calls = place.investigate(approach=Trouble(at_once=1000), **plan)
+    sizes = [len(call) for call in calls_of_sessions(place.cache)]
+    # A row has five cells, and one was taken to see whether there are any.
+    assert sizes[0] == 6
+    assert all(size <= 1 + max(5, sum(sizes[:number])) for number, size in enumerate(sizes))
+    alone = sqlite_place(migrated_store, tmp_path / "alone")
+    one_by_one = alone.investigate(approach=Trouble(), **plan)
+    assert with_calls.analysis.metrics() == one_by_one.analysis.metrics()
+    assert one_by_one.computed <= with_calls.computed <= 2 * one_by_one.computed
+    assert with_calls.computed < 300

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from mlflow.entities import Run
-from run_helpers import Place, assert_whole, one_line, sqlite_place, wait_until
+from run_helpers import Place, assert_whole, copied, one_line, sqlite_place, wait_until
 from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class_task, number_task, right, trainings
 
 from mlflow_l3d import cli
@@ -30,16 +30,8 @@ from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
 
 TEN = tuple(range(42, 142, 10))
 NOTHING_RANDOM = "a_data_order=1e6,a_sample_choice=1e6,a_model_initialisation=1e6,a_model_randomness=1e6"
-ARTIFACTS = {
-    "cells.json",
-    "cells.parquet",
-    "examples.json",
-    "investigation.json",
-    "predictions.parquet",
-    "report.html",
-    "seeds.json",
-    "seeds.png",
-}
+ARTIFACTS = {"cells.parquet", "predictions.parquet", "report.html", "seeds.png"}
+ARTIFACTS |= {f"{name}.json" for name in ("cells", "examples", "investigation", "seeds")}
 
 
 def study(place: Place, **parameters: Any) -> SeedsRun:
@@ -72,6 +64,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tup
     """Give a study of 0, 42 and 52, with all its pages; the tests that take it change nothing."""
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("whole"))
     return place, study(place, seeds="42, 52,0", metric="f1_macro")
+
+
+@pytest.fixture
+def done(whole: tuple[Place, SeedsRun], place: Place) -> tuple[Place, SeedsRun]:
+    """Give a place of the test's own with that study."""
+    return copied(whole[0], place.cache.parent), whole[1]
 
 
 @pytest.mark.slow
@@ -139,11 +137,8 @@ def test_children(whole: tuple[Place, SeedsRun], tmp_path: Path) -> None:
     place, result = whole
     cells = place.cells(result.run_id)
     assert {run.data.tags["l3d.phase"] for run in cells} == {"golden"}
-    assert {(run.data.tags["l3d.index"], run.data.params["seed.seed"]) for run in cells} == {
-        ("0", "42"),
-        ("1", "52"),
-        ("2", "0"),
-    }
+    indices = {run.data.params["seed.seed"]: run.data.tags["l3d.index"] for run in cells}
+    assert indices == {"42": "0", "52": "1", "0": "2"}
     found = by_seed(cells)
     for seed, run in found.items():
         for factor in ("model_initialisation", "data_order"):
@@ -230,13 +225,12 @@ def test_multiple_choice(place: Place) -> None:
 
 @pytest.mark.slow
 def test_part_of_train_is_held_out_and_fewer_are_trained_on(place: Place, tmp_path: Path) -> None:
-    result = study(place, seeds=2, validation_fraction=0.25, num_labelled=20, test_size=10, self_test="skip")
+    fewer = {"seeds": 2, "validation_fraction": 0.25, "num_labelled": 20, "test_size": 10, "self_test": "skip"}
+    result = study(place, **fewer)
     about = document(place, result.run_id, "investigation.json", tmp_path)["task"]
     sizes = [about[f"{name}_examples"] for name in ("train", "validation", "evaluated")]
     assert sizes == [15, 5, 10]
-    other = study(
-        place, seeds=2, validation_fraction=0.25, num_labelled=20, test_size=10, root_seed=1, self_test="skip"
-    )
+    other = study(place, **fewer, root_seed=1)
     assert other.computed == 2, "another root seed draws other examples"
 
 
@@ -293,9 +287,8 @@ def test_killed_and_started_again(place: Place) -> None:
     assert_whole(place, result.run_id, 6)
     left = place.client.get_run(old.info.run_id)
     assert (left.info.status, left.data.tags["l3d.superseded_by"]) == ("KILLED", result.run_id)
-    np.testing.assert_array_equal(
-        result.study.scores["accuracy"], (expected(TEN[:6]) == right(class_task())).mean(axis=1)
-    )
+    accuracies = (expected(TEN[:6]) == right(class_task())).mean(axis=1)
+    np.testing.assert_array_equal(result.study.scores["accuracy"], accuracies)
 
 
 @pytest.mark.slow
@@ -325,8 +318,8 @@ def test_interrupted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_evaluating_a_study_again(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = study(place)
+def test_evaluating_a_study_again(done, tmp_path, capsys) -> None:
+    place, result = done
     before = place.client.get_run(result.run_id).data.metrics
     table = place.download(result.run_id, "cells.json", tmp_path).read_text()
     with place.entered():
@@ -336,9 +329,9 @@ def test_evaluating_a_study_again(place: Place, tmp_path: Path, capsys: pytest.C
     (tmp_path / "again").mkdir()
     assert place.download(result.run_id, "cells.json", tmp_path / "again").read_text() == table
     with place.entered():
-        assert cli.main(["evaluate", "--metric", "f1_macro"]) == 0
+        assert cli.main(["evaluate", "--metric", "accuracy"]) == 0
     metrics = place.client.get_run(result.run_id).data.metrics
-    assert metrics["score_mean"] == metrics["seed_mean/f1_macro"]
+    assert metrics["score_mean"] == metrics["seed_mean/accuracy"]
     capsys.readouterr()
     for options, line in (
         (["--metric", "pearson"], "mlflow-l3d: error: metric='pearson': must be one that the runs have:"),
@@ -361,13 +354,9 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     assert (run.info.status, run.data.tags["l3d.role"]) == ("FINISHED", "seeds_over_tasks")
     assert run.info.run_name == "seeds over 4 tasks"
     assert run.data.tags["l3d.investigations"] == wanted
-    assert {item.path for item in place.client.list_artifacts(result.run_id)} == {
-        "report.html",
-        "seed_by_task.csv",
-        "seed_by_task.png",
-        "tasks.csv",
-        "tasks.json",
-        "training_size.png",
+    artifacts = {item.path for item in place.client.list_artifacts(result.run_id)}
+    assert artifacts == {"tasks.csv", "tasks.json", "report.html", "training_size.png"} | {
+        *("seed_by_task.csv", "seed_by_task.png")
     }
     rows = pd.read_csv(place.download(result.run_id, "tasks.csv", tmp_path))
     assert rows["task"].tolist() == ["a", "b", "c", "numbers"]
@@ -389,8 +378,9 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_studies_of_one_task(place: Place) -> None:
-    first, second = study(place, seeds=2), study(place, seeds=3)
+def test_two_studies_of_one_task(done: tuple[Place, SeedsRun]) -> None:
+    place, first = done
+    second = study(place, seeds=2)
     with place.entered(), pytest.raises(ParameterError, match="task=toy: must have one study for each model"):
         evaluate_seeds(f"{first.run_id},{second.run_id}")
     assert running(place) == []
@@ -441,12 +431,12 @@ def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: 
 
 
 @pytest.mark.slow
-def test_delete(place: Place) -> None:
-    result = study(place)
+def test_delete(done: tuple[Place, SeedsRun]) -> None:
+    place, result = done
     with place.entered():
         assert delete(result.run_id).runs == 4
     assert place.runs() == []
-    assert study(place).computed == 3
+    assert study(place, seeds="42, 52,0", self_test="skip").computed == 3
 
 
 def toy_file(folder: Path, *, split: bool = True, number: bool = False) -> Path:
@@ -502,16 +492,12 @@ def test_a_task_without_parts_is_split_once(place: Place, tmp_path: Path) -> Non
     given = {"approach": "synthetic", "task": str(toy_file(tmp_path, split=False)), "num_labelled": 10, "test_size": 6}
     result = study(place, **given)
     first = configuration_seed(0, "data_split", 0)
-    assert result.request.split_seeds == {
-        "label_selection": configuration_seed(0, "label_selection", 0),
-        "data_split": first,
-    }
+    selection = configuration_seed(0, "label_selection", 0)
+    assert result.request.split_seeds == {"label_selection": selection, "data_split": first}
     tables = []
     for run in place.cells():
         assert run.data.params["seed.data_split"] == str(first)
-        tables.append(
-            pd.read_parquet(place.download(run.info.run_id, "predictions.parquet", tmp_path / run.info.run_id))
-        )
+        tables.append(pd.read_parquet(place.download(run.info.run_id, "predictions.parquet", tmp_path)))
     assert len(tables) == 3
     assert all(table["example_id"].tolist() == tables[0]["example_id"].tolist() for table in tables)
     assert len({run.data.metrics["synthetic_score"] for run in place.cells()}) == 3
@@ -610,7 +596,6 @@ def test_paper_means_what_the_study_published_for_the_model_and_the_task() -> No
     task = make_task("cb", texts, labels, ("no", "yes"), parts=np.arange(40) // 4 % 2)
     found = specify_seeds({"hyperparameters": "paper,epochs=2"}, approach=Finetuning(), task=task)
     published = published_seeds(Finetuning.default_model, "cb")
-    assert published is not None
     assert published["epochs"] == 7
     given = {**published, "epochs": 2}
     assert {name: found.setup.hyperparameters[name] for name in given} == given

@@ -64,7 +64,6 @@ def test_an_analysis_comes_back_from_its_document(design: str, kind: str) -> Non
     for factor, record in analysis.importances.items():
         assert Shown(found).verdict(found.importances[factor]) == Shown(analysis).verdict(record)
         if analysis.collapse is not None:
-            assert found.collapse is not None
             np.testing.assert_array_equal(found.collapse.rest[factor].golden, analysis.collapse.rest[factor].golden)
     assert (analysis.collapse is None) == (found.collapse is None)
     assert found.checks == analysis.checks
@@ -169,3 +168,29 @@ def test_parents_that_differ_in_nothing_are_told_apart_by_their_names(client: Ml
     run_ids = logged(client, [point, point])
     found = points_of_runs(client, run_ids).points
     assert [one.choices["run"] for one in found] == [client.get_run(run_id).info.run_name for run_id in run_ids]
+
+
+def test_one_table_holds_every_point_and_factor(tmp_path: Path) -> None:
+    points = [*drawn_sweep({"shots": [2, 4], "prompt_format": ["A", "B"]})]
+    points.append(SweptPoint("lost", {"shots": 8, "prompt_format": "A"}, "sst2", None, "out of memory"))
+    result = write_sweep(tmp_path, points, title="a sweep")
+    frame = pd.read_parquet(tmp_path / "points.parquet")
+    pd.testing.assert_frame_equal(frame, result.to_frame())
+    assert list(frame["run_id"]) == [run for run in ("run0", "run1", "run2", "run3") for _ in range(2)] + ["lost"]
+    assert list(frame["choice.shots"].unique()) == [2, 4, 8]
+    assert frame["factor"].iloc[-1] == ""
+    assert frame["error"].iloc[-1] == "out of memory"
+    assert frame["verdict"].iloc[-1] == "failed"
+    assert len(pd.read_csv(tmp_path / "points.csv")) == len(frame)
+    assert "points.json" in result.tables
+    assert result.metrics()["points"] == 5
+    assert result.metrics()["points_without_score"] == 1
+    assert "out of memory" in result.summary()
+    record = points[0].analysis.importances["data_order"]
+    assert frame["importance_corrected_ci_low"].iloc[0] == record.importance_corrected_ci_low
+
+
+def test_numbers_beside_texts_are_one_column_of_texts(tmp_path: Path) -> None:
+    points = drawn_sweep({"num_labelled": [100, "all"]})
+    frame = write_sweep(tmp_path, points, title="a sweep").to_frame()
+    assert list(frame["choice.num_labelled"].unique()) == ["100", "all"]
