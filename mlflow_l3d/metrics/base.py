@@ -97,6 +97,11 @@ class Metric:
         """1 where greater is better, else -1: times this, the best score is the largest."""
         return 1.0 if self.greater_is_better else -1.0
 
+    @property
+    def scores_classes(self) -> bool:
+        """Whether it scores predicted classes."""
+        return "classification" in self.kinds
+
     def chance_level(self, classes: int | None) -> float | None:
         """Return the score of guessing among so many classes, below which runs count as collapsed.
 

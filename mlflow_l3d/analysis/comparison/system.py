@@ -169,9 +169,8 @@ def systems(
         return plain, f"{metric.name} is not computed from predictions"
     codes, known = pd.factorize(np.concatenate([each.example_id for each in predictions]), sort=True)
     _check_examples(names, codes, known, predictions)
-    of_classes = "classification" in metric.kinds
     values = [np.unique(part) for each in predictions for part in (each.label, each.prediction)]
-    classes = max(classes or 0, occurring(*values)) if of_classes else None
+    classes = max(classes or 0, occurring(*values)) if metric.scores_classes else None
     found, start = [], 0
     for name, own, configuration, each in zip(names, scores, configurations, predictions, strict=True):
         example = codes[start : start + len(each.run)]
@@ -186,7 +185,7 @@ def systems(
             return plain, f"the recorded {metric.name} is not that of the recorded predictions"
         nothing = np.zeros(0, dtype=bool)
         if units is example:
-            right, grouped = (label == guess if of_classes else nothing), nothing
+            right, grouped = (label == guess if metric.scores_classes else nothing), nothing
         else:
             right, grouped = nothing, np.bincount(example, minlength=len(known)) > 0
         cells = runs, units, share, right, len(known), grouped

@@ -185,7 +185,7 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
 def _row(study: SeedsStudy) -> dict[str, object]:
     records = {
         "own": study.own,
-        "con": study.pairs.get("consistency_pearson" if study.kind == "regression" else "consistency"),
+        "con": study.pairs.get("consistency", study.pairs.get("consistency_pearson")),
         "ccon": study.pairs.get("correct_consistency"),
         **{name: study.spreads.get(f"{name}_macro") for name in ("precision", "recall", "f1")},
     }

@@ -10,14 +10,15 @@ from typing import Final, get_args
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.examples import ExampleVotes, example_votes
-from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement, class_agreement, number_agreement
+from mlflow_l3d.analysis.consistency.examples import ExampleVotes
+from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, Metric
-from mlflow_l3d.metrics.known import as_metric, named, of_kind, scores_of
-from mlflow_l3d.studies.seeds.numbers.predictions import Kind, check_seeds, numbered, prediction_matrix
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import as_metric, named, of_kind
+from mlflow_l3d.studies.seeds.numbers.compared import compare_seeds
+from mlflow_l3d.studies.seeds.numbers.predictions import Kind, check_seeds
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy, settings_study
 from mlflow_l3d.studies.seeds.numbers.spread import MetricSpread, metric_spread
 
@@ -210,43 +211,22 @@ def seeds_study(
     headline = as_metric(metric or usual[0])
     names = [name for name in dict.fromkeys((headline.name, *usual, *others)) if name in scores]
     table = scores.set_index("seed")[names].astype(np.float64)
-    agreement, examples = SeedAgreement({}, {}, {}), None
-    compared: tuple[int, ...] = ()
-    constant: tuple[int, ...] = ()
-    unanswered: tuple[int, ...] = ()
+    compared = None
     if predictions is not None and len(predictions):
-        plain = numbered(predictions)
-        compared, matrix, labels, ids = prediction_matrix(plain, seeds, kind)
-        if kind in (*OF_CLASSES, *OF_NUMBERS):
-            # Answers that are texts are right or wrong, and of no class.
-            only = () if plain is predictions else ("accuracy",)
-            given = {} if only and headline.name in table else dict(zip(compared, matrix, strict=True))
-            rows = {seed: scores_of(labels, row, kind, only=only) for seed, row in given.items()}
-        else:
-            texts = predictions.groupby(["seed"])[["label", "prediction"]]
-            given = {seed: texts.get_group((seed,)) for seed in compared}
-            rows = {seed: scores_of([*own["label"]], [*own["prediction"]], kind) for seed, own in given.items()}
+        compared = compare_seeds(predictions, seeds, kind, classes)
+        rows = {} if compared.are_right_or_wrong and headline.name in table else compared.scores()
         computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
-        wanted = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
-        table = table.reindex(columns=wanted).astype(np.float64).combine_first(computed)[wanted]
+        names = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
+        table = table.reindex(columns=names).astype(np.float64).combine_first(computed)[names]
         table = table.reindex(index=pd.Index(seeds, name="seed"))
-        different = predictions.groupby("seed")["prediction"].nunique(dropna=False)
-        constant = tuple(seed for seed in compared if different[seed] == 1)
-        if kind in OF_CLASSES:
-            answers = np.isin(matrix, np.unique(labels) if classes is None else np.arange(classes))
-            unanswered = tuple(np.array(compared)[answers.mean(axis=1) <= 0.5].tolist())
-            classes = classes or len(np.unique(labels))
-        if kind == "regression":
-            agreement = number_agreement(matrix)
-        else:
-            agreement, examples = class_agreement(matrix, labels), example_votes(matrix, labels, ids)
-            if plain is not predictions:  # chance has no meaning where answers are numbered example by example
-                agreement.together.pop("fleiss_kappa")
-                agreement.intervals.pop("fleiss_kappa")
     if headline.name not in table:
         raise unknown_name("metric", headline.name, [str(name) for name in table], "one that the runs have:")
-    chance = headline.chance_level(classes)
-    low = () if chance is None else table.index[table[headline.name] <= chance + _ROUNDING].tolist()
+    chance = headline.chance_level(classes if compared is None else compared.classes)
+    own_scores = table[headline.name]
+    low = () if chance is None else table.index[own_scores <= chance + _ROUNDING].tolist()
+    constant = () if compared is None else compared.constant()
+    unanswered = () if compared is None else compared.unanswered()
+    agreement = SeedAgreement({}, {}, {}) if compared is None else compared.agreement()
     return SeedsStudy(
         task=task,
         model=model,
@@ -258,8 +238,8 @@ def seeds_study(
         scores=table,
         spreads={str(name): metric_spread(table[name].to_numpy(), named(str(name)), level=level) for name in table},
         pairs=agreement.pairs,
-        compared=compared,
-        examples=examples,
+        compared=() if compared is None else compared.seeds,
+        examples=None if compared is None else compared.votes(),
         together=agreement.together,
         intervals=agreement.intervals,
         constant_seeds=constant,
@@ -267,5 +247,5 @@ def seeds_study(
         collapsed_seeds=tuple(seed for seed in seeds if seed in {*low, *constant} - {*unanswered}),
         unanswered_seeds=unanswered,
         recorded=None if recorded is None else recorded.set_index(pd.Index(seeds)),
-        settings=None if recorded is None else settings_study(table[headline.name].to_numpy(), recorded),
+        settings=None if recorded is None else settings_study(own_scores.to_numpy(), recorded),
     )
