@@ -239,16 +239,6 @@ def agreement(predictions: np.ndarray, labels: np.ndarray) -> tuple[float, float
     return con, ccon, per_run, without
 
 
-def kappa(predictions: np.ndarray, classes: int) -> float:
-    """Fleiss 1971: subjects are examples, raters are runs; nan where chance agrees always."""
-    s, n = predictions.shape
-    counts = [[sum(int(vote == c) for vote in predictions[:, x]) for c in range(classes)] for x in range(n)]
-    observed = mean((sum(k * k for k in row) - s) / (s * (s - 1)) for row in counts)
-    shares = [sum(row[c] for row in counts) / (s * n) for c in range(classes)]
-    chance = sum(share * share for share in shares)
-    return math.nan if chance == 1 else (observed - chance) / (1 - chance)
-
-
 def population_variance(right: np.ndarray) -> float:
     """Variance of the accuracy without test-set noise: products of differences on two *different* examples.
 
@@ -261,16 +251,6 @@ def population_variance(right: np.ndarray) -> float:
         d = right[a].astype(float) - right[b].astype(float)
         total += math.fsum(d[x] * d[z] for x, z in permutations(range(n), 2)) / (n * (n - 1)) / 2
     return total / math.comb(s, 2)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Smallest family-wise level at which the step-down test rejects each hypothesis."""
-    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
-    adjusted = [0.0] * len(p_values)
-    for rank, place in enumerate(order):
-        steps = [(len(order) - k) * p_values[order[k]] for k in range(rank + 1)]
-        adjusted[place] = min(1.0, max(steps))
-    return adjusted
 
 
 def rows_of_epsilon(table: np.ndarray, golden: np.ndarray, epsilon: float, start: int) -> int | None:

@@ -138,21 +138,6 @@ def test_missing_scores_leave_out_only_what_they_touch():
     assert "L3D003" not in {check.code for check in checks_of(found, np.array([]))}
 
 
-def test_constant_and_small_designs_give_nan_and_a_check():
-    constant = radial_importance(np.full(6, 0.1), {"data_order": np.full(6, 0.1)})["data_order"]
-    assert math.isnan(constant.importance)
-    assert math.isnan(constant.importance_corrected)
-    assert constant.golden_std == 0.0
-    assert "L3D004" in {check.code for check in checks_of({"data_order": constant}, np.array([]))}
-    for runs in (0, 1, 2):
-        generator = np.random.default_rng(6)
-        found = radial_importance(generator.random(runs), {"data_order": generator.random(runs)})["data_order"]
-        assert math.isnan(found.importance_corrected_ci_low)
-        assert "L3D007" in {check.code for check in checks_of({"data_order": found}, np.array([]))}
-    missing = radial_importance(np.full(5, np.nan), {"data_order": np.arange(5.0)})["data_order"]
-    assert math.isnan(missing.importance_corrected)
-
-
 def test_factor_without_effect_and_with_all_of_it():
     base = np.random.default_rng(7).random(15)
     fresh = np.random.default_rng(8).random(15)

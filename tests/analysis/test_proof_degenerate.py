@@ -11,10 +11,8 @@ from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.estimators.reml import reml_components
 from mlflow_l3d.analysis.importance.importance import importance, importance_path, radial_importance
-from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs import design_named, plannable_designs
 from mlflow_l3d.designs.analyse import Planned, analyse
-from mlflow_l3d.designs.crossed import CrossedDesign
 
 NUMBERS = (
     "importance",
@@ -190,17 +188,6 @@ def test_components_of_anything(case):
     assert all(math.isfinite(value) for value in values)
     assert components.contributed >= 0
     assert math.isnan(components.importance) == (components.total == 0)
-
-
-@pytest.mark.parametrize("case", ["one nan", "unbalanced", "a row failed", "a column failed", "one complete row"])
-def test_every_cell_is_used_where_asked_for_and_the_check_says_so(case):
-    table, golden, _, _ = CASES[case]
-    scores = Tables({"data_order": table}, golden)
-    record = CrossedDesign.importances(scores, missing="reml")["data_order"]
-    assert record.components.method == "reml"
-    assert math.isfinite(record.importance_corrected)
-    checks = checks_of({"data_order": record}, golden)
-    assert "restricted maximum likelihood" in next(check.message for check in checks if check.code == "L3D002")
 
 
 DUPLICATES = {

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import proof_oracle as oracle
 import pytest
-from analysis_oracle import VoteCounter, consistency_matrixwise
+from analysis_oracle import VoteCounter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +17,6 @@ from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
 from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
-from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule
 from mlflow_l3d.designs import design_named
@@ -166,34 +165,6 @@ def test_records_hold_the_same_intervals():
 
 
 @FEW
-@given(SEEDS, st.integers(2, 6), st.integers(1, 12), st.integers(2, 4), st.booleans())
-def test_agreement(seed, runs, examples, classes, unparsed):
-    generator = np.random.default_rng(seed)
-    predictions = generator.integers(-1 if unparsed else 0, classes, (runs, examples))
-    labels = generator.integers(0, classes, examples)
-    con, ccon, per_run, without = oracle.agreement(predictions, labels)
-    found = consistency_matrixwise(predictions, labels)
-    assert (found.consistency, found.correct_consistency) == pytest.approx((con, ccon), **CLOSE)
-    assert found.agreement_on_wrong == pytest.approx(con - ccon, **CLOSE)
-    assert found.per_run == pytest.approx(per_run, **CLOSE)
-    assert found.leave_one_out == pytest.approx(without, nan_ok=True, **CLOSE)
-    counter = VoteCounter()
-    for run in predictions:
-        counter.add("golden", np.arange(examples), labels, run)
-    counted = counter.result("golden")
-    assert (counted.consistency, counted.correct_consistency) == pytest.approx((con, ccon), **CLOSE)
-    if not unparsed:
-        expected = oracle.kappa(predictions, classes)
-        assert found.fleiss_kappa == pytest.approx(expected, nan_ok=True, **CLOSE)
-        assert counted.fleiss_kappa == pytest.approx(expected, nan_ok=True, **CLOSE)
-    if examples > 1:
-        right = predictions == labels
-        assert counted.accuracy_std == pytest.approx(math.sqrt(oracle.var1(right.mean(axis=1))), **CLOSE)
-        population = max(0.0, oracle.population_variance(right))
-        assert counted.accuracy_std_population**2 == pytest.approx(population, **CLOSE)
-
-
-@FEW
 @given(SEEDS, st.integers(2, 6), st.integers(2, 12), st.integers(2, 3))
 def test_variance_without_test_set_noise(seed, runs, examples, classes):
     generator = np.random.default_rng(seed)
@@ -224,12 +195,6 @@ def test_importance_for_single_predictions():
     found = prediction_importance(counter.result("data_order"), all_golden.result("golden"), per_row)
     assert found.share == pytest.approx(share)
     assert found.importance == pytest.approx(oracle.of_share(min(1.0, share)))
-
-
-@FEW
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm(p_values):
-    assert holm(p_values) == pytest.approx(oracle.holm(p_values))
 
 
 @FEW

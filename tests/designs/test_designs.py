@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
-
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlflow_l3d.designs.crossed import CrossedDesign
-from mlflow_l3d.plan.cells import Cell, cell_key
-from mlflow_l3d.plan.factors import GOLDEN_BASE, MITIGATION_BASE, configuration_seed
+from mlflow_l3d.plan.factors import GOLDEN_BASE, MITIGATION_BASE
 
 ALL = ("label_selection", "data_split", "data_order", "model_initialisation")
 
@@ -62,25 +58,6 @@ def test_by_hand() -> None:
     ]
 
 
-@given(designs)
-def test_every_cell_once(plan: CrossedDesign) -> None:
-    cells = list(plan.cells())
-    assert (
-        len(cells) == len(plan) == len(plan.factors) * plan.investigation_runs * plan.mitigation_runs + plan.golden_runs
-    )
-    assert len({cell.key for cell in cells}) == len(cells)
-    assert len({cell.name for cell in cells}) == len(cells)
-    places = Counter((c.factor, c.row, c.column, c.index) for c in cells)
-    grid = [
-        (f, i, j, None)
-        for f in plan.factors
-        for i in range(plan.mitigation_runs)
-        for j in range(plan.investigation_runs)
-    ]
-    assert places == Counter([*grid, *((None, None, None, k) for k in range(plan.golden_runs))])
-    assert [cell.index for cell in cells if cell.phase == "golden"] == list(range(plan.golden_runs))
-
-
 @pytest.mark.slow
 @given(designs)
 def test_columns_rows_and_golden_runs_share_no_configuration(plan: CrossedDesign) -> None:
@@ -93,14 +70,6 @@ def test_columns_rows_and_golden_runs_share_no_configuration(plan: CrossedDesign
     assert used["column"] == set(range(plan.investigation_runs))
     assert used["row"] == {MITIGATION_BASE + row for row in range(plan.mitigation_runs)}
     assert used["golden"] == {GOLDEN_BASE + index for index in range(plan.golden_runs)}
-
-
-@given(designs)
-def test_seeds_and_keys_are_those_of_the_configurations(plan: CrossedDesign) -> None:
-    for cell in plan.cells():
-        wanted = {name: configuration_seed(plan.root_seed, name, k) for name, k in cell.configurations.items()}
-        assert dict(cell.seeds) == wanted
-        assert cell.key == cell_key("context", wanted)
 
 
 def test_tables_of_several_factors_share_their_rows() -> None:
@@ -123,52 +92,9 @@ def test_columns_are_the_same_in_every_row() -> None:
     assert len(set(seeds.values())) == 3
 
 
-@given(designs)
-def test_every_prefix_of_rows_is_an_investigation_with_its_share_of_golden_runs(plan: CrossedDesign) -> None:
-    seen: Counter[str] = Counter()
-    rows_done = 0
-    for cell in [*plan.cells(), None]:
-        full = len(plan.factors) * plan.investigation_runs
-        if seen["investigation"] == full * (rows_done + 1) and (cell is None or cell.phase == "investigation"):
-            rows_done += 1
-            share = plan.golden_runs * rows_done / plan.mitigation_runs
-            assert share <= seen["golden"] < share + 1
-        if cell is not None:
-            assert cell.phase == "golden" or cell.row == rows_done
-            seen[cell.phase] += 1
-    assert rows_done == plan.mitigation_runs
-
-
-@settings(max_examples=30)
-@given(plan=designs, more=st.integers(1, 3))
-def test_a_larger_design_holds_the_smaller_one(plan: CrossedDesign, more: int) -> None:
-    """So that raising N, M or L computes only what is new."""
-    larger = replace(
-        plan,
-        investigation_runs=plan.investigation_runs + more,
-        mitigation_runs=plan.mitigation_runs + more,
-        golden_runs=plan.golden_runs + more,
-    )
-    place = {cell.key: (cell.factor, cell.row, cell.column, cell.index) for cell in larger.cells()}
-    assert all(place[c.key] == (c.factor, c.row, c.column, c.index) for c in plan.cells())
-
-
 def test_golden_runs_are_shared_by_investigations_of_different_factors() -> None:
     def golden(plan: CrossedDesign) -> list[str]:
         return [cell.key for cell in plan.cells() if cell.phase == "golden"]
 
     assert golden(design(("data_order",))) == golden(design(("data_split",)))
     assert golden(design(root=0)) != golden(design(root=1))
-
-
-@pytest.mark.parametrize("golden", [2, 3, 4, 5, 400])
-def test_no_golden_run_is_lost_in_rounding(golden: int) -> None:
-    plan = design(m=7, golden=golden)
-    assert sum(cell.phase == "golden" for cell in plan.cells()) == golden
-
-
-def test_cells_come_one_at_a_time() -> None:
-    """A design of a billion cells yields its first at once: memory does not grow with the design."""
-    plan = design(n=1_000_000, m=1_000, golden=10)
-    first: Cell = next(plan.cells())
-    assert (len(plan), first.row, first.column) == (1_000_000_010, 0, 0)

@@ -6,6 +6,7 @@ from pictures import blank
 from search_examples import DEFAULT, coarse, fine, result, study
 
 from mlflow_l3d.analysis.search import held_out
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.search.page import MOST_TRIALS, drawn, render
 
 VOID = {"meta", "br", "wbr", "link", "img", "hr", "input"}
@@ -128,7 +129,7 @@ def test_what_is_passed_in_is_escaped(studies):
         notes=(ATTACK,),
         best={**DEFAULT, "optimizer": ATTACK},
         run_id=ATTACK,
-        metric=ATTACK,
+        metric=named(ATTACK),
     )
     text = shown(given, settings={ATTACK: ATTACK})
     assert ATTACK not in text
