@@ -129,7 +129,7 @@ METRICS: Final = (
         "precision_macro",
         _precision_macro,
         range=_FRACTION,
-        words="mean over the classes of the share of right ones among what is predicted so",
+        words="mean over the classes of the share of its predictions that are right",
         secondary=True,
         of_classes=_precision_macro,
     ),
@@ -137,7 +137,7 @@ METRICS: Final = (
         "recall_macro",
         _recall_macro,
         range=_FRACTION,
-        words="mean over the classes of the share of right ones among what is so",
+        words="mean over the classes of the share of its examples that are predicted right",
         secondary=True,
         of_classes=_recall_macro,
     ),
@@ -157,7 +157,7 @@ METRICS: Final = (
         opt_in=True,
     ),
 )
-"""Ours of classes; they equal scikit-learn's.
+"""Metrics of predicted classes. Each equals that of scikit-learn.
 
 A prediction of -1 is wrong. It is no class of its own in the macro averages, which are over the classes that are told
 apart (scikit-learn's ``labels=``); in the correlation it is an answer that is never true. The precision of a class that

@@ -80,4 +80,4 @@ METRICS: Final = tuple(
         (f"recall_at_{_DEPTH}", _recall, f"share of the relevant ids among the first {_DEPTH}", f"overlap:k={_DEPTH}"),
     )
 )
-"""Ours of rankings: means over examples."""
+"""Metrics of predicted rankings, each a mean over examples."""

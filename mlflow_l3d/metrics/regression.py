@@ -69,7 +69,7 @@ METRICS: Final = (
         )
     ),
 )
-"""Ours of numbers; they equal scipy's and scikit-learn's."""
+"""Metrics of predicted numbers. Each equals that of scipy or scikit-learn."""
 
 
 def numbers(values: npt.ArrayLike, what: str, axes: int) -> Floats:

@@ -79,4 +79,4 @@ METRICS: Final = (
         needs="nervaluate",
     ),
 )
-"""Ours of tags."""
+"""Metrics of predicted tags."""

@@ -126,4 +126,4 @@ METRICS: Final = (
         for name, function, words in _OF_ALL
     ),
 )
-"""Ours of texts; of several references the closest counts. Those of other packages are there where these are."""
+"""Metrics of predicted texts; of several references the closest counts. Some need the extra ``agreement``."""
