@@ -47,37 +47,6 @@ def counted(groups, order=None):
     return counter
 
 
-@given(st.data())
-@settings(max_examples=60, deadline=None)
-def test_equal_to_brute_force_on_different_test_sets(data):
-    classes = data.draw(st.integers(1, 4))
-    pool = data.draw(st.integers(1, 8))
-    labels = data.draw(st.lists(st.integers(0, classes - 1), min_size=pool, max_size=pool))
-    answers = st.dictionaries(st.integers(0, pool - 1), st.integers(-1, classes - 1), max_size=pool)
-    groups = {
-        name: [
-            {key: (labels[key], guess) for key, guess in run.items()}
-            for run in data.draw(st.lists(answers, max_size=5))
-        ]
-        for name in ("first", "second")
-    }
-    runs = as_runs(groups)
-    found = counted(groups).result("seed")
-    sums = [(one, len(runs)) for runs in groups.values() if (one := brute_force(runs))[2]]
-    assert found.groups == len(sums)
-    assert found.pairs_of_predictions == sum(compared for (_, _, compared), _ in sums)
-    assert found.runs == sum(count for _, count in sums)
-    if sums:
-        assert found.consistency == pytest.approx(np.mean([equal / pairs for (equal, _, pairs), _ in sums]))
-        assert found.correct_consistency == pytest.approx(np.mean([right / pairs for (_, right, pairs), _ in sums]))
-    else:
-        assert math.isnan(found.consistency)
-        assert math.isnan(found.correct_consistency)
-    order = data.draw(st.permutations(range(len(runs))))
-    again = counted(groups, order).result("seed")
-    assert repr(again) == repr(found)
-
-
 def test_groups_of_one_run_and_without_common_examples_do_not_count():
     counter = VoteCounter()
     counter.add("alone", [1, 2], [0, 1], [0, 0])

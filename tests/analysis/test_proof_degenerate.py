@@ -206,12 +206,7 @@ def test_duplicated_seeds_do_not_crash(case, design):
     if case == "all columns equal":  # nothing was seen to change
         assert math.isnan(record.importance_corrected_ci_low)
     else:
-        assert (
-            -1
-            <= record.importance_corrected_ci_low
-            <= record.importance_corrected
-            <= record.importance_corrected_ci_high
-            <= 1
-        )
+        low, high = record.corrected_interval
+        assert -1 <= low <= record.importance_corrected <= high <= 1
     assert not any(math.isinf(getattr(record, name)) for name in NUMBERS)
     checks_of({"data_order": record}, GOLDEN, classes=2)

@@ -7,11 +7,9 @@ import math
 import numpy as np
 import proof_oracle as oracle
 import pytest
-from analysis_oracle import VoteCounter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.consistency.prediction_importance import prediction_importance
 from mlflow_l3d.analysis.consistency.results import population_variance
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
@@ -174,27 +172,6 @@ def test_variance_without_test_set_noise(seed, runs, examples, classes):
     ccon = oracle.agreement(predictions, labels)[1]
     found = population_variance(right.mean(axis=1), ccon, examples)
     assert found == pytest.approx(oracle.population_variance(right), **CLOSE)
-
-
-def test_importance_for_single_predictions():
-    generator = np.random.default_rng(5)
-    labels = generator.integers(0, 3, 30)
-    groups = [
-        np.where(generator.random((4, 30)) < 0.2, generator.integers(0, 3, (4, 30)), base)
-        for base in generator.integers(0, 3, (5, 30))
-    ]
-    golden = generator.integers(0, 3, (8, 30))
-    counter, all_golden = VoteCounter(), VoteCounter()
-    for row, runs in enumerate(groups):
-        for run in runs:
-            counter.add(row, np.arange(30), labels, run)
-    for run in golden:
-        all_golden.add("golden", np.arange(30), labels, run)
-    per_row = [oracle.agreement(runs, labels)[0] for runs in groups]
-    share = (1 - oracle.mean(per_row)) / (1 - oracle.agreement(golden, labels)[0])
-    found = prediction_importance(counter.result("data_order"), all_golden.result("golden"), per_row)
-    assert found.share == pytest.approx(share)
-    assert found.importance == pytest.approx(oracle.of_share(min(1.0, share)))
 
 
 @FEW
