@@ -38,11 +38,11 @@ def jackknife_variance(left_out: FloatArray) -> float:
 
 def means_without(values: FloatArray) -> FloatArray:
     """Return the mean of the values that are known without each in turn; nan below two that are."""
-    known = ~np.isnan(values)
-    count, total = int(known.sum()), float(np.nansum(values))
+    present = ~np.isnan(values)
+    count, total = int(present.sum()), float(np.nansum(values))
     if count < 2:
         return np.full(len(values), math.nan)
-    return np.where(known, (total - np.nan_to_num(values)) / (count - 1), total / count)
+    return np.where(present, (total - np.nan_to_num(values)) / (count - 1), total / count)
 
 
 def combined_error(left_out: Sequence[FloatArray], overlap: float = 0.0) -> tuple[float, float]:

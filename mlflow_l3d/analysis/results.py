@@ -110,11 +110,11 @@ class Analysis:
         """
         values: dict[str, float] = {}
         for group in (*self.importances, "golden"):
-            own = self.numbers(group, details=details)
-            values |= {f"{name}/{group}": value for name, value in own.items() if _logged(name, value)}
+            numbers = self.numbers(group, details=details)
+            values |= {f"{name}/{group}": value for name, value in numbers.items() if _logged(name, value)}
             if group != "golden":
                 plain = HEADLINE if len(self.importances) == 1 else ()
-                values |= {name: own[name] for name in (*plain, *OF_ALL_FACTORS) if name in own}
+                values |= {name: numbers[name] for name in (*plain, *OF_ALL_FACTORS) if name in numbers}
         if details and self.examples is not None:
             values |= self.examples.shares()
         return values | {"cells_failed": float(self.cells_failed)}
@@ -128,20 +128,20 @@ class Analysis:
     def numbers(self, group: str, *, details: bool = True) -> dict[str, float]:
         """Return the numbers of a factor, or of ``golden``, by their plain names: also those that are no metrics."""
         records = [each for each in (self.importances.get(group), self.consistencies.get(group)) if each is not None]
-        own = {name: value for record in records for name, value in record.metrics().items()}
+        numbers = {name: value for record in records for name, value in record.metrics().items()}
         if not details:
-            return own
+            return numbers
         for each in records:
-            own |= each.details()
+            numbers |= each.details()
         if group in self.prediction_importances:
-            own |= self.prediction_importances[group].metrics()
-        own |= self.regression.get(group, {})
+            numbers |= self.prediction_importances[group].metrics()
+        numbers |= self.regression.get(group, {})
         if self.collapse is not None:
-            own |= self.collapse.metrics(group)
+            numbers |= self.collapse.metrics(group)
         if group in self.strategies:
             result = self.strategies[group]
-            own |= known({"golden_share": result.std / result.golden_std if result.golden_std > 0 else math.nan})
-        return own
+            numbers |= known({"golden_share": result.std / result.golden_std if result.golden_std > 0 else math.nan})
+        return numbers
 
     def verdict(self, factor: str) -> Verdict:
         """Return the verdict on a factor, by the one rule."""

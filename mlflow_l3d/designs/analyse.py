@@ -198,14 +198,16 @@ def _level_of_looks(scores: Tables, level: float) -> float:
 
 def _sequential(design: type[Design], scores: Tables, importances: Mapping[str, Importance]) -> dict[str, Importance]:
     """Return records with the careful intervals that the rule looks at."""
-    found = dict(importances)
+    careful_records = dict(importances)
     for factor, record in importances.items():
         estimate = design.estimate(scores, factor)
-        known = math.isfinite(record.importance_corrected_ci_low)
-        if estimate is not None and known and record.components and record.components.method != "reml":
+        has_interval = math.isfinite(record.importance_corrected_ci_low)
+        if estimate is not None and has_interval and record.components and record.components.method != "reml":
             low, high = estimate.careful_interval(record.level)
-            found[factor] = replace(record, importance_corrected_ci_low=low, importance_corrected_ci_high=high)
-    return found
+            careful_records[factor] = replace(
+                record, importance_corrected_ci_low=low, importance_corrected_ci_high=high
+            )
+    return careful_records
 
 
 def _collapse(design: type[Design], scores: Tables, chance: float, plan: Planned, level: float) -> Collapse | None:
@@ -245,7 +247,7 @@ def _ranking(design: type[Design], importances: Mapping[str, Importance], level:
     """Return the ranking where there are several factors on the same rows, and one at least can be ranked."""
     records = list(importances.values())
     alike = len({len(record.table) for record in records}) == 1
-    known = any(np.isfinite(record.importance_corrected) for record in records)
-    if len(records) < 2 or not alike or not known:
+    has_importance = any(np.isfinite(record.importance_corrected) for record in records)
+    if len(records) < 2 or not alike or not has_importance:
         return None
     return rank_factors(importances, design.compared, level=level)

@@ -70,16 +70,16 @@ def _each(values: Any, what: str, held: Callable[[Any], str]) -> Array:
 
     Lists of numpy and rows of unequal length are sequences like any other.
     """
-    given = values.tolist() if isinstance(values, np.ndarray) else values
-    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+    entries = values.tolist() if isinstance(values, np.ndarray) else values
+    if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence):
         raise ValueError(f"{what}s must be a list with one entry an example, got {type(values).__name__}")
-    found = np.empty(len(given), dtype=object)
-    for place, value in enumerate(given):
+    forms = np.empty(len(entries), dtype=object)
+    for place, value in enumerate(entries):
         try:
-            found[place] = held(value)
+            forms[place] = held(value)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{what} {place} {error}") from None
-    return found
+    return forms
 
 
 def _text(value: Any) -> str:
@@ -98,16 +98,16 @@ def _reference(value: Any) -> str:
         if not value.strip():
             raise ValueError("is empty, and a label must be a text")
         return _text(value)
-    found = list(map(_text, _members(value, "must be a text, or a list of texts that are all right")))
-    if not found or not all(each.strip() for each in found):
+    texts = list(map(_text, _members(value, "must be a text, or a list of texts that are all right")))
+    if not texts or not all(each.strip() for each in texts):
         raise ValueError("holds no text, or an empty one")
-    return found[0] if len(found) == 1 else _json(found)
+    return texts[0] if len(texts) == 1 else _json(texts)
 
 
 def _tags(value: Any) -> str:
     wanted = "must be a list of tags"
-    found = _members(_parsed(value, wanted), wanted)
-    return _json([_text(str(each) if _whole(each) else each) for each in found])
+    tags = _members(_parsed(value, wanted), wanted)
+    return _json([_text(str(each) if _whole(each) else each) for each in tags])
 
 
 def _ranking(value: Any) -> str:
@@ -119,10 +119,10 @@ def _relevant(value: Any) -> str:
     wanted = "must be a list of relevant ids, or map ids to gains"
     parsed = _parsed(value, wanted)
     if not isinstance(parsed, Mapping):
-        found = _ids(parsed)
-        if not found:
+        ids = _ids(parsed)
+        if not ids:
             raise ValueError("names no relevant id")
-        return _json(found)
+        return _json(ids)
     gains = dict(zip(_ids(list(parsed)), parsed.values(), strict=True))
     for gain in gains.values():
         if isinstance(gain, bool) or not isinstance(gain, int | float) or not math.isfinite(gain) or gain < 0:
@@ -134,10 +134,10 @@ def _relevant(value: Any) -> str:
 
 def _ids(value: Any) -> list[str]:
     wanted = "must be a list of ids, best first"
-    found = [_text(str(each) if _whole(each) else each) for each in _members(value, wanted)]
-    if len(set(found)) < len(found):
+    ids = [_text(str(each) if _whole(each) else each) for each in _members(value, wanted)]
+    if len(set(ids)) < len(ids):
         raise ValueError("has an id twice")
-    return found
+    return ids
 
 
 def _whole(value: Any) -> bool:

@@ -89,11 +89,11 @@ def numbers(values: npt.ArrayLike, what: str, axes: int) -> Floats:
     ValueError
         If the axes are others, or something is not a finite number.
     """
-    given: npt.NDArray[Any] = np.asarray(values)
-    if given.ndim != axes or given.dtype.kind not in "iufb":
-        msg = f"{what} must have {axes} axes of numbers, got shape {given.shape} of {given.dtype}"
+    array: npt.NDArray[Any] = np.asarray(values)
+    if array.ndim != axes or array.dtype.kind not in "iufb":
+        msg = f"{what} must have {axes} axes of numbers, got shape {array.shape} of {array.dtype}"
         raise ValueError(msg)
-    copied: Floats = given.astype(np.float64)
+    copied: Floats = array.astype(np.float64)
     if not np.isfinite(copied).all():
         msg = f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not"
         raise ValueError(msg)

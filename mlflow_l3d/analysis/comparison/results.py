@@ -105,7 +105,7 @@ class Difference:
     def metrics(self) -> dict[str, float]:
         """Return the numbers by the names of their metrics; what is not known, or without end, is left out."""
         wins = self.example_wins
-        found = {
+        metrics = {
             **_numbers("difference", self.difference, self.low, self.high),
             "difference_p": self.p,
             "difference_p_adjusted": self.p_adjusted,
@@ -123,7 +123,7 @@ class Difference:
             **{f"runs_needed_{round(100 * power)}": runs for power, runs in self.runs_needed.items()},
             "examples_needed_80": self.examples_needed,
         }
-        return {name: value for name, value in found.items() if math.isfinite(value)}
+        return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,14 +264,14 @@ class Comparison:
     def metrics(self) -> dict[str, float]:
         """Return the metrics: plain names for one pair on one task, else with ``/<first>-<second>`` and the task."""
         several = len({each.name for each in self.differences}) > 1
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for each in self.differences:
             ending = (f"/{each.name}" if several else "") + (f"/{each.task}" if len(self.tasks) > 1 else "")
-            found |= {name + ending: value for name, value in each.metrics().items()}
+            metrics |= {name + ending: value for name, value in each.metrics().items()}
         for pair in self.over_tasks:
             ending = f"/{pair.first}-{pair.second}" if several else ""
-            found |= {name + ending: value for name, value in pair.metrics().items()}
-        return found
+            metrics |= {name + ending: value for name, value in pair.metrics().items()}
+        return metrics
 
 
 def _numbers(name: str, value: float, low: float, high: float) -> dict[str, float]:

@@ -162,9 +162,9 @@ class ClassComparison(Comparison[Sums]):
         different = np.flatnonzero(self._labels[places] != labels)
         if len(different):
             at = different[0]
-            found = f"{self._labels[places[at]]} in one run and {labels[at]} in another"
+            two_labels = f"{self._labels[places[at]]} in one run and {labels[at]} in another"
             fix = "Give every example an id that is its own in all runs."
-            raise ParameterError("label", found, f"example_id {ids[at]!s} must have one true class", fix)
+            raise ParameterError("label", two_labels, f"example_id {ids[at]!s} must have one true class", fix)
 
 
 def _grown(votes: npt.NDArray[np.int32], rows: int, columns: int) -> npt.NDArray[np.int32]:

@@ -120,8 +120,8 @@ class Stability:
 
     def metrics_of(self, factor: str) -> dict[str, float]:
         """Return the metrics of a factor so far, those of :meth:`regression` included; nan ones are left out."""
-        found = {} if self._shares is None else consistency_of(self._shares.of(factor), factor).metrics()
-        return found | self.regression().get(factor, {})
+        metrics = {} if self._shares is None else consistency_of(self._shares.of(factor), factor).metrics()
+        return metrics | self.regression().get(factor, {})
 
     def regression(self) -> dict[str, dict[str, float]]:
         """Return factor or ``golden`` -> ``consistency_pearson``, ``consistency_ccc``, for numbers; else nothing.
@@ -152,20 +152,20 @@ class Stability:
             if runs.pairs
             else {"without_golden": self._found(Group(GOLDEN, GOLDEN)).per_run.without}
         )
-        found = {}
+        importances = {}
         for factor, within in records.items():
             if math.isnan(within.consistency):
                 continue
             groups = self._shares.groups.items()
             values = {group.member: one.found.consistency for group, one in groups if group.table == factor}
-            found[factor] = prediction_importance(
+            importances[factor] = prediction_importance(
                 within,
                 golden,
                 [values.get(row, math.nan) for row in rows] if runs.pairs else list(values.values()),
                 without_column=self._without_column(factor) if runs.shared_columns else None,
                 **golden_runs,
             )
-        return found
+        return importances
 
     def examples(self) -> ExampleVotes | None:
         """Return the examples of the golden runs (radial: of the base runs), ranked; None where no two runs saw one.
@@ -200,7 +200,7 @@ class Stability:
         A row that lacks the column keeps its value.
         """
         rows = {group: columns for group, columns in self._columns.items() if group.table == factor}
-        wanted = {column for columns in rows.values() for column in columns if column is not None}
+        every_column = {column for columns in rows.values() for column in columns if column is not None}
         if any(None in columns for columns in rows.values()):
             return None
         without = [
@@ -208,7 +208,7 @@ class Stability:
                 self._found(group).without(columns.index(column) if column in columns else None)
                 for group, columns in rows.items()
             ]
-            for column in sorted(wanted)
+            for column in sorted(every_column)
         ]
         return np.array([mean_of_known(values) for values in without])
 

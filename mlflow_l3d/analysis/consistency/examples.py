@@ -105,8 +105,8 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
         Examples that fewer runs saw are left out.
     """
     held = counts.sum(axis=1)
-    kept = held >= max(1, min_runs)
-    ids, labels, counts, runs = example_ids[kept], labels[kept], counts[kept], held[kept]
+    enough_runs = held >= max(1, min_runs)
+    ids, labels, counts, runs = example_ids[enough_runs], labels[enough_runs], counts[enough_runs], held[enough_runs]
     right = counts[np.arange(len(ids)), labels + 1]
     kinds = np.select([right == runs, right == 0], [ROBUST, NEVER_RIGHT], FRAGILE)
     frame = pd.DataFrame(
@@ -127,15 +127,15 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
         float((kinds == kind).mean()) if len(frame) else math.nan for kind in (ROBUST, FRAGILE, NEVER_RIGHT)
     )
     return ExampleVotes(
-        frame, robust, fragile, never, len(kept) - len(frame), *_of_ten(right, runs), int((runs >= TEN).sum())
+        frame, robust, fragile, never, len(enough_runs) - len(frame), *_of_ten(right, runs), int((runs >= TEN).sum())
     )
 
 
 def all_of_ten(count: IntArray, total: IntArray) -> FloatArray:
     """Return C(count, 10) / C(total, 10): the chance that ten of the runs are all among `count`; at most 1."""
     chances = [np.maximum(0, count - drawn) / np.maximum(total - drawn, 1) for drawn in range(TEN)]
-    found: FloatArray = np.prod(chances, axis=0)
-    return found
+    shares: FloatArray = np.prod(chances, axis=0)
+    return shares
 
 
 def _of_ten(right: IntArray, runs: IntArray) -> tuple[float, float, float]:

@@ -59,9 +59,9 @@ class NumberComparison(Comparison[Correlations]):
         The mean over groups that have one: a group in which a run predicts one number only has no Pearson correlation,
         one in which two runs both predict one number, the same one, no concordance.
         """
-        found = [group.found for group in self.of(table)]
-        pearson = mean_of_known([one.pearson for one in found])
-        return known({"consistency_pearson": pearson, "consistency_ccc": mean_of_known([one[1] for one in found])})
+        agreements = [group.found for group in self.of(table)]
+        pearson = mean_of_known([one.pearson for one in agreements])
+        return known({"consistency_pearson": pearson, "consistency_ccc": mean_of_known([one[1] for one in agreements])})
 
 
 def pair_correlations(predictions: FloatArray) -> Correlations:

@@ -93,11 +93,11 @@ def population_variance(accuracies: npt.ArrayLike, correct_consistency: float, e
     does not. For the accuracy only, and for one test set that all runs share.
     """
     values = np.asarray(accuracies, dtype=np.float64).reshape(-1)
-    known = values[np.isfinite(values)]
-    if len(known) < 2 or examples < 2 or not math.isfinite(correct_consistency):
+    finite_values = values[np.isfinite(values)]
+    if len(finite_values) < 2 or examples < 2 or not math.isfinite(correct_consistency):
         return math.nan
-    spread = examples * float(known.var(ddof=1))
-    return (spread - (float(known.mean()) - correct_consistency)) / (examples - 1)
+    spread = examples * float(finite_values.var(ddof=1))
+    return (spread - (float(finite_values.mean()) - correct_consistency)) / (examples - 1)
 
 
 def population_std(accuracies: npt.ArrayLike, correct_consistency: float, examples: int) -> float:

@@ -257,9 +257,9 @@ def _concordances(values: FloatArray) -> FloatArray:
     # The variance of one number only is exactly 0, whatever rounding makes of its mean.
     variances = np.where(np.ptp(values, axis=1) > 0, values.var(axis=1), 0.0)
     below = variances[:, None] + variances + np.square(means - means.T)
-    found = np.full(shared.shape, math.nan)
-    np.divide(2 * shared, below, out=found, where=below > 0)
-    return found
+    concordances = np.full(shared.shape, math.nan)
+    np.divide(2 * shared, below, out=concordances, where=below > 0)
+    return concordances
 
 
 def _absolute_difference(values: FloatArray) -> float:

@@ -219,14 +219,14 @@ def importance_of_variances(contributed: float, mitigated: float) -> float:
 
 def importances_of_variances(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
     """Return the corrected importance that pairs of variances make; what is mitigated may be below zero."""
-    left = np.maximum(0.0, mitigated)
-    return (np.sqrt(contributed) - np.sqrt(left)) / np.sqrt(contributed + left)
+    others = np.maximum(0.0, mitigated)
+    return (np.sqrt(contributed) - np.sqrt(others)) / np.sqrt(contributed + others)
 
 
 def importance_of_atanh(value: float) -> float:
     """Return ``sqrt(S_T) - sqrt(1 - S_T)`` for ``atanh(1 - S_T)``; 1 where S_T is above 1."""
-    left = max(0.0, math.tanh(value))
-    return math.sqrt(1 - left) - math.sqrt(left)
+    others_share = max(0.0, math.tanh(value))
+    return math.sqrt(1 - others_share) - math.sqrt(others_share)
 
 
 def log_ratio(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:

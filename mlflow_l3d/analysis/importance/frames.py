@@ -73,22 +73,22 @@ def placed_scores(
         If a column is missing, a coordinate is not a whole number of the plan, or two scores have the same place.
     """
     _require(cells, "phase")
-    own = cells["phase"].isin([phase])
-    if own.any():
+    of_phase = cells["phase"].isin([phase])
+    if of_phase.any():
         _require(cells, *(() if factor is None else ("factor",)), *sizes)
         if factor is not None:
-            own &= cells["factor"].isin([factor])
-    scores = _scores(cells, metric, own)
-    places = {name: _coordinates(cells, name, own, planned, where) for name, planned in sizes.items()}
+            of_phase &= cells["factor"].isin([factor])
+    scores = _scores(cells, metric, of_phase)
+    places = {name: _coordinates(cells, name, of_phase, planned, where) for name, planned in sizes.items()}
     _check_unique({name: numbers for name, (numbers, _) in places.items()}, scores, where)
     shape = [count for _, count in places.values()]
     if math.prod(shape) > LARGEST_TABLE:
         allowed = f"must be at most {LARGEST_TABLE} cells in {where}"
         raise ParameterError(" x ".join(sizes), " x ".join(map(str, shape)), allowed, NUMBERED)
-    found = np.full(shape, np.nan)
+    array = np.full(shape, np.nan)
     scored = np.isfinite(scores)
-    found[tuple(numbers[scored] for numbers, _ in places.values())] = scores[scored]
-    return found
+    array[tuple(numbers[scored] for numbers, _ in places.values())] = scores[scored]
+    return array
 
 
 def score_table(

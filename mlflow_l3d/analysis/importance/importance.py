@@ -183,12 +183,12 @@ def importance_path(
     """
     scores, golden_scores = usable(table), usable(golden)
     total, golden_total = len(scores), len(golden_scores)
-    known = np.isfinite(golden_scores)
+    finite_golden = np.isfinite(golden_scores)
     path: list[tuple[float, ...]] = []
     for rows in range(max(2, start), total + 1):
         golden_done = -(-golden_total * rows // total)
         done = with_scores(scores[:rows])
-        published = _published(done, golden_scores[:golden_done][known[:golden_done]])
+        published = _published(done, golden_scores[:golden_done][finite_golden[:golden_done]])
         estimate = _estimate(done, published, model)
         corrected = (math.nan,) * 3 if estimate is None else (estimate.importance, *estimate.interval(level))
         path.append((rows, *published, *corrected))
@@ -223,23 +223,25 @@ def _record(
     level: float,
 ) -> Importance:
     """Return the record of a factor without a corrected score."""
-    known, golden_known = table[np.isfinite(table)], golden[np.isfinite(golden)]
+    finite_scores, finite_golden = table[np.isfinite(table)], golden[np.isfinite(golden)]
     return Importance(
         factor,
         *published,
         importance_corrected=math.nan,
         importance_corrected_ci_low=math.nan,
         importance_corrected_ci_high=math.nan,
-        score_mean=float(known.mean()) if len(known) else math.nan,
-        score_std=known_std(known) if len(known) else math.nan,
-        collapsed_share=math.nan if chance is None or not len(known) else float((known < chance).mean()),
+        score_mean=float(finite_scores.mean()) if len(finite_scores) else math.nan,
+        score_std=known_std(finite_scores) if len(finite_scores) else math.nan,
+        collapsed_share=math.nan
+        if chance is None or not len(finite_scores)
+        else float((finite_scores < chance).mean()),
         table=table,
         golden=golden,
         rows_used=rows_used,
-        cells_missing=table.size - len(known),
-        golden_missing=len(golden) - len(golden_known),
+        cells_missing=table.size - len(finite_scores),
+        golden_missing=len(golden) - len(finite_golden),
         design=design,
         level=level,
-        score_iqr=quartile_distance(known),
-        golden_iqr=quartile_distance(golden_known),
+        score_iqr=quartile_distance(finite_scores),
+        golden_iqr=quartile_distance(finite_golden),
     )

@@ -171,9 +171,9 @@ def items(value: Any, what: str) -> tuple[Any, ...]:
     """
     if isinstance(value, str) or not isinstance(value, (Sequence, np.ndarray)):
         raise ParameterError("prediction", type(value).__name__, f"must be {what}")
-    found = hashable(list(value))
-    assert isinstance(found, tuple)
-    return found
+    item_tuple = hashable(list(value))
+    assert isinstance(item_tuple, tuple)
+    return item_tuple
 
 
 def text(value: Any) -> str:
@@ -198,10 +198,10 @@ def texts(value: Any) -> tuple[str, ...]:
         If there is none, or one is not a text.
     """
     several = () if isinstance(value, str) else items(value, "a text or several")
-    found = references(value) if isinstance(value, str) else tuple(map(text, several))
-    if not found:
+    reference_texts = references(value) if isinstance(value, str) else tuple(map(text, several))
+    if not reference_texts:
         raise ParameterError("truth", "()", "must be a text, or at least one")
-    return found
+    return reference_texts
 
 
 def f1_of_sets(one: Iterable[Hashable], other: Iterable[Hashable]) -> float:

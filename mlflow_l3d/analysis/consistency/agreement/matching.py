@@ -88,7 +88,7 @@ class EntityF1(_Similarity):
 
 def _bio(tag: Any) -> str:
     """Return a tag in the scheme BIO."""
-    found = bio(tag)
-    if found is not None:
-        return found
+    bio_tag = bio(tag)
+    if bio_tag is not None:
+        return bio_tag
     raise ParameterError("prediction", repr(tag), "a tag must be O or like B-PER, in the scheme BIO, BIOES or BILOU")

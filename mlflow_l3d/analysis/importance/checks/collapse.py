@@ -102,8 +102,8 @@ def apart(rest: FloatArray, chance: float) -> bool:
 
     A few others, where nearly all runs score below chance, lie close together by luck.
     """
-    left = rest[np.isfinite(rest)]
-    return len(left) >= FEWEST and float(left.mean()) - chance > APART * float(left.std())
+    finite_scores = rest[np.isfinite(rest)]
+    return len(finite_scores) >= FEWEST and float(finite_scores.mean()) - chance > APART * float(finite_scores.std())
 
 
 def wilson_interval(count: float, of: float, *, level: float = LEVEL) -> tuple[float, float]:

@@ -107,8 +107,8 @@ def with_reml(record: Importance) -> Importance:
 
 
 def _without_each(scores: FloatArray, places: npt.NDArray[np.intp], axis: int) -> Variances:
-    found = [reml_components(np.delete(scores, one, axis)) for one in places]
-    parts = [(math.nan, math.nan) if each is None else (each.contributed, each.mitigated) for each in found]
+    components = [reml_components(np.delete(scores, one, axis)) for one in places]
+    parts = [(math.nan, math.nan) if each is None else (each.contributed, each.mitigated) for each in components]
     contributed, mitigated = np.array(parts).T
     return contributed, mitigated
 

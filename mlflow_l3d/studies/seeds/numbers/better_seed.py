@@ -123,16 +123,16 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
     from scipy.stats import rankdata
 
     scores = matrix.to_numpy(dtype=np.float64)
-    kept = np.isfinite(scores).all(axis=1)
-    ranks: FloatArray = rankdata(-scores[kept], axis=1)
+    complete = np.isfinite(scores).all(axis=1)
+    ranks: FloatArray = rankdata(-scores[complete], axis=1)
     centred = ranks - (matrix.shape[1] + 1) / 2
     differ = np.abs(centred).sum(axis=1) > 0
-    tasks = tuple(str(name) for name in matrix.index[kept][differ])
+    tasks = tuple(str(name) for name in matrix.index[complete][differ])
     seeds = tuple(int(name) for name in matrix.columns)
     test = friedman(centred[differ])
     rank_correlation, low, high = _correlation_interval(centred[differ], level)
     count = len(tasks)
-    found = test.p <= 1 - level
+    is_found = test.p <= 1 - level
     return BetterSeed(
         tasks=tasks,
         seeds=seeds,
@@ -146,10 +146,10 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
         rank_correlation=rank_correlation,
         rank_correlation_ci_low=low,
         rank_correlation_ci_high=high,
-        of_seeds=_of_seeds(seeds, ranks[differ], normalised(matrix.loc[kept])[differ]),
+        of_seeds=_of_seeds(seeds, ranks[differ], normalised(matrix.loc[complete])[differ]),
         named_seed=named_seed if named_seed in seeds else None,
         named_p=_p_of_one(centred[differ], seeds.index(named_seed)) if named_seed in seeds else math.nan,
-        differences=_differences(seeds, centred[differ] if found else centred[:0]),
+        differences=_differences(seeds, centred[differ] if is_found else centred[:0]),
         level=level,
     )
 

@@ -121,23 +121,25 @@ class SeedsStudy:
         ``score_mean`` and ``score_std`` (VAR) are of the task's own metric; ``seed_mean/<metric>``, ``seed_var/...``,
         ``seed_std/...`` and their intervals of each. Agreement has plain names, ``_spread`` being over pairs.
         """
-        found = {"score_mean": self.own.mean, "score_std": self.own.var}
+        metrics = {"score_mean": self.own.mean, "score_std": self.own.var}
         numbers = ("mean", "var", "std", "mean_ci_low", "mean_ci_high", "std_ci_low", "std_ci_high")
         for name, one in self.spreads.items():
-            found |= {f"seed_{number}/{name}": getattr(one, number) for number in numbers}
+            metrics |= {f"seed_{number}/{name}": getattr(one, number) for number in numbers}
         for name, pair in self.pairs.items():
             for kind, number in (("", "mean"), ("_spread", "std")):
-                found |= {f"{name}{kind}{end}": getattr(pair, f"{number}{end}") for end in ("", "_ci_low", "_ci_high")}
-        found |= self.together
+                metrics |= {
+                    f"{name}{kind}{end}": getattr(pair, f"{number}{end}") for end in ("", "_ci_low", "_ci_high")
+                }
+        metrics |= self.together
         for name, (low, high) in self.intervals.items():
-            found |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
+            metrics |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
         if self.settings is not None:
-            found |= self.settings.metrics()
+            metrics |= self.settings.metrics()
         if self.compared:
-            found["constant_share"] = len(self.constant_seeds) / len(self.compared)
+            metrics["constant_share"] = len(self.constant_seeds) / len(self.compared)
         if self.judged:
-            found["collapsed_share"] = len(self.collapsed_seeds) / self.judged
-        return known(found)
+            metrics["collapsed_share"] = len(self.collapsed_seeds) / self.judged
+        return known(metrics)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a seed: scores, mean agreement with the others, whether it collapsed or predicts one thing."""

@@ -92,8 +92,8 @@ def _of_factors(analysis: Analysis | None) -> list[dict[str, Any]]:
     rows = []
     for factor, record in analysis.importances.items():
         numbers = analysis.numbers(factor)
-        own = {"level": record.level, "cells_missing": float(record.cells_missing), "cells_failed": failed}
-        rows.append({**whole, "factor": factor, **{name: numbers.get(name, math.nan) for name in IMPORTANCE}, **own})
+        counts = {"level": record.level, "cells_missing": float(record.cells_missing), "cells_failed": failed}
+        rows.append({**whole, "factor": factor, **{name: numbers.get(name, math.nan) for name in IMPORTANCE}, **counts})
     return rows
 
 
@@ -147,7 +147,7 @@ class Sweep:
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name, those of a choice and factor as ``<name>/<choice>/<factor>``."""
         failed = float(self.rows.drop_duplicates("point")["cells_failed"].sum())
-        found = {
+        metrics = {
             "points": float(len(self.points)),
             "points_without_score": float(len(self.failed)),
             "cells_failed": failed,
@@ -155,11 +155,11 @@ class Sweep:
         for one in self.trends:
             names = (*with_interval("trend"), "trend_p_holm")
             numbers = dict(zip(names, (one.slope, one.low, one.high, one.p_holm), strict=True))
-            found |= {f"{name}/{one.choice}/{one.of}": value for name, value in numbers.items()}
+            metrics |= {f"{name}/{one.choice}/{one.of}": value for name, value in numbers.items()}
         for each in self.interactions:
             numbers = {"interaction_std": each.test.spread, "interaction_p_holm": each.p_holm}
-            found |= {f"{name}/{each.choice}/{each.of}": value for name, value in numbers.items()}
-        return known(found)
+            metrics |= {f"{name}/{each.choice}/{each.of}": value for name, value in numbers.items()}
+        return known(metrics)
 
     def trends_frame(self) -> pd.DataFrame:
         """Return one row a trend: the fields of :class:`~mlflow_l3d.studies.sweep.numbers.trends.Trend`."""
