@@ -82,7 +82,7 @@ def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]
     Returns
     -------
     tuple of float
-        Both nan where there are fewer than three units, or leaving units out changes nothing: then there is nothing to
+        Both nan if there are fewer than three units, or leaving units out changes nothing: then there is nothing to
         learn from it.
 
     Notes
@@ -118,7 +118,7 @@ def ratio_interval(estimate: float, *left_out: FloatArray, level: float = LEVEL)
     Returns
     -------
     tuple of float
-        Both nan where a kind has fewer than three units, or a ratio is not above 0. t quantiles with one degree of
+        Both nan if a kind has fewer than three units, or a ratio is not above 0. t quantiles with one degree of
         freedom less than units of the smallest kind.
     """
     if not left_out or min(len(values) for values in left_out) < 3:

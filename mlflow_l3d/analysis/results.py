@@ -48,7 +48,7 @@ class Analysis:
     importances
         Factor -> importance, in the order of investigation.
     consistencies
-        Factor or ``golden`` -> consistency; empty where there are no predictions.
+        Factor or ``golden`` -> consistency; empty if there are no predictions.
     checks
         What is doubtful.
     cells_failed
@@ -56,13 +56,13 @@ class Analysis:
     design
         Name of the design.
     advice
-        Factor -> what to do where its verdict is undecided; empty where the design is a baseline strategy.
+        Factor -> what to do where its verdict is undecided; empty if the design is a baseline strategy.
     ranking
         Factors by corrected importance, and which can be told apart; None for one factor, or where designs have none.
     prediction_importances
-        Factor -> importance for single predictions; empty where there are none.
+        Factor -> importance for single predictions; empty if there are none.
     examples
-        Which examples of the golden runs (radial: of all base runs) are robust and which fragile; None where there are
+        Which examples of the golden runs (radial: of all base runs) are robust and which fragile; None if there are
         no predictions.
     regression
         Factor or ``golden`` -> ``consistency_pearson`` and ``consistency_ccc``, where predictions are numbers.
@@ -75,7 +75,7 @@ class Analysis:
         One row for each look of each factor at the investigation while it ran
         (:mod:`mlflow_l3d.analysis.planning.stopping`), with a column ``factor``; None without a stopping rule.
     collapse
-        The two parts of the score; None where no run scored below chance.
+        The two parts of the score; None if no run scored below chance.
     level
         Probability with which the verdicts of all factors hold together. The level of the intervals is higher: it
         allows for the number of factors, and with ``stop=interval`` for the interim analyses.
@@ -121,7 +121,7 @@ class Analysis:
 
     @property
     def golden_tails(self) -> Tails | None:
-        """Moments of the runs that stand for independent draws of every factor; None where they are too few."""
+        """Moments of the runs that stand for independent draws of every factor; None if they are too few."""
         record = next(iter(self.importances.values()), None)
         return None if record is None or record.golden_pooled else tails(record.golden)
 

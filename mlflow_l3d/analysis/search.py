@@ -132,16 +132,16 @@ class SearchResult:
     best, default
         Complete hyperparameters: the found ones and the approach's own.
     best_score, default_score
-        Their scores on the validation part, fractions; nan where the default was not scored.
+        Their scores on the validation part, fractions; nan if the default was not scored.
     importances
         Searched hyperparameter -> share (0..1) of the variance of the score that it brings about alone, the largest
-        first; empty where that is not known (`notes` say why).
+        first; empty if that is not known (`notes` say why).
     configurations
         How many splits and labelled sets each trial was trained on.
     validation_examples
         Examples that scored a trial, in each of these.
     held_out
-        None where the found setting was not tried on other configurations.
+        None if the found setting was not tried on other configurations.
     seconds
         Of the whole search.
     run_id

@@ -35,7 +35,7 @@ from mlflow_l3d.plan.factors import REPLICATE
 
 @dataclass(frozen=True)
 class Planned(Sizes):
-    """What is known of the plan behind some cells; None where only the cells tell.
+    """What is known of the plan behind some cells; None if only the cells tell.
 
     Attributes beside those of :class:`mlflow_l3d.designs.base.Sizes`:
 
@@ -54,7 +54,7 @@ class Planned(Sizes):
     sequential
         Whether a rule looked at the intervals while the investigation ran (``stop=interval``).
     classes
-        Number of classes, for the share of collapsed runs; None where it is not known.
+        Number of classes, for the share of collapsed runs; None if it is not known.
     deterministic
         Whether the same cell again must give the same result, as the factor `replicate` tries.
     searched_splits
@@ -211,7 +211,7 @@ def _sequential(design: type[Design], scores: Tables, importances: Mapping[str, 
 
 
 def _collapse(design: type[Design], scores: Tables, chance: float, plan: Planned, level: float) -> Collapse | None:
-    """Return the two parts of the score; None where no run collapsed, or low scores are the tail of all others."""
+    """Return the two parts of the score; None if no run collapsed, or low scores are the tail of all others."""
     rest = scores.changed(partial(uncollapsed, chance=chance))
     if design.baseline or rest.missing == scores.missing or not apart(design.golden_scores(rest), chance):
         return None

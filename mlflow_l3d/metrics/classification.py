@@ -204,7 +204,7 @@ REASONS: Final = {
     "empty": "are empty",
     "other": "hold other text, or several answers",
 }
-"""What such answers do; ``unparsed_<reason>_share`` is their share of all answers, 0 where it is not recorded."""
+"""What such answers do; ``unparsed_<reason>_share`` is their share of all answers, 0 if it is not recorded."""
 
 
 def unparsed_reasons(cells: pd.DataFrame) -> str:

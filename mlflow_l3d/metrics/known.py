@@ -156,7 +156,7 @@ def scores_of(
 
 
 def score(metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any], classes: int | None = None) -> float:
-    """Return one score of checked arrays; nan where there is none, with a warning where the function fails.
+    """Return one score of checked arrays; nan if there is none, with a warning where the function fails.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def score(metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any
     labels, predictions
         As :class:`mlflow_l3d.metrics.base.Metric` says.
     classes
-        How many classes are told apart; None where that is not known, or there are none.
+        How many classes are told apart; None if that is not known, or there are none.
     """
     try:
         if classes is not None and metric.of_classes is not None:

@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def pearson(labels: npt.NDArray[Any], predictions: npt.NDArray[Any]) -> float:
-    """Return Pearson's correlation of two arrays of shape (n,); 0 where one of them is constant, as Matthews'.
+    """Return Pearson's correlation of two arrays of shape (n,); 0 if one of them is constant, as Matthews'.
 
     A constant prediction says nothing, and a number can be compared with other epochs' where nan cannot.
     """
@@ -101,7 +101,7 @@ def numbers(values: npt.ArrayLike, what: str, axes: int) -> Floats:
 
 
 def unit_length(values: Floats) -> Floats:
-    """Return each run centred and of unit length, shape (S, n); nan where it is one number only."""
+    """Return each run centred and of unit length, shape (S, n); nan if it is one number only."""
     if not values.size:
         return np.full(values.shape, math.nan)
     # Scaled first, so that squares of huge or tiny numbers neither overflow nor vanish.

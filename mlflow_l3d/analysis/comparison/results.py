@@ -33,7 +33,7 @@ class Difference:
     shared_factors, other_factors
         Factors whose configurations the shared runs share, and those that only one of the two has, or draws otherwise.
     examples, shared_examples
-        Test examples that any run saw, and those that both systems saw; 0 where there are no predictions: then the luck
+        Test examples that any run saw, and those that both systems saw; 0 if there are no predictions: then the luck
         of test examples is not counted.
     means
         Of either.
@@ -59,7 +59,7 @@ class Difference:
         Share of the variance that pairing takes away, and the part of it that pairing of runs does.
     runs_needed
         Power -> runs of either that settle the sign of the difference found (of the smallest effect, where there is
-        one), with as many test examples; inf where no number does.
+        one), with as many test examples; inf if no number does.
     examples_needed
         Test examples that would settle it at 80 % power with runs without end.
     runs_to_settle
@@ -199,7 +199,7 @@ class Comparison:
     over_tasks
         Every pair over tasks; nothing for one task. A question of its own, with an error rate of its own.
     smallest_effect
-        Differences up to this count for nothing; nan where none was named. In the unit of the metric.
+        Differences up to this count for nothing; nan if none was named. In the unit of the metric.
     level
         Of intervals and claims.
     notes

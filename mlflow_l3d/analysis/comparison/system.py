@@ -38,10 +38,10 @@ class System:
         same configuration.
     run, unit, share
         Shape (m,): what a test example (or group of them) adds to the score of a run, see
-        :func:`mlflow_l3d.analysis.comparison.leave_out.shares`; empty where there are no predictions. Sorted by run and
+        :func:`mlflow_l3d.analysis.comparison.leave_out.shares`; empty if there are no predictions. Sorted by run and
         unit; the units of all systems are numbered alike.
     right
-        Shape (m,): whether the prediction is right; empty where predictions are no classes, or units no examples.
+        Shape (m,): whether the prediction is right; empty if predictions are no classes, or units no examples.
     units
         How many units all systems have.
     grouped
@@ -147,7 +147,7 @@ def systems(
     names, scores, configurations
         One a system, as :class:`System` has them.
     predictions
-        One a system, two or more of each run; None where there are none.
+        One a system, two or more of each run; None if there are none.
     metric
         What the scores are.
     classes

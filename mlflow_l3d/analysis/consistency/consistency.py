@@ -105,7 +105,7 @@ class Stability:
 
     @property
     def classes(self) -> int | None:
-        """The highest label seen, plus 1; None where there are no classes."""
+        """The highest label seen, plus 1; None if there are no classes."""
         return None if self._shares is None else self._shares.classes
 
     def consistencies(self) -> dict[str, Consistency]:
@@ -168,7 +168,7 @@ class Stability:
         return importances
 
     def examples(self) -> ExampleVotes | None:
-        """Return the examples of the golden runs (radial: of the base runs), ranked; None where no two runs saw one.
+        """Return the examples of the golden runs (radial: of the base runs), ranked; None if no two runs saw one.
 
         None, too, for predictions that are not class numbers: votes are for classes.
         """
@@ -178,7 +178,7 @@ class Stability:
     def agreement_of_runs(self) -> list[float]:
         """Return, in the order of adding, the mean agreement of each run with those that it is compared with.
 
-        nan where there are none. The value of a base run of the radial design is the mean over its swaps.
+        nan if there are none. The value of a base run of the radial design is the mean over its swaps.
         """
         if self._shares is None:
             return [math.nan] * len(self._runs)
@@ -195,7 +195,7 @@ class Stability:
         return self._shares.groups[group].found
 
     def _without_column(self, factor: str) -> FloatArray | None:
-        """Return shape (N,): CON within rows without one column; None where runs do not say their column.
+        """Return shape (N,): CON within rows without one column; None if runs do not say their column.
 
         A row that lacks the column keeps its value.
         """

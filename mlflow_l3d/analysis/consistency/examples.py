@@ -44,7 +44,7 @@ class ExampleVotes:
         Shares of examples, which add up to 1. With more runs fewer examples are right in all of them.
     robust_share_10, fragile_share_10, never_right_share_10
         What ten of the runs would show, on average over all choices of ten: estimates that do not depend on how many
-        runs there are, and so may be compared. Over the examples that ten runs saw (`seen_by_ten`); nan where there are
+        runs there are, and so may be compared. Over the examples that ten runs saw (`seen_by_ten`); nan if there are
         none.
     left_out
         Examples that fewer runs saw than asked for.
@@ -168,7 +168,7 @@ def entropy(counts: npt.ArrayLike) -> FloatArray:
     Returns
     -------
     numpy.ndarray
-        Shape (n,): 0 where all agree, at most log2(outcomes).
+        Shape (n,): 0 if all agree, at most log2(outcomes).
     """
     votes = np.asarray(counts, dtype=np.float64)
     shares = votes / votes.sum(axis=1, keepdims=True)

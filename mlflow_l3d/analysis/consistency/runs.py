@@ -43,7 +43,7 @@ class PairSpread:
     Notes
     -----
     Pairs are not independent: each seed stands in S - 1 of them. Intervals leave out one seed at a time, with all its
-    pairs (95 % jackknife: of the mean on the logit or Fisher's scale, of the spread on the log scale). nan where there
+    pairs (95 % jackknife: of the mean on the logit or Fisher's scale, of the spread on the log scale). nan if there
     are fewer than four seeds (three for the mean of CON and CCON), or leaving seeds out changes nothing.
 
     In simulations with 10 seeds on 300 examples the interval of the mean of CON covers what very many seeds give in

@@ -65,7 +65,7 @@ def placed_scores(
     Returns
     -------
     FloatArray
-        One axis a coordinate, nan where there is no score.
+        One axis a coordinate, nan if there is no score.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def _require(cells: pd.DataFrame, *names: str) -> None:
 
 
 def _scores(cells: pd.DataFrame, metric: str, chosen: pd.Series[bool]) -> FloatArray:
-    """Return the metric of the chosen runs, nan where it is missing or not finite."""
+    """Return the metric of the chosen runs, nan if it is missing or not finite."""
     if metric not in cells or metric in COORDINATES:
         numeric = cells.select_dtypes("number").columns
         raise unknown_name("metric", metric, [str(name) for name in numeric if name not in COORDINATES])
@@ -155,7 +155,7 @@ def _numbers(cells: pd.DataFrame, name: str, chosen: pd.Series[bool]) -> FloatAr
 
 
 def _check_unique(place: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]], scores: FloatArray, where: str) -> None:
-    """Raise where two runs with a score stand at the same place; a failed run may stand beside its repetition."""
+    """Raise if two runs with a score stand at the same place; a failed run may stand beside its repetition."""
     frame = pd.DataFrame(place)[np.isfinite(scores)]
     twice = frame[frame.duplicated()]
     if len(twice):

@@ -208,7 +208,7 @@ def _published(table: FloatArray, golden: FloatArray) -> _Published:
 
 
 def _estimate(table: FloatArray, published: _Published, model: TableModel) -> Estimate | None:
-    """Return the corrected importance of a table; None where all its scores are equal."""
+    """Return the corrected importance of a table; None if all its scores are equal."""
     return model.estimate(table) if published.contributed_std > 0 or published.mitigated_std > 0 else None
 
 

@@ -30,7 +30,7 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
     Parameters
     ----------
     p_values
-        Shape (K,), in [0, 1]; nan where there is none: it stays nan and does not count.
+        Shape (K,), in [0, 1]; nan if there is none: it stays nan and does not count.
 
     Returns
     -------
@@ -183,7 +183,7 @@ def paired_difference(
     Returns
     -------
     PairedDifference
-        Numbers are nan where a table is too small or constant.
+        Numbers are nan if a table is too small or constant.
 
     Notes
     -----

@@ -21,14 +21,14 @@ LARGEST_SCORE: Final = 1e50
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Scores of one investigation; nan where a cell has none. A design says what they mean.
+    """Scores of one investigation; nan if a cell has none. A design says what they mean.
 
     Attributes
     ----------
     tables
         Factor -> scores. Crossed and nested: shape (M, N). Radial: swaps, shape (n, 1). Strategies: shape (1, N M).
     golden
-        Shape (L,): golden runs; empty where a design's own runs serve.
+        Shape (L,): golden runs; empty if a design's own runs serve.
     base
         Runs that all factors share, the first axis is the rows: the base runs of the radial design, shape (n,).
     pooled

@@ -114,7 +114,7 @@ def half_width_of(
     -------
     float
         That quantile over draws, always the same ones, of what is not known: S_T, by the error of the pilot and that of
-        the table, and how far the errors of both are off. nan where there will be no interval, or the pilot has no
+        the table, and how far the errors of both are off. nan if there will be no interval, or the pilot has no
         variance.
     """
     from scipy.special import expit

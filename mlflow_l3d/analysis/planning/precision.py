@@ -50,7 +50,7 @@ def expected_half_width(
     Returns
     -------
     float
-        In (0, 1]; nan where there will be no interval (fewer than three rows, or columns in the crossed design), or
+        In (0, 1]; nan if there will be no interval (fewer than three rows, or columns in the crossed design), or
         the pilot has no variance.
 
     Notes

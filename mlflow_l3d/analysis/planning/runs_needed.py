@@ -26,7 +26,7 @@ class RunsNeeded:
     Attributes
     ----------
     rows, columns
-        M and N; None where no table within the limits is enough.
+        M and N; None if no table within the limits is enough.
     cells
         ``M N`` of one factor; None likewise.
     half_width

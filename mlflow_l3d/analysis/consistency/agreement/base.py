@@ -205,13 +205,13 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def f1_of_sets(one: Iterable[Hashable], other: Iterable[Hashable]) -> float:
-    """Return F1 of two sets, which is the same in both directions; 1 where both are empty."""
+    """Return F1 of two sets, which is the same in both directions; 1 if both are empty."""
     first, second = frozenset(one), frozenset(other)
     total = len(first) + len(second)
     return 2 * len(first & second) / total if total else 1.0
 
 
 def share_of_equal(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
-    """Return the share of equal members of the longer sequence; 1 where both are empty."""
+    """Return the share of equal members of the longer sequence; 1 if both are empty."""
     longest = max(len(one), len(other))
     return sum(map(eq, one, other)) / longest if longest else 1.0

@@ -38,7 +38,7 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing.
+        Shape (M, N), nan if a score is missing.
     golden
         Shape (L,), likewise.
     model
@@ -50,7 +50,7 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     Returns
     -------
     Closure or None
-        None where there are fewer than three golden runs, rows or (crossed) columns, or a variance is zero.
+        None if there are fewer than three golden runs, rows or (crossed) columns, or a variance is zero.
 
     Notes
     -----

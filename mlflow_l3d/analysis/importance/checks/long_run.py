@@ -27,7 +27,7 @@ def published_interval(
     Parameters
     ----------
     table
-        Shape (M, N): scores, nan where one is missing.
+        Shape (M, N): scores, nan if one is missing.
     golden
         Shape (L,): golden scores, finite.
     model
@@ -156,7 +156,7 @@ def _within_without_columns(table: FloatArray) -> FloatArray:
 
 
 def _squares(table: FloatArray) -> FloatArray:
-    """Return squared distances from the mean of the row, 0 where a score is missing."""
+    """Return squared distances from the mean of the row, 0 if a score is missing."""
     count = np.isfinite(table).sum(axis=1, keepdims=True)
     means = np.nan_to_num(table).sum(axis=1, keepdims=True) / np.maximum(1, count)
     squares: FloatArray = np.nan_to_num(np.square(table - means))

@@ -74,7 +74,7 @@ class Tails(NamedTuple):
 
 
 def tails(scores: FloatArray) -> Tails | None:
-    """Return the moments of the scores that are not missing; None where they are too few, or all equal."""
+    """Return the moments of the scores that are not missing; None if they are too few, or all equal."""
     finite_scores = scores[np.isfinite(scores)]
     n = len(finite_scores)
     if n < FEWEST or constant(finite_scores):

@@ -80,12 +80,12 @@ def crossed_components(table: FloatArray) -> MeanSquares | None:
     Parameters
     ----------
     table
-        Shape (M, N): rows are mitigation runs, columns investigation runs; nan where a score is missing.
+        Shape (M, N): rows are mitigation runs, columns investigation runs; nan if a score is missing.
 
     Returns
     -------
     MeanSquares or None
-        None where fewer than two rows or columns have scores, or too few scores are left.
+        None if fewer than two rows or columns have scores, or too few scores are left.
 
     Notes
     -----
@@ -116,12 +116,12 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing.
+        Shape (M, N), nan if a score is missing.
 
     Returns
     -------
     Estimate or None
-        None where there are fewer than two rows or columns, or too few scores; without an interval below three of
+        None if there are fewer than two rows or columns, or too few scores; without an interval below three of
         either, and where no score changes within a row: an effect that shows in some cells only may have been missed.
 
     Notes
@@ -201,7 +201,7 @@ def crossed_without_each(table: FloatArray) -> tuple[Variances, Variances]:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing; every row and every column, at least three of each, has one.
+        Shape (M, N), nan if a score is missing; every row and every column, at least three of each, has one.
     """
     if not np.isfinite(table).all():
         return variances_without_each(table)

@@ -23,7 +23,7 @@ from mlflow_l3d.analysis.typing import FloatArray
 SKEWED: Final = 0.5
 """Standard errors of the skewness of normal row means from which the error grows ..."""
 WIDER: Final = 0.6
-"""... by this share for each further one where there are 20 rows, and by less where there are more (power 1.5)."""
+"""... by this share for each further one if there are 20 rows, and by less where there are more (power 1.5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def levels_components(table: FloatArray) -> LevelSquares | None:
     Parameters
     ----------
     table
-        Shape (M, N): rows are mitigation runs, columns the levels; nan where a score is missing.
+        Shape (M, N): rows are mitigation runs, columns the levels; nan if a score is missing.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def levels_estimate(table: FloatArray) -> Estimate | None:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing.
+        Shape (M, N), nan if a score is missing.
 
     Returns
     -------

@@ -23,7 +23,7 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     Parameters
     ----------
     sets
-        Shape (n, K + 1): column 0 the base runs, the others one factor each; nan where a score is missing.
+        Shape (n, K + 1): column 0 the base runs, the others one factor each; nan if a score is missing.
     place
         Column of the factor, from 1 on.
 
@@ -82,7 +82,7 @@ def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:
 
 
 def _half_squares(sets: FloatArray, place: int) -> FloatArray:
-    """Return half the squared difference of base and swap, 0 where one is missing, shape (n,)."""
+    """Return half the squared difference of base and swap, 0 if one is missing, shape (n,)."""
     return np.nan_to_num(np.square(sets[:, 0] - sets[:, place]) / 2, nan=0.0)
 
 

@@ -62,7 +62,7 @@ class _Fit(NamedTuple):
     """n - M."""
 
     def variances(self, *, turned: bool = False) -> Variances:
-        """Return contributed and (untruncated) mitigated variance; nan where a degree of freedom is missing.
+        """Return contributed and (untruncated) mitigated variance; nan if a degree of freedom is missing.
 
         `turned` exchanges rows and columns.
         """
@@ -83,12 +83,12 @@ def unbalanced_components(table: FloatArray) -> MeanSquares | None:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing; every row and every column has one.
+        Shape (M, N), nan if a score is missing; every row and every column has one.
 
     Returns
     -------
     MeanSquares or None
-        None where no degree of freedom is left for rows, columns or the residual.
+        None if no degree of freedom is left for rows, columns or the residual.
     """
     fit = _solved(_total(_of_each_row(table - np.nanmean(table))), rounding_variance(table[np.isfinite(table)]))
     of_rows, of_columns, rest, row_degrees, column_degrees, degrees, row_weight, column_weight = (
@@ -122,7 +122,7 @@ def variances_without_each(table: FloatArray) -> tuple[Variances, Variances]:
 
 
 def _of_each_row(values: FloatArray) -> _Sums:
-    """Return what each row adds to the sums of its table, nan where a score is missing."""
+    """Return what each row adds to the sums of its table, nan if a score is missing."""
     finite = np.isfinite(values)
     count = finite.sum(axis=1, dtype=np.float64)
     scores = np.where(finite, values, 0.0)

@@ -37,7 +37,7 @@ class Measured(NamedTuple):
     Attributes
     ----------
     difference
-        Candidate minus baseline, above 0 where the candidate is better.
+        Candidate minus baseline, above 0 if the candidate is better.
     error, degrees
         Its standard error and the degrees of freedom of that.
     skewness

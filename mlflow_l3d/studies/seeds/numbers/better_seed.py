@@ -34,7 +34,7 @@ class BetterSeed:
     p_chi_squared
         The usual p-value, which finds too little with few tasks.
     kendall_w, kendall_w_ci_low, kendall_w_ci_high
-        Effect size: 0 where the tasks' rankings of the seeds have nothing in common, 1 where all are the same. Without
+        Effect size: 0 if the tasks' rankings of the seeds have nothing in common, 1 if all are the same. Without
         any effect it is ``1 / tasks`` on average.
     rank_correlation, rank_correlation_ci_low, rank_correlation_ci_high
         The same without that bias: Spearman's correlation between the rankings of two tasks, mean over pairs of tasks.
@@ -42,7 +42,7 @@ class BetterSeed:
         One row a seed, best first: ``seed``, ``mean_rank`` (1 is best), ``mean_z`` (normalised score), ``first`` (tasks
         on which it alone is best).
     named_seed, named_p
-        42, or None where it is not among the seeds, and the p-value of "its mean rank is that of any seed", the one
+        42, or None if it is not among the seeds, and the p-value of "its mean rank is that of any seed", the one
         comparison that needs no adjustment, since it was chosen before.
     differences
         Where p <= 1 - level: every pair of seeds, ``better``, ``other``, ``difference`` of mean ranks, ``p``,

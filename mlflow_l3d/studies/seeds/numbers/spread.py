@@ -53,7 +53,7 @@ def metric_spread(scores: npt.ArrayLike, metric: Metric, *, level: float = LEVEL
     Parameters
     ----------
     scores
-        Shape (S,): one score a seed; nan where it is missing.
+        Shape (S,): one score a seed; nan if it is missing.
     metric
         Intervals claim nothing beyond its range, and no standard deviation above half of it. A range without a highest
         value limits nothing.

@@ -32,7 +32,7 @@ class SeedsStudy:
     Attributes
     ----------
     task, model, benchmark
-        Names; empty where not given.
+        Names; empty if not given.
     kind
         ``classification``, ``regression`` or ``multiple_choice``.
     metric
@@ -42,7 +42,7 @@ class SeedsStudy:
     seeds
         In the order given.
     scores
-        One row a seed (the index), one column a metric; nan where a run has no score.
+        One row a seed (the index), one column a metric; nan if a run has no score.
     spreads
         Metric -> mean, VAR, standard deviation and intervals.
     pairs
@@ -59,7 +59,7 @@ class SeedsStudy:
     constant_seeds
         Seeds that give every example the same prediction.
     chance
-        Score of guessing under the task's own metric; None where it has none, or the classes are not known.
+        Score of guessing under the task's own metric; None if it has none, or the classes are not known.
     collapsed_seeds
         Seeds with a score at or below `chance`, or one prediction for every example, whose predictions are answers.
     unanswered_seeds

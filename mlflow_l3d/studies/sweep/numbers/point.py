@@ -30,7 +30,7 @@ class SweptPoint:
     task
         Name of the task, also where all points share it.
     analysis
-        That of its investigation; None where it has none.
+        That of its investigation; None if it has none.
     error
         Why it has none, in one line.
     """
@@ -73,7 +73,7 @@ def choices_of(points: Sequence[SweptPoint]) -> dict[str, tuple[Choice, ...]]:
 
 
 def value_of(point: SweptPoint, choice: str) -> Choice | None:
-    """Return the value of a choice at a point; None where it has none."""
+    """Return the value of a choice at a point; None if it has none."""
     return _choices(point).get(choice)
 
 

@@ -64,7 +64,7 @@ def long_table(points: Sequence[SweptPoint]) -> pd.DataFrame:
     pandas.DataFrame
         ``point`` (number from 0), ``run_id``, ``task``, one column ``choice.<name>`` for each choice in which points
         differ, ``metric``, ``design``, ``factor`` (the empty text where the point has none), the numbers of
-        :data:`IMPORTANCE` (fractions; nan where there is none), ``level``, ``cells_missing``, ``cells_failed`` (of the
+        :data:`IMPORTANCE` (fractions; nan if there is none), ``level``, ``cells_missing``, ``cells_failed`` (of the
         whole point), ``error``.
     """
     choices = {name: values for name, values in choices_of(points).items() if name != TASK}
