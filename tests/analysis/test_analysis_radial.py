@@ -83,20 +83,6 @@ def test_truth_of_a_function_with_known_indices():
         assert low < math.sqrt(truth) - math.sqrt(1 - truth) < high
 
 
-@pytest.mark.parametrize("truth", [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)])
-def test_components_are_unbiased(truth):
-    """Variances of rows, of the factor's main effect, and of the interaction."""
-    generator = np.random.default_rng(2)
-    others, main, interaction = truth
-    found = []
-    for _ in range(600):
-        record = radial_estimate(additive_runs(generator, 12, (main, others), interaction), 1).components
-        found.append((record.mitigated, record.contributed))
-    values = np.array(found)
-    error = values.std(axis=0, ddof=1) / math.sqrt(len(values))
-    assert (np.abs(values.mean(axis=0) - (others, main + interaction)) <= 4 * error).all()
-
-
 def test_without_each_row_is_the_smaller_design():
     sets = additive_runs(np.random.default_rng(3), 9, (0.3, 0.5, 0.2), 0.1)
     sets[4, 3] = np.nan

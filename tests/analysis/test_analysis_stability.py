@@ -150,17 +150,6 @@ def test_columns_in_another_order_are_the_same_columns_and_a_row_that_lacks_one_
     assert (lacking.share_ci_low, lacking.share_ci_high) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("design", ["random", "fixed"])
-def test_all_runs_of_a_strategy_are_one_group_and_have_no_importance(design):
-    found, golden = tables(3, rows=1, columns=6)
-    stability = filled(design, found, golden)
-    records = stability.consistencies()
-    for factor, table in found.items():
-        assert records[factor].consistency == pytest.approx(con(table[0]))
-        assert records[factor].groups == 1
-    assert stability.prediction_importances() == {}
-
-
 def radial(seed=4, rows=5, missing=(), ids=None):
     rng = np.random.default_rng(seed)
     base = guesses(rng, (rows,))
@@ -335,16 +324,6 @@ def test_missing_golden_runs_and_single_runs_give_nothing_and_do_not_crash():
     assert list(empty.consistencies()) == ["golden"]
     assert empty.prediction_importances() == {}
     assert np.isnan(empty.agreement_of_runs()).all()
-
-
-def test_metrics_after_each_row():
-    found, _ = tables(10)
-    stability = Stability(design_named("nested").comparable(["order"]))
-    for row, runs in enumerate(found["order"]):
-        for column, run in enumerate(runs):
-            put(stability, "investigation", "order", row, column, run)
-        expected = np.mean([con(one) for one in found["order"][: row + 1]])
-        assert stability.metrics_of("order")["consistency"] == pytest.approx(expected)
 
 
 def test_wrong_places_are_named():

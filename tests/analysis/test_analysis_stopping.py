@@ -10,7 +10,6 @@ import pytest
 
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
 from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.planning.stopping import INTERIM_COLUMNS, EpsilonRule, IntervalRule
 
 
@@ -154,23 +153,6 @@ def test_false_claims_of_a_radial_design(kinds):
         rule, sets = IntervalRule(1e-6, alpha=0.05), np.column_stack([base, swap, other])
         wrong += rule.analyse(320, lambda rows, sets=sets: radial_estimate(sets[:rows], 1)).claim != ""
     assert wrong / repeats <= 0.05
-
-
-def test_epsilon_rule_is_the_change_from_row_to_row():
-    generator = np.random.default_rng(7)
-    table, golden = generator.standard_normal((30, 5)), generator.standard_normal(30)
-    rule = EpsilonRule(0.02)
-    interim = rule.analyse(table, golden)
-    assert interim.decision == "stop"
-    names = ("contributed_std", "mitigated_std", "importance")
-    for each in rule.history[1:]:
-        now, before = (importance(table[:rows], golden[:rows]) for rows in (each.rows, each.rows - 1))
-        change = max(abs(getattr(now, name) - getattr(before, name)) for name in names)
-        assert each.change == pytest.approx(change)
-        assert (each.decision == "stop") == (change < 0.02)
-    assert [each.rows for each in rule.history] == list(range(2, interim.rows + 1))
-    assert rule.analyse(table, golden) is interim
-    assert rule.history_frame()["decision"].tolist()[-1] == "stop"
 
 
 def test_epsilon_rule_does_not_depend_on_how_often_one_asks():

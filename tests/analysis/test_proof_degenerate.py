@@ -188,25 +188,3 @@ def test_components_of_anything(case):
     assert all(math.isfinite(value) for value in values)
     assert components.contributed >= 0
     assert math.isnan(components.importance) == (components.total == 0)
-
-
-DUPLICATES = {
-    "two equal columns": TABLE[:, [0, 0, 1, 2, 3, 4]],
-    "all columns equal": TABLE[:, [0, 0, 0, 0]],
-    "two equal rows": TABLE[[0, 0, 1, 2, 3, 4]],
-    "all rows equal": TABLE[[0, 0, 0, 0]],
-}
-
-
-@pytest.mark.parametrize("design", ["crossed", "nested"])
-@pytest.mark.parametrize("case", DUPLICATES)
-def test_duplicated_seeds_do_not_crash(case, design):
-    table = DUPLICATES[case]
-    record = importance(table, GOLDEN, factor="data_order", chance=0.5, model=design_named(design).model)
-    if case == "all columns equal":  # nothing was seen to change
-        assert math.isnan(record.importance_corrected_ci_low)
-    else:
-        low, high = record.corrected_interval
-        assert -1 <= low <= record.importance_corrected <= high <= 1
-    assert not any(math.isinf(getattr(record, name)) for name in NUMBERS)
-    checks_of({"data_order": record}, GOLDEN, classes=2)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.consistency.results import population_variance
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
 from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
@@ -160,18 +159,6 @@ def test_records_hold_the_same_intervals():
     assert (record.importance_corrected_ci_low, record.importance_corrected_ci_high) == radial_estimate(
         sets, 2
     ).interval()
-
-
-@FEW
-@given(SEEDS, st.integers(2, 6), st.integers(2, 12), st.integers(2, 3))
-def test_variance_without_test_set_noise(seed, runs, examples, classes):
-    generator = np.random.default_rng(seed)
-    predictions = generator.integers(0, classes, (runs, examples))
-    labels = generator.integers(0, classes, examples)
-    right = predictions == labels
-    ccon = oracle.agreement(predictions, labels)[1]
-    found = population_variance(right.mean(axis=1), ccon, examples)
-    assert found == pytest.approx(oracle.population_variance(right), **CLOSE)
 
 
 @FEW
