@@ -137,8 +137,8 @@ def analyse(
     plan = replace(plan, design=design)
     chance = metric.chance_level(plan.classes)
     scores = plan.tables(cells, metric.name)
-    shown = _level_of_looks(scores, level) if plan.sequential else joint_level(level, len(scores.tables))
-    importances = design.importances(scores, chance=chance, missing=plan.missing, level=shown)
+    interval_level = _level_of_looks(scores, level) if plan.sequential else joint_level(level, len(scores.tables))
+    importances = design.importances(scores, chance=chance, missing=plan.missing, level=interval_level)
     if plan.sequential:
         importances = _sequential(design, scores, importances)
     least, most = metric.range
@@ -147,7 +147,7 @@ def analyse(
         name: replace(record, golden_std_ci_high=min(record.golden_std_ci_high, (most - least) / 2))
         for name, record in importances.items()
     }
-    collapse = None if chance is None else _collapse(design, scores, chance, plan, shown)
+    collapse = None if chance is None else _collapse(design, scores, chance, plan, interval_level)
     failing, at_chance = _failures(design, scores, chance)
     evidence = Evidence(
         importances=importances,
@@ -170,8 +170,8 @@ def analyse(
         at_chance=at_chance,
     )
     checks = all_checks(evidence, design.factor_checks)
-    judged = {} if design.baseline else importances
-    verdicts = {name: verdict_of(record, checks, collapse) for name, record in judged.items()}
+    judged_records = {} if design.baseline else importances
+    verdicts = {name: verdict_of(record, checks, collapse) for name, record in judged_records.items()}
     advice = {name: advise(design, importances[name], verdict) for name, verdict in verdicts.items()}
     for name, verdict in verdicts.items():
         checks = (*checks, *disagreement(importances[name], verdict, advice[name]))

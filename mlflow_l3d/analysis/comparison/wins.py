@@ -66,9 +66,10 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
     first, second = sign * one.scores, sign * other.scores
     wins = [_beaten(first, second), 1 - _beaten(second, first)]
     sizes = [np.full(one.runs, float(other.runs)), np.full(other.runs, float(one.runs))]
-    own = _points(first[pairing.first] - second[pairing.second])
+    with_partner = _points(first[pairing.first] - second[pairing.second])
     for side, runs in enumerate((pairing.first, pairing.second)):
-        wins[side][runs] = (wins[side][runs] * sizes[side][runs] - own) / np.maximum(sizes[side][runs] - 1, 1)
+        pairs = sizes[side][runs]
+        wins[side][runs] = (wins[side][runs] * pairs - with_partner) / np.maximum(pairs - 1, 1)
         sizes[side][runs] -= 1
     value = float(wins[0] @ sizes[0] / sizes[0].sum()) if sizes[0].sum() else math.nan
     moved = [(each - value) / len(each) for each in wins]

@@ -225,19 +225,21 @@ def analyse_sweep(
     if len({point.analysis.metric for point in points if point.analysis is not None}) == 1:
         measured[GOLDEN_STD] = golden_stds(points, clusters)
     trends = [
-        trend(points, choices, choice, of, each, level)
+        one
         for choice, values in tested.items()
         if choice not in _NAMES and is_numeric(values)
         for of, each in measured.items()
+        if (one := trend(points, choices, choice, of, each, level)) is not None
     ]
     moves = [
-        interaction(points, choices, choice, of, each, level)
+        one
         for choice in tested
         if choice not in follows
         for of, each in measured.items()
+        if (one := interaction(points, choices, choice, of, each, level)) is not None
     ]
-    found, moved = [one for one in trends if one is not None], [one for one in moves if one is not None]
-    adjusted = holm([*(one.p for one in found), *(one.test.p for one in moved)]).tolist()
+    adjusted = holm([*(one.p for one in trends), *(one.test.p for one in moves)]).tolist()
+    count = len(trends)
     return Sweep(
         tuple(points),
         choices,
@@ -245,7 +247,7 @@ def analyse_sweep(
         rows,
         follows,
         without_effect,
-        tuple(replace(one, p_holm=p) for one, p in zip(found, adjusted[: len(found)], strict=True)),
-        tuple(replace(one, p_holm=p) for one, p in zip(moved, adjusted[len(found) :], strict=True)),
+        tuple(replace(one, p_holm=p) for one, p in zip(trends, adjusted[:count], strict=True)),
+        tuple(replace(one, p_holm=p) for one, p in zip(moves, adjusted[count:], strict=True)),
         level,
     )
