@@ -142,7 +142,7 @@ def test_false_claims_at_a_true_importance_of_zero(columns, factors):
 def test_false_claims_of_a_radial_design(kinds):
     """The other factor acts by itself, or only together with this one and a third of the same size."""
     generator = np.random.default_rng(6)
-    repeats, wrong = 600, 0
+    repeats, wrong = 300, 0
     for _ in range(repeats):
         others, own = generator.standard_normal((2, 320))
         fresh, elsewhere = generator.standard_normal((2, 320))

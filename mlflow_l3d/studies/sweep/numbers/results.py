@@ -232,13 +232,13 @@ def analyse_sweep(
         if (one := trend(points, choices, choice, of, each, level)) is not None
     ]
     moves = [
-        one
+        move
         for choice in tested
         if choice not in follows
         for of, each in measured.items()
-        if (one := interaction(points, choices, choice, of, each, level)) is not None
+        if (move := interaction(points, choices, choice, of, each, level)) is not None
     ]
-    adjusted = holm([*(one.p for one in trends), *(one.test.p for one in moves)]).tolist()
+    adjusted = holm([*(one.p for one in trends), *(each.test.p for each in moves)]).tolist()
     count = len(trends)
     return Sweep(
         tuple(points),
