@@ -35,7 +35,7 @@ def drawn(design: type[Design], generator: np.random.Generator, rows: int, both:
         return np.asarray(generator.standard_normal(shape))
 
     rest = scale[2] * effects(rows, 1)
-    if design.own_golden:
+    if design.tables_are_golden:
         own, other = (scale[at] * effects(rows, 2) for at in (0, 1))
         # Base, a anew, b anew: each pair of configurations has an interaction of its own.
         sets = np.column_stack([own[:, 0] + other[:, 0], own[:, 1] + other[:, 0], own[:, 0] + other[:, 1]])

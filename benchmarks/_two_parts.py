@@ -47,7 +47,7 @@ def drawn(
     design: type[Design], generator: np.random.Generator, rows: int, variances: Variances, shape: Shape = normal
 ) -> Tables:
     """Return the scores of one investigation of factor ``f``; in the radial design, those of a second one, too."""
-    if design.own_golden:
+    if design.tables_are_golden:
         sets = radial(generator, rows, variances, shape)
         return Tables({"f": sets[:, [1]], "others": sets[:, [2]]}, base=sets[:, 0])
     table = (crossed if design.model.shared_columns else nested)(generator, rows, 10, variances, shape)
@@ -57,7 +57,7 @@ def drawn(
 def fallen(design: type[Design], generator: np.random.Generator, scores: Tables, kind: str) -> Tables:
     """Return the same scores, those of the runs that collapse below any other."""
     rows, columns = scores.tables["f"].shape
-    if design.own_golden:
+    if design.tables_are_golden:
         first, second, third = generator.random((3, rows)) < SHARE
         own, others = {KINDS[0]: (second, third), KINDS[1]: (second, first), KINDS[2]: (first, second)}[kind]
         swaps = {"f": own, "others": others}

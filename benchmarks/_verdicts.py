@@ -9,11 +9,12 @@ from typing import Final
 import numpy as np
 from _tables import Array, Shape, Variances, crossed, exponential, generator_of, log_normal, nested, normal, text_of
 
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.long_run import published_interval
+from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.verdicts import verdict_of
-from mlflow_l3d.designs.analyse import all_checks
 
 SPREAD_OF_ROWS: Final = 0.72
 """Variance of row means over the squared mean spread of rows, where rows are uneven."""
@@ -78,6 +79,7 @@ def verdict_lines(tables: int) -> Iterator[list[str]]:
                         table = DRAW[model.name](generator, rows, columns, variances, shape)
                         golden = nested(generator, rows * columns, 1, variances, shape)[:, 0]
                         record = importance(table, golden, factor="f", model=model)
-                        words.append(verdict_of(record, all_checks({"f": record}, golden)).word)
+                        evidence = Evidence(importances={"f": record}, golden=golden, model=model)
+                        words.append(verdict_of(record, all_checks(evidence)).word)
                     shares = [f"{100 * words.count(word) / tables:.1f}" for word in ("dominates", "minor")]
                     yield [model.name, f"{rows} x {columns}", name, text_of(variances), *shares]

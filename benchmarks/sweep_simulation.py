@@ -25,6 +25,7 @@ from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.sweep.numbers.measured import without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
@@ -130,12 +131,12 @@ def record_of(table: np.ndarray, golden: np.ndarray) -> Importance:
 def analysis_of(table: np.ndarray, golden: np.ndarray, share: float, rng: np.random.Generator) -> Analysis:
     """Return the analysis of a point of which a share of the runs collapses."""
     if not share:
-        return Analysis("f1_macro", {FACTOR: record_of(table, golden)})
+        return Analysis(F1_MACRO, {FACTOR: record_of(table, golden)})
     rest = [np.where(rng.random(scores.shape) < share, NAN, scores) for scores in (table, golden)]
     whole = replace(record_of(*(np.nan_to_num(scores, nan=-25.0) for scores in rest)), collapsed_share=share)
     others = {FACTOR: record_of(*rest)}
     down = int(np.isnan(rest[1]).sum())
-    return Analysis("f1_macro", {FACTOR: whole}, collapse=Collapse(len(golden), down, {FACTOR: whole}, others))
+    return Analysis(F1_MACRO, {FACTOR: whole}, collapse=Collapse(len(golden), down, {FACTOR: whole}, others))
 
 
 def one_sweep(case: Case, seed: int) -> dict[str, float]:

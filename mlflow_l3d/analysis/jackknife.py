@@ -38,11 +38,11 @@ def jackknife_variance(left_out: FloatArray) -> float:
 
 def means_without(values: FloatArray) -> FloatArray:
     """Return the mean of the values that are known without each in turn; nan below two that are."""
-    known = ~np.isnan(values)
-    count, total = int(known.sum()), float(np.nansum(values))
+    present = ~np.isnan(values)
+    count, total = int(present.sum()), float(np.nansum(values))
     if count < 2:
         return np.full(len(values), math.nan)
-    return np.where(known, (total - np.nan_to_num(values)) / (count - 1), total / count)
+    return np.where(present, (total - np.nan_to_num(values)) / (count - 1), total / count)
 
 
 def combined_error(left_out: Sequence[FloatArray], overlap: float = 0.0) -> tuple[float, float]:
@@ -82,7 +82,7 @@ def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]
     Returns
     -------
     tuple of float
-        Both nan where there are fewer than three units, or leaving units out changes nothing: then there is nothing to
+        Both nan if there are fewer than three units, or leaving units out changes nothing: then there is nothing to
         learn from it.
 
     Notes
@@ -118,7 +118,7 @@ def ratio_interval(estimate: float, *left_out: FloatArray, level: float = LEVEL)
     Returns
     -------
     tuple of float
-        Both nan where a kind has fewer than three units, or a ratio is not above 0. t quantiles with one degree of
+        Both nan if a kind has fewer than three units, or a ratio is not above 0. t quantiles with one degree of
         freedom less than units of the smallest kind.
     """
     if not left_out or min(len(values) for values in left_out) < 3:

@@ -48,7 +48,7 @@ class Analysis:
     importances
         Factor -> importance, in the order of investigation.
     consistencies
-        Factor or ``golden`` -> consistency; empty where there are no predictions.
+        Factor or ``golden`` -> consistency; empty if there are no predictions.
     checks
         What is doubtful.
     cells_failed
@@ -56,13 +56,13 @@ class Analysis:
     design
         Name of the design.
     advice
-        Factor -> what to do where its verdict is undecided; empty where the design is a baseline strategy.
+        Factor -> what to do where its verdict is undecided; empty if the design is a baseline strategy.
     ranking
         Factors by corrected importance, and which can be told apart; None for one factor, or where designs have none.
     prediction_importances
-        Factor -> importance for single predictions; empty where there are none.
+        Factor -> importance for single predictions; empty if there are none.
     examples
-        Which examples of the golden runs (radial: of all base runs) are robust and which fragile; None where there are
+        Which examples of the golden runs (radial: of all base runs) are robust and which fragile; None if there are
         no predictions.
     regression
         Factor or ``golden`` -> ``consistency_pearson`` and ``consistency_ccc``, where predictions are numbers.
@@ -75,7 +75,7 @@ class Analysis:
         One row for each look of each factor at the investigation while it ran
         (:mod:`mlflow_l3d.analysis.planning.stopping`), with a column ``factor``; None without a stopping rule.
     collapse
-        The two parts of the score; None where no run scored below chance.
+        The two parts of the score; None if no run scored below chance.
     level
         Probability with which the verdicts of all factors hold together. The level of the intervals is higher: it
         allows for the number of factors, and with ``stop=interval`` for the interim analyses.
@@ -110,38 +110,38 @@ class Analysis:
         """
         values: dict[str, float] = {}
         for group in (*self.importances, "golden"):
-            own = self.numbers(group, details=details)
-            values |= {f"{name}/{group}": value for name, value in own.items() if _logged(name, value)}
+            numbers = self.numbers(group, details=details)
+            values |= {f"{name}/{group}": value for name, value in numbers.items() if _logged(name, value)}
             if group != "golden":
                 plain = HEADLINE if len(self.importances) == 1 else ()
-                values |= {name: own[name] for name in (*plain, *OF_ALL_FACTORS) if name in own}
+                values |= {name: numbers[name] for name in (*plain, *OF_ALL_FACTORS) if name in numbers}
         if details and self.examples is not None:
             values |= self.examples.shares()
         return values | {"cells_failed": float(self.cells_failed)}
 
     @property
     def golden_tails(self) -> Tails | None:
-        """Moments of the runs that stand for independent draws of every factor; None where they are too few."""
+        """Moments of the runs that stand for independent draws of every factor; None if they are too few."""
         record = next(iter(self.importances.values()), None)
         return None if record is None or record.golden_pooled else tails(record.golden)
 
     def numbers(self, group: str, *, details: bool = True) -> dict[str, float]:
         """Return the numbers of a factor, or of ``golden``, by their plain names: also those that are no metrics."""
         records = [each for each in (self.importances.get(group), self.consistencies.get(group)) if each is not None]
-        own = {name: value for record in records for name, value in record.metrics().items()}
+        numbers = {name: value for record in records for name, value in record.metrics().items()}
         if not details:
-            return own
+            return numbers
         for each in records:
-            own |= each.details()
+            numbers |= each.details()
         if group in self.prediction_importances:
-            own |= self.prediction_importances[group].metrics()
-        own |= self.regression.get(group, {})
+            numbers |= self.prediction_importances[group].metrics()
+        numbers |= self.regression.get(group, {})
         if self.collapse is not None:
-            own |= self.collapse.metrics(group)
+            numbers |= self.collapse.metrics(group)
         if group in self.strategies:
             result = self.strategies[group]
-            own |= known({"golden_share": result.std / result.golden_std if result.golden_std > 0 else math.nan})
-        return own
+            numbers |= known({"golden_share": result.std / result.golden_std if result.golden_std > 0 else math.nan})
+        return numbers
 
     def verdict(self, factor: str) -> Verdict:
         """Return the verdict on a factor, by the one rule."""

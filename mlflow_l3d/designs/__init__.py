@@ -23,8 +23,8 @@ def design_named(name: str) -> type[Design]:
     ParameterError
         If there is no such design; the parameter is ``design``.
     """
-    found: type[Design] = registry.load("design", name)
-    return found
+    design: type[Design] = registry.load("design", name)
+    return design
 
 
 def all_designs() -> dict[str, type[Design]]:
@@ -40,5 +40,5 @@ def plannable_designs() -> dict[str, type[Design]]:
 def design_of(cells: pd.DataFrame) -> type[Design]:
     """Return the design of a stranger's cells: one that has a phase of theirs to itself, else the crossed one."""
     phases = set(cells["phase"]) if "phase" in cells else set()
-    own = [design for design in all_designs().values() if design.recognises(phases)]
-    return own[0] if own else design_named("crossed")
+    recognising = [design for design in all_designs().values() if design.recognises(phases)]
+    return recognising[0] if recognising else design_named("crossed")

@@ -40,33 +40,33 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
 
 
 def _more_runs(design: type[Design], record: Importance) -> Advice:
-    found, distance, word = record.components, abs(record.importance_corrected), design.words.row
-    if found is None or design.planning is None:
+    components, distance, word = record.components, abs(record.importance_corrected), design.words.row
+    if components is None or design.planning is None:
         return Advice("unknown", "How many runs settle it is not known for this design.")
     if not distance >= SMALLEST_DISTANCE:
         return Advice("unaffordable", "It is so near 0 that hardly any number of runs settles it.")
     rows, columns = record.table.shape
-    if not found.mitigated > 0:
+    if not components.mitigated > 0:
         double = max(FEWEST_AT_BOUNDARY, 2 * rows)
         text = f"The other factors show no variance in these {rows} {word}: use {double} (mitigation_runs={double})."
         return Advice("more_rows", text, double)
     low, high = record.corrected_interval
-    own = distance + (high if record.importance_corrected < 0 else -low)
+    half_of_interval = distance + (high if record.importance_corrected < 0 else -low)
     # This interval may be wider than one expects of as many runs; so would be those of more.
-    wanted = min(distance, distance / own * design.half_width(found, rows=rows, columns=columns))
+    half_width = min(distance, distance / half_of_interval * design.half_width(components, rows=rows, columns=columns))
     right = f"If the true value is near {record.importance_corrected:+.2f}, about"
-    if (same := design.needed(wanted, found, columns).rows) is not None and same <= MOST_TIMES * rows:
+    if (same := design.needed(half_width, components, columns).rows) is not None and same <= MOST_TIMES * rows:
         same = max(same, fewest_rows(record))
         of = f" of {columns} columns" * design.has_columns
         return Advice("more_rows", f"{right} {same} {word}{of} settle it (mitigation_runs={same}).", same)
-    needed = design.needed(wanted, found)
+    needed = design.needed(half_width, components)
     if needed.rows is not None and design.has_columns:
         most = max(needed.rows, fewest_rows(record))
         size = f"{most} {word} of {needed.columns} columns"
         settings = f"mitigation_runs={most}, investigation_runs={needed.columns}"
         text = f"{right} {size} settle it ({settings}); more {word} alone do not."
         return Advice("larger_table", text, most, needed.columns)
-    pairs = design_named(_RADIAL).needed(wanted, found).rows if design.name != _RADIAL else None
+    pairs = design_named(_RADIAL).needed(half_width, components).rows if design.name != _RADIAL else None
     if pairs is not None and pairs <= MOST_TIMES * rows * columns:
         pairs = max(pairs, FEWEST_ROWS)
         text = f"{right} {pairs} base runs of design=radial settle it (mitigation_runs={pairs}); this design does not."

@@ -35,7 +35,7 @@ from mlflow_l3d.plan.factors import REPLICATE
 
 @dataclass(frozen=True)
 class Planned(Sizes):
-    """What is known of the plan behind some cells; None where only the cells tell.
+    """What is known of the plan behind some cells; None if only the cells tell.
 
     Attributes beside those of :class:`mlflow_l3d.designs.base.Sizes`:
 
@@ -54,7 +54,7 @@ class Planned(Sizes):
     sequential
         Whether a rule looked at the intervals while the investigation ran (``stop=interval``).
     classes
-        Number of classes, for the share of collapsed runs; None where it is not known.
+        Number of classes, for the share of collapsed runs; None if it is not known.
     deterministic
         Whether the same cell again must give the same result, as the factor `replicate` tries.
     searched_splits
@@ -137,8 +137,8 @@ def analyse(
     plan = replace(plan, design=design)
     chance = metric.chance_level(plan.classes)
     scores = plan.tables(cells, metric.name)
-    shown = _level_of_looks(scores, level) if plan.sequential else joint_level(level, len(scores.tables))
-    importances = design.importances(scores, chance=chance, missing=plan.missing, level=shown)
+    interval_level = _level_of_looks(scores, level) if plan.sequential else joint_level(level, len(scores.tables))
+    importances = design.importances(scores, chance=chance, missing=plan.missing, level=interval_level)
     if plan.sequential:
         importances = _sequential(design, scores, importances)
     least, most = metric.range
@@ -147,7 +147,7 @@ def analyse(
         name: replace(record, golden_std_ci_high=min(record.golden_std_ci_high, (most - least) / 2))
         for name, record in importances.items()
     }
-    collapse = None if chance is None else _collapse(design, scores, chance, plan, shown)
+    collapse = None if chance is None else _collapse(design, scores, chance, plan, interval_level)
     failing, at_chance = _failures(design, scores, chance)
     evidence = Evidence(
         importances=importances,
@@ -170,8 +170,8 @@ def analyse(
         at_chance=at_chance,
     )
     checks = all_checks(evidence, design.factor_checks)
-    judged = {} if design.baseline else importances
-    verdicts = {name: verdict_of(record, checks, collapse) for name, record in judged.items()}
+    judged_records = {} if design.baseline else importances
+    verdicts = {name: verdict_of(record, checks, collapse) for name, record in judged_records.items()}
     advice = {name: advise(design, importances[name], verdict) for name, verdict in verdicts.items()}
     for name, verdict in verdicts.items():
         checks = (*checks, *disagreement(importances[name], verdict, advice[name]))
@@ -198,18 +198,20 @@ def _level_of_looks(scores: Tables, level: float) -> float:
 
 def _sequential(design: type[Design], scores: Tables, importances: Mapping[str, Importance]) -> dict[str, Importance]:
     """Return records with the careful intervals that the rule looks at."""
-    found = dict(importances)
+    careful_records = dict(importances)
     for factor, record in importances.items():
         estimate = design.estimate(scores, factor)
-        known = math.isfinite(record.importance_corrected_ci_low)
-        if estimate is not None and known and record.components and record.components.method != "reml":
+        has_interval = math.isfinite(record.importance_corrected_ci_low)
+        if estimate is not None and has_interval and record.components and record.components.method != "reml":
             low, high = estimate.careful_interval(record.level)
-            found[factor] = replace(record, importance_corrected_ci_low=low, importance_corrected_ci_high=high)
-    return found
+            careful_records[factor] = replace(
+                record, importance_corrected_ci_low=low, importance_corrected_ci_high=high
+            )
+    return careful_records
 
 
 def _collapse(design: type[Design], scores: Tables, chance: float, plan: Planned, level: float) -> Collapse | None:
-    """Return the two parts of the score; None where no run collapsed, or low scores are the tail of all others."""
+    """Return the two parts of the score; None if no run collapsed, or low scores are the tail of all others."""
     rest = scores.changed(partial(uncollapsed, chance=chance))
     if design.baseline or rest.missing == scores.missing or not apart(design.golden_scores(rest), chance):
         return None
@@ -245,7 +247,7 @@ def _ranking(design: type[Design], importances: Mapping[str, Importance], level:
     """Return the ranking where there are several factors on the same rows, and one at least can be ranked."""
     records = list(importances.values())
     alike = len({len(record.table) for record in records}) == 1
-    known = any(np.isfinite(record.importance_corrected) for record in records)
-    if len(records) < 2 or not alike or not known:
+    has_importance = any(np.isfinite(record.importance_corrected) for record in records)
+    if len(records) < 2 or not alike or not has_importance:
         return None
     return rank_factors(importances, design.compared, level=level)

@@ -112,7 +112,7 @@ class Estimator(ABC):
 
     @classmethod
     def independent(cls, scores: Tables) -> FloatArray:
-        """Return the scores of runs that draw every factor anew and share nothing; empty where there are none."""
+        """Return the scores of runs that draw every factor anew and share nothing; empty if there are none."""
         return scores.base if cls.tables_are_golden else scores.golden
 
     @classmethod
@@ -136,7 +136,7 @@ class Estimator(ABC):
 
     @classmethod
     def estimate(cls, scores: Tables, factor: str) -> Estimate | None:
-        """Return the corrected importance of a factor; None where there is none."""
+        """Return the corrected importance of a factor; None if there is none."""
         return None
 
     @classmethod
@@ -146,7 +146,7 @@ class Estimator(ABC):
         Parameters
         ----------
         tables
-            Factor -> table of its record, the same rows for all; nan where a score is missing.
+            Factor -> table of its record, the same rows for all; nan if a score is missing.
         factor
             One of them.
         """
@@ -166,7 +166,7 @@ class Estimator(ABC):
     def half_width(
         cls, pilot: VarianceComponents | Outlook, *, rows: int, columns: int, assurance: float | None = None
     ) -> float:
-        """Return half the width that the interval will have; nan where that is not known.
+        """Return half the width that the interval will have; nan if that is not known.
 
         See :func:`mlflow_l3d.analysis.planning.assurance.half_width_of`.
         """

@@ -107,8 +107,8 @@ class RandomDesign(_Baseline):
 
     def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
         """Return column `column` of the members; a draw of its own of all others."""
-        own = dict.fromkeys(members, INVESTIGATION_BASE + column)
-        return own | self.mitigated(members, column, RANDOM_BASE)
+        of_members = dict.fromkeys(members, INVESTIGATION_BASE + column)
+        return of_members | self.mitigated(members, column, RANDOM_BASE)
 
 
 @dataclass(frozen=True)
@@ -130,5 +130,5 @@ class FixedDesign(_Baseline):
 
     def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
         """Return column `column` of the members; row 0 of all others."""
-        own = dict.fromkeys(members, INVESTIGATION_BASE + column)
-        return own | self.mitigated(members, 0, MITIGATION_BASE)
+        of_members = dict.fromkeys(members, INVESTIGATION_BASE + column)
+        return of_members | self.mitigated(members, 0, MITIGATION_BASE)

@@ -48,5 +48,5 @@ class CrossedDesign(TableDesign):
     def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
         """Return column `column` of the members, and row `row` of all others."""
         columns = product_configurations(column, len(members)) if self.product else [column] * len(members)
-        own = {name: INVESTIGATION_BASE + number for name, number in zip(members, columns, strict=True)}
-        return own | self.mitigated(members, row, MITIGATION_BASE)
+        of_members = {name: INVESTIGATION_BASE + number for name, number in zip(members, columns, strict=True)}
+        return of_members | self.mitigated(members, row, MITIGATION_BASE)

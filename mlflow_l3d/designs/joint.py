@@ -18,13 +18,13 @@ def joint_name(members: Iterable[str], all_factors: Sequence[str]) -> str:
     ParameterError
         If there is no member, one is not in `all_factors`, or one stands there twice; the parameter is ``factor``.
     """
-    given = list(members)
-    for member in given:
+    listed = list(members)
+    for member in listed:
         if member not in all_factors:
             raise unknown_name("factor", member, all_factors)
-    if not given or len(set(given)) < len(given):
-        raise ParameterError("factor", JOINT.join(given), "joint factors must be different factors, one at least")
-    return JOINT.join(name for name in all_factors if name in given)
+    if not listed or len(set(listed)) < len(listed):
+        raise ParameterError("factor", JOINT.join(listed), "joint factors must be different factors, one at least")
+    return JOINT.join(name for name in all_factors if name in listed)
 
 
 def factor_members(name: str, all_factors: Sequence[str]) -> tuple[str, ...]:
@@ -54,9 +54,9 @@ def check_factors(factors: Sequence[str], all_factors: Sequence[str]) -> None:
     """
     for position, name in enumerate(factors):
         members = factor_members(name, all_factors)
-        wanted = name if name in all_factors else joint_name(members, all_factors)
-        if name != wanted:
-            raise ParameterError("factor", name, f"joint factors stand in the approach's order: {wanted}")
+        canonical = name if name in all_factors else joint_name(members, all_factors)
+        if name != canonical:
+            raise ParameterError("factor", name, f"joint factors stand in the approach's order: {canonical}")
         if name in factors[:position]:
             raise ParameterError("factor", name, "is investigated twice", "Name every factor once.")
 

@@ -34,5 +34,5 @@ class NestedDesign(TableDesign):
 
     def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
         """Return a column of the members that is the row's own, and row `row` of all others."""
-        own = dict.fromkeys(members, NESTED_BASE + row * NESTED_COLUMNS + column)
-        return own | self.mitigated(members, row, MITIGATION_BASE)
+        of_members = dict.fromkeys(members, NESTED_BASE + row * NESTED_COLUMNS + column)
+        return of_members | self.mitigated(members, row, MITIGATION_BASE)

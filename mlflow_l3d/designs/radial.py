@@ -155,8 +155,8 @@ class RadialDesign(Design):
         assurance: float | None = None,
     ) -> RunsNeeded:
         """Return how many base runs, and swaps, one factor needs."""
-        found = super().needed(half_width, pilot, columns, assurance)
-        return replace(found, cells=found.rows)
+        needed = super().needed(half_width, pilot, columns, assurance)
+        return replace(needed, cells=needed.rows)
 
     @classmethod
     def together(cls, cells: Sequence[float]) -> float:

@@ -49,8 +49,8 @@ class TableDesign(Design):
 
     def investigation_cell(self, factor: str, row: int, column: int) -> Cell:
         """Return the cell at (`row`, `column`) of the table of `factor`."""
-        found = self.configurations(factor_members(factor, self.all_factors), row, column)
-        return self.cell("investigation", found, factor=factor, row=row, column=column)
+        configurations = self.configurations(factor_members(factor, self.all_factors), row, column)
+        return self.cell("investigation", configurations, factor=factor, row=row, column=column)
 
     def step_of(self, cell: Cell) -> int:
         """Return the 0-based step that a cell of this design belongs to."""
@@ -98,7 +98,7 @@ class TableDesign(Design):
     ) -> dict[str, Importance]:
         """Return the record of every factor; see :func:`mlflow_l3d.analysis.importance.importance.importance`."""
         golden = cls.golden_scores(scores)
-        found = {}
+        records = {}
         for name, table in scores.tables.items():
             record = importance(table, golden, factor=name, chance=chance, model=cls.model, level=level)
             if scores.pooled:  # cells of one table are not independent of each other
@@ -107,8 +107,8 @@ class TableDesign(Design):
             record = cls.final(record, missing)
             if cls.model.shared_columns:
                 record = with_first_order(record)
-            found[name] = replace(record, design=cls.name, golden_pooled=scores.pooled)
-        return found
+            records[name] = replace(record, design=cls.name, golden_pooled=scores.pooled)
+        return records
 
     @classmethod
     def final(cls, record: Importance, missing: Missing) -> Importance:

@@ -52,7 +52,7 @@ class Metric:
         The lowest and the highest value that it can have.
     chance
         Number of classes to the score of a guess that does not look at the text; smaller scores count as
-        collapsed, where greater is better. None where guessing has no such score.
+        collapsed, where greater is better. None if guessing has no such score.
     percent
         Whether people read it in percent and percentage points; else it is shown in its own unit.
     words
@@ -94,13 +94,18 @@ class Metric:
 
     @property
     def sign(self) -> float:
-        """1 where greater is better, else -1: times this, the best score is the largest."""
+        """1 if greater is better, else -1: times this, the best score is the largest."""
         return 1.0 if self.greater_is_better else -1.0
+
+    @property
+    def scores_classes(self) -> bool:
+        """Whether it scores predicted classes."""
+        return "classification" in self.kinds
 
     def chance_level(self, classes: int | None) -> float | None:
         """Return the score of guessing among so many classes, below which runs count as collapsed.
 
-        None where there is none, the classes are not known, or smaller is better.
+        None if there is none, the classes are not known, or smaller is better.
         """
         return self.chance(classes) if self.chance and classes and self.greater_is_better else None
 

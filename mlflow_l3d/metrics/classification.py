@@ -39,9 +39,9 @@ def _count(labels: Numbers, predictions: Numbers, classes: int = 0) -> _Counts:
     """Count class by class; of `classes` classes where they are more than those that occur."""
     classes = max(classes, int(max(labels.max(), predictions.max())) + 1)
     if classes > DENSE_CLASSES:
-        known = np.unique(np.concatenate((labels, predictions[predictions != UNPARSED])))
-        predictions = np.where(predictions == UNPARSED, UNPARSED, np.searchsorted(known, predictions))
-        labels, classes = np.searchsorted(known, labels), len(known)
+        occurring_classes = np.unique(np.concatenate((labels, predictions[predictions != UNPARSED])))
+        predictions = np.where(predictions == UNPARSED, UNPARSED, np.searchsorted(occurring_classes, predictions))
+        labels, classes = np.searchsorted(occurring_classes, labels), len(occurring_classes)
     counts = np.bincount(labels * (classes + 1) + predictions + 1, minlength=classes * (classes + 1))
     table = counts.reshape(classes, classes + 1)
     answered = table.sum(axis=0)
@@ -129,7 +129,7 @@ METRICS: Final = (
         "precision_macro",
         _precision_macro,
         range=_FRACTION,
-        words="mean over the classes of the share of right ones among what is predicted so",
+        words="mean over the classes of the share of its predictions that are right",
         secondary=True,
         of_classes=_precision_macro,
     ),
@@ -137,7 +137,7 @@ METRICS: Final = (
         "recall_macro",
         _recall_macro,
         range=_FRACTION,
-        words="mean over the classes of the share of right ones among what is so",
+        words="mean over the classes of the share of its examples that are predicted right",
         secondary=True,
         of_classes=_recall_macro,
     ),
@@ -157,7 +157,7 @@ METRICS: Final = (
         opt_in=True,
     ),
 )
-"""Ours of classes; they equal scikit-learn's.
+"""Metrics of predicted classes. Each equals that of scikit-learn.
 
 A prediction of -1 is wrong. It is no class of its own in the macro averages, which are over the classes that are told
 apart (scikit-learn's ``labels=``); in the correlation it is an answer that is never true. The precision of a class that
@@ -186,12 +186,12 @@ def class_numbers(values: npt.ArrayLike, what: str, lowest: int) -> Numbers:
     ValueError
         If they have not one axis, are not whole numbers, or one is below `lowest`.
     """
-    given: npt.NDArray[Any] = np.asarray(values)
-    whole = given.dtype.kind in "iub" or (given.dtype.kind == "f" and bool((given == np.trunc(given)).all()))
-    if given.ndim != 1 or not (whole or not given.size):
-        msg = f"{what} must be one axis of whole class numbers, got shape {given.shape} of {given.dtype}"
+    array: npt.NDArray[Any] = np.asarray(values)
+    whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool((array == np.trunc(array)).all()))
+    if array.ndim != 1 or not (whole or not array.size):
+        msg = f"{what} must be one axis of whole class numbers, got shape {array.shape} of {array.dtype}"
         raise ValueError(msg)
-    numbers: Numbers = given.astype(np.int64, copy=False)
+    numbers: Numbers = array.astype(np.int64, copy=False)
     if numbers.size and int(numbers.min()) < lowest:
         msg = f"{what} must be {lowest} or above, got {int(numbers.min())}"
         raise ValueError(msg)
@@ -204,7 +204,7 @@ REASONS: Final = {
     "empty": "are empty",
     "other": "hold other text, or several answers",
 }
-"""What such answers do; ``unparsed_<reason>_share`` is their share of all answers, 0 where it is not recorded."""
+"""What such answers do; ``unparsed_<reason>_share`` is their share of all answers, 0 if it is not recorded."""
 
 
 def unparsed_reasons(cells: pd.DataFrame) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, OF_RANKINGS, OF_TAGS, OF_TEXTS
 from mlflow_l3d.metrics.classification import UNPARSED, class_numbers
 from mlflow_l3d.metrics.regression import numbers
 
@@ -21,30 +20,42 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Form:
-    """How labels and predictions of some kinds of tasks are held, and what they may be.
+    """How labels and predictions of one kind of task are held, and what they may be.
 
     Attributes
     ----------
-    kinds
-        Kinds of tasks.
+    kind
+        The kind of task.
     words
         What a label is, in a few words, for messages.
     labels, predictions
-        Return labels or predictions as they are held, shape (n,); raise a ValueError where one cannot be.
+        Return labels or predictions as they are held, shape (n,); raise a ValueError if one cannot be.
     has_classes
-        Whether labels are classes: draws are then stratified by them, and a prediction may have class scores.
+        Whether labels are class numbers: draws are then stratified by them, and a prediction may have class scores.
+    has_class_names
+        Whether the classes mean the same in every example, so that they have names.
+    has_choices
+        Whether each example has choices of its own, of which the label is one.
+    has_numbers
+        Whether labels are numbers that are more or less than others.
+    has_tags
+        Whether a label is a list of tags, one per token.
     """
 
-    kinds: tuple[str, ...]
+    kind: str
     words: str
     labels: Callable[[Any], Array]
     predictions: Callable[[Any], Array]
     has_classes: bool = False
+    has_class_names: bool = False
+    has_choices: bool = False
+    has_numbers: bool = False
+    has_tags: bool = False
 
 
 def form_of(kind: str) -> Form:
-    """Return the form of a kind of task; that of classes where the kind is unknown."""
-    return next((form for form in FORMS if kind in form.kinds), CLASSES)
+    """Return the form of a kind of task; that of a classification if the kind is unknown."""
+    return FORMS.get(kind, CLASSES)
 
 
 def _held(
@@ -59,16 +70,16 @@ def _each(values: Any, what: str, held: Callable[[Any], str]) -> Array:
 
     Lists of numpy and rows of unequal length are sequences like any other.
     """
-    given = values.tolist() if isinstance(values, np.ndarray) else values
-    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+    entries = values.tolist() if isinstance(values, np.ndarray) else values
+    if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence):
         raise ValueError(f"{what}s must be a list with one entry an example, got {type(values).__name__}")
-    found = np.empty(len(given), dtype=object)
-    for place, value in enumerate(given):
+    forms = np.empty(len(entries), dtype=object)
+    for place, value in enumerate(entries):
         try:
-            found[place] = held(value)
+            forms[place] = held(value)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{what} {place} {error}") from None
-    return found
+    return forms
 
 
 def _text(value: Any) -> str:
@@ -87,16 +98,16 @@ def _reference(value: Any) -> str:
         if not value.strip():
             raise ValueError("is empty, and a label must be a text")
         return _text(value)
-    found = list(map(_text, _members(value, "must be a text, or a list of texts that are all right")))
-    if not found or not all(each.strip() for each in found):
+    texts = list(map(_text, _members(value, "must be a text, or a list of texts that are all right")))
+    if not texts or not all(each.strip() for each in texts):
         raise ValueError("holds no text, or an empty one")
-    return found[0] if len(found) == 1 else _json(found)
+    return texts[0] if len(texts) == 1 else _json(texts)
 
 
 def _tags(value: Any) -> str:
     wanted = "must be a list of tags"
-    found = _members(_parsed(value, wanted), wanted)
-    return _json([_text(str(each) if _whole(each) else each) for each in found])
+    tags = _members(_parsed(value, wanted), wanted)
+    return _json([_text(str(each) if _whole(each) else each) for each in tags])
 
 
 def _ranking(value: Any) -> str:
@@ -108,10 +119,10 @@ def _relevant(value: Any) -> str:
     wanted = "must be a list of relevant ids, or map ids to gains"
     parsed = _parsed(value, wanted)
     if not isinstance(parsed, Mapping):
-        found = _ids(parsed)
-        if not found:
+        ids = _ids(parsed)
+        if not ids:
             raise ValueError("names no relevant id")
-        return _json(found)
+        return _json(ids)
     gains = dict(zip(_ids(list(parsed)), parsed.values(), strict=True))
     for gain in gains.values():
         if isinstance(gain, bool) or not isinstance(gain, int | float) or not math.isfinite(gain) or gain < 0:
@@ -123,10 +134,10 @@ def _relevant(value: Any) -> str:
 
 def _ids(value: Any) -> list[str]:
     wanted = "must be a list of ids, best first"
-    found = [_text(str(each) if _whole(each) else each) for each in _members(value, wanted)]
-    if len(set(found)) < len(found):
+    ids = [_text(str(each) if _whole(each) else each) for each in _members(value, wanted)]
+    if len(set(ids)) < len(ids):
         raise ValueError("has an id twice")
-    return found
+    return ids
 
 
 def _whole(value: Any) -> bool:
@@ -156,25 +167,32 @@ def _json(value: Any) -> str:
 
 
 CLASSES: Final = Form(
-    OF_CLASSES,
+    "classification",
     "class numbers",
     partial(class_numbers, what="labels", lowest=0),
     partial(class_numbers, what="predictions", lowest=UNPARSED),
     has_classes=True,
+    has_class_names=True,
 )
 """Whole numbers, int64; a prediction of -1 names no class."""
-FORMS: Final = (
-    CLASSES,
-    Form(
-        OF_NUMBERS,
-        "finite numbers",
-        partial(numbers, what="labels", axes=1),
-        partial(numbers, what="predictions", axes=1),
-    ),
-    Form(OF_TEXTS, "texts", *_held(_reference, _text)),
-    Form(OF_TAGS, "lists of tags", *_held(_tags, _tags)),
-    Form(OF_RANKINGS, "rankings", *_held(_relevant, _ranking)),
-)
-"""Numbers are float64. All else is texts, dtype object: a label of a text is one reference, or the JSON list of several
-of which each is right; tags are the JSON list of those of the tokens of a text; a ranking is the JSON list of ids, best
-first, and its label maps ids to gains, or lists the relevant ones. Ids are texts, whole numbers become such."""
+FORMS: Final = {
+    form.kind: form
+    for form in (
+        CLASSES,
+        replace(CLASSES, kind="multiple_choice", has_class_names=False, has_choices=True),
+        Form(
+            "regression",
+            "finite numbers",
+            partial(numbers, what="labels", axes=1),
+            partial(numbers, what="predictions", axes=1),
+            has_numbers=True,
+        ),
+        Form("generation", "texts", *_held(_reference, _text)),
+        Form("tagging", "lists of tags", *_held(_tags, _tags), has_tags=True),
+        Form("ranking", "rankings", *_held(_relevant, _ranking)),
+    )
+}
+"""Kind of task -> its form. Numbers are float64. All else is texts, dtype object: a label of a text is one reference,
+or the JSON list of several of which each is right; tags are the JSON list of those of the tokens of a text; a ranking
+is the JSON list of ids, best first, and its label maps ids to gains, or lists the relevant ones. Ids are texts, whole
+numbers become such."""

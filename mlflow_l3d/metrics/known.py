@@ -37,18 +37,18 @@ def registered() -> Mapping[str, Metric]:
     An entry point that cannot be used is left out with a warning, so that a broken package costs its metric only.
     """
     ours = (classification, regression, texts, tags, rankings)
-    found = {metric.name: metric for each in ours for metric in each.METRICS}
+    metrics = {metric.name: metric for each in ours for metric in each.METRICS}
     for name in registry.names("metric"):
         try:
             metric = registry.load("metric", name)
         except L3DError as error:
             _warn(str(error))
             continue
-        if name in found or not isinstance(metric, Metric) or metric.name != name or metric.function is None:
+        if name in metrics or not isinstance(metric, Metric) or metric.name != name or metric.function is None:
             _warn(f"metric={name}: is no Metric with a function under this name, or it is one of ours. Left out.")
         else:
-            found[name] = metric
-    return found
+            metrics[name] = metric
+    return metrics
 
 
 def named(name: str) -> Metric:
@@ -149,14 +149,14 @@ def scores_of(
         msg = f"labels and predictions must be equally many, at least one, got {len(truth)} and {len(guess)}"
         raise ValueError(msg)
     of_classes = classes if form.has_classes else None
-    wanted = {*only} or {*own, *(metric.name for metric in of_kind(kind))}
-    metrics = [each for each in registered().values() if each.name in wanted and kind in each.kinds]
-    found = {metric.name: score(metric, truth, guess, of_classes) for metric in metrics}
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    wanted_names = {*only} or {*own, *(metric.name for metric in of_kind(kind))}
+    metrics = [each for each in registered().values() if each.name in wanted_names and kind in each.kinds]
+    scores = {metric.name: score(metric, truth, guess, of_classes) for metric in metrics}
+    return {name: value for name, value in scores.items() if math.isfinite(value)}
 
 
 def score(metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any], classes: int | None = None) -> float:
-    """Return one score of checked arrays; nan where there is none, with a warning where the function fails.
+    """Return one score of checked arrays; nan if there is none, with a warning where the function fails.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def score(metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any
     labels, predictions
         As :class:`mlflow_l3d.metrics.base.Metric` says.
     classes
-        How many classes are told apart; None where that is not known, or there are none.
+        How many classes are told apart; None if that is not known, or there are none.
     """
     try:
         if classes is not None and metric.of_classes is not None:

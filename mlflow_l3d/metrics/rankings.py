@@ -26,9 +26,9 @@ def ndcg(ranking: Sequence[Hashable], gains: Mapping[Any, float], depth: int) ->
     best = sorted((gain for gain in gains.values() if gain > 0), reverse=True)[:depth]
     if not best:
         return float(not ranking)
-    found = [gains.get(each, 0.0) for each in ranking[:depth]]
+    own_gains = [gains.get(each, 0.0) for each in ranking[:depth]]
     discounts = 1 / np.log2(np.arange(2, depth + 2))
-    gained, ideal = (float(discounts[: len(each)] @ np.array(each, dtype=np.float64)) for each in (found, best))
+    gained, ideal = (float(discounts[: len(each)] @ np.array(each, dtype=np.float64)) for each in (own_gains, best))
     return gained / ideal
 
 
@@ -53,14 +53,14 @@ def _recall(ranking: Sequence[str], gains: Mapping[str, float]) -> float:
 def _of_each(score: Callable[[Sequence[str], Mapping[str, float]], float]) -> OfEach:
     def of_each(labels: Array, predictions: Array) -> npt.NDArray[np.float64]:
         pairs = zip(labels.tolist(), predictions.tolist(), strict=True)
-        return np.array([score(json.loads(found), _gains(label)) for label, found in pairs], dtype=np.float64)
+        return np.array([score(json.loads(ranking), _gains(label)) for label, ranking in pairs], dtype=np.float64)
 
     return of_each
 
 
 def _gains(label: str) -> dict[str, float]:
-    known = json.loads(label)
-    return dict.fromkeys(known, 1.0) if isinstance(known, list) else known
+    relevant = json.loads(label)
+    return dict.fromkeys(relevant, 1.0) if isinstance(relevant, list) else relevant
 
 
 METRICS: Final = tuple(
@@ -80,4 +80,4 @@ METRICS: Final = tuple(
         (f"recall_at_{_DEPTH}", _recall, f"share of the relevant ids among the first {_DEPTH}", f"overlap:k={_DEPTH}"),
     )
 )
-"""Ours of rankings: means over examples."""
+"""Metrics of predicted rankings, each a mean over examples."""

@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def pearson(labels: npt.NDArray[Any], predictions: npt.NDArray[Any]) -> float:
-    """Return Pearson's correlation of two arrays of shape (n,); 0 where one of them is constant, as Matthews'.
+    """Return Pearson's correlation of two arrays of shape (n,); 0 if one of them is constant, as Matthews'.
 
     A constant prediction says nothing, and a number can be compared with other epochs' where nan cannot.
     """
@@ -69,7 +69,7 @@ METRICS: Final = (
         )
     ),
 )
-"""Ours of numbers; they equal scipy's and scikit-learn's."""
+"""Metrics of predicted numbers. Each equals that of scipy or scikit-learn."""
 
 
 def numbers(values: npt.ArrayLike, what: str, axes: int) -> Floats:
@@ -89,11 +89,11 @@ def numbers(values: npt.ArrayLike, what: str, axes: int) -> Floats:
     ValueError
         If the axes are others, or something is not a finite number.
     """
-    given: npt.NDArray[Any] = np.asarray(values)
-    if given.ndim != axes or given.dtype.kind not in "iufb":
-        msg = f"{what} must have {axes} axes of numbers, got shape {given.shape} of {given.dtype}"
+    array: npt.NDArray[Any] = np.asarray(values)
+    if array.ndim != axes or array.dtype.kind not in "iufb":
+        msg = f"{what} must have {axes} axes of numbers, got shape {array.shape} of {array.dtype}"
         raise ValueError(msg)
-    copied: Floats = given.astype(np.float64)
+    copied: Floats = array.astype(np.float64)
     if not np.isfinite(copied).all():
         msg = f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not"
         raise ValueError(msg)
@@ -101,7 +101,7 @@ def numbers(values: npt.ArrayLike, what: str, axes: int) -> Floats:
 
 
 def unit_length(values: Floats) -> Floats:
-    """Return each run centred and of unit length, shape (S, n); nan where it is one number only."""
+    """Return each run centred and of unit length, shape (S, n); nan if it is one number only."""
     if not values.size:
         return np.full(values.shape, math.nan)
     # Scaled first, so that squares of huge or tiny numbers neither overflow nor vanish.

@@ -29,8 +29,8 @@ def bio(tag: Any) -> str | None:
 
 def entities(tags: Sequence[str], what: str, name: str) -> frozenset[Hashable]:
     """Return (type, begin, end) of the entities that tags in BIO name, read by nervaluate for the `what` `name`."""
-    found = library("nervaluate", what, name, "nervaluate").collect_named_entities(list(tags))
-    return frozenset((entity["label"], entity["start"], entity["end"]) for entity in found)
+    spans = library("nervaluate", what, name, "nervaluate").collect_named_entities(list(tags))
+    return frozenset((entity["label"], entity["start"], entity["end"]) for entity in spans)
 
 
 def _token_accuracy(labels: Array, predictions: Array) -> float:
@@ -48,9 +48,9 @@ def _entity_f1(labels: Array, predictions: Array) -> float:
         if None in true:  # parts of speech, say
             return math.nan
         named = entities([tag or "O" for tag in true], "metric", "entity_f1")
-        found = entities([bio(tag) or "O" for tag in prediction], "metric", "entity_f1")
-        shared += len(named & found)
-        total += len(named) + len(found)
+        predicted = entities([bio(tag) or "O" for tag in prediction], "metric", "entity_f1")
+        shared += len(named & predicted)
+        total += len(named) + len(predicted)
     return 2 * shared / total if total else 1.0
 
 
@@ -79,4 +79,4 @@ METRICS: Final = (
         needs="nervaluate",
     ),
 )
-"""Ours of tags."""
+"""Metrics of predicted tags."""

@@ -24,11 +24,11 @@ def references(label: str) -> tuple[str, ...]:
     """Return the right answers: those of a JSON list of texts, else the label itself."""
     if label.startswith("["):
         try:
-            found = json.loads(label)
+            texts = json.loads(label)
         except (ValueError, RecursionError):
             return (label,)
-        if isinstance(found, list) and found and all(isinstance(each, str) for each in found):
-            return tuple(found)
+        if isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts):
+            return tuple(texts)
     return (label,)
 
 
@@ -59,8 +59,8 @@ def _best(score: Callable[[str, str], float]) -> OfEach:
 
     def best(labels: Array, predictions: Array) -> npt.NDArray[np.float64]:
         pairs = list(zip(labels.tolist(), predictions.tolist(), strict=True))
-        found = {pair: max(score(pair[1], each) for each in references(pair[0])) for pair in {*pairs}}
-        return np.array([found[pair] for pair in pairs], dtype=np.float64)
+        best_scores = {pair: max(score(pair[1], each) for each in references(pair[0])) for pair in {*pairs}}
+        return np.array([best_scores[pair] for pair in pairs], dtype=np.float64)
 
     return best
 
@@ -82,9 +82,10 @@ def _corpus(name: str) -> Callable[[Array, Array], float]:
 
     def score(labels: Array, predictions: Array) -> float:
         metrics = library("sacrebleu.metrics", "metric", name.lower(), "sacrebleu")
-        known = [references(label) for label in labels.tolist()]
+        reference_lists = [references(label) for label in labels.tolist()]
         streams = [
-            [each[place] if place < len(each) else None for each in known] for place in range(max(map(len, known)))
+            [each[place] if place < len(each) else None for each in reference_lists]
+            for place in range(max(map(len, reference_lists)))
         ]
         return min(1.0, float(getattr(metrics, name)().corpus_score(predictions.tolist(), streams).score) / 100)
 
@@ -126,4 +127,4 @@ METRICS: Final = (
         for name, function, words in _OF_ALL
     ),
 )
-"""Ours of texts; of several references the closest counts. Those of other packages are there where these are."""
+"""Metrics of predicted texts; of several references the closest counts. Some need the extra ``agreement``."""

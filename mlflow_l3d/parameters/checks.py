@@ -24,7 +24,7 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
     """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs."""
     under = approach.task_kinds_under(hyperparameters)
     # What an approach without predictions gives as a number may have the name of one of ours.
-    its_own = approach.brings_data and not task.class_names and task.kind == "classification"
+    its_own = approach.brings_data and not task.class_names and task.form.has_class_names
     theirs = {*approach.metrics, *([metric] if its_own else [])}
     kinds_of_metric = named(metric).kinds if metric in set(registered()) - theirs else (task.kind,)
     what = task.kind.replace("_", " ")

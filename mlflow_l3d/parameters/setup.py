@@ -247,7 +247,7 @@ def set_up(
 
 def headline_metric(asked: str, task: Task) -> Metric:
     """Return what `metric` means in an investigation: auto is F1 macro, or the task's own metric without classes."""
-    usual = "f1_macro" if task.kind == "classification" else task.metric
+    usual = "f1_macro" if task.form.has_class_names else task.metric
     return named(usual if asked == "auto" else asked)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.tasks import kinds
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task, shorten
@@ -63,7 +64,7 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     if label_column not in table.names:
         raise no_column("label_column", label_column, table.names)
     kind, kind_notes = kinds.find_kind(table, reading)
-    choice_columns = kinds.find_choice_columns(table.names, reading) if kind == "multiple_choice" else ()
+    choice_columns = kinds.find_choice_columns(table.names, reading) if form_of(kind).has_choices else ()
     not_texts = (label_column, *choice_columns)
     try:
         text_columns = find_text_columns(table.names, reading.text_column, not_texts)
@@ -79,7 +80,7 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     labels, class_names = _labels(table, label_column, kind, choice_columns)
     columns = [table.column(column) for column in text_columns]
     has_features = not choice_columns and text_columns not in AUTO_TEXT and all(map(_are_numbers, columns))
-    if kind == "tagging":
+    if form_of(kind).has_tags:
         columns = [kinds.joined_tokens(values, name) for values, name in zip(columns, text_columns, strict=True)]
     if has_features:
         texts, features = [], np.array(columns, dtype=np.float64).T
@@ -104,11 +105,12 @@ def _labels(
     table: Table, column: str, kind: TaskKind, choice_columns: tuple[str, ...]
 ) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
     """Return labels of a kind, shape (n,), and the names of the classes or choices."""
-    if kind == "regression":
+    form = form_of(kind)
+    if form.has_numbers:
         return kinds.encode_scores(table.column(column), column), ()
-    if kind == "multiple_choice":
+    if form.has_choices:
         return kinds.encode_positions(table.column(column), column, choice_columns), choice_columns
-    if kind != "classification":
+    if not form.has_class_names:
         return kinds.encode_answers(table, column, kind), ()
     return encode_labels(table, column)
 

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.base import OF_NUMBERS
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import of_kind
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
@@ -36,7 +35,7 @@ def fingerprint(task: Task) -> str:
     textual_ids = ids.dtype.kind != "i"
     sizes = {"columns": len(task.texts), "examples": len(labels)}
     header: dict[str, Any] = {"version": 1, **sizes, "textual_ids": textual_ids}
-    if task.kind != "classification":
+    if not task.form.has_class_names:
         header |= {"kind": task.kind, "choices": len(task.choices)}
     if parts is not None:
         header |= {"parts": True}
@@ -99,7 +98,7 @@ def make_task(
     held = _held(name, labels, kind)
     ids = np.arange(len(held), dtype=np.int64) if example_ids is None else np.asarray(example_ids)
     names = tuple(class_names)
-    if kind == "multiple_choice" and not names:
+    if form_of(kind).has_choices and not names:
         names = tuple(f"choice{number}" for number in range(1, len(choices) + 1))
     numbers = None if features is None else np.asarray(features, dtype=np.float64)
     if numbers is not None and numbers.ndim == 2:
@@ -113,7 +112,7 @@ def make_task(
 def _held(name: str, labels: npt.ArrayLike, kind: TaskKind) -> npt.NDArray[Any]:
     """Return labels as a task holds them; what is wrong with classes and numbers is for :func:`check` to say."""
     form = form_of(kind)
-    if form.has_classes or kind in OF_NUMBERS:
+    if form.has_classes or form.has_numbers:
         return np.asarray(labels)
     try:
         return form.labels(labels)
@@ -180,9 +179,9 @@ def _of_labels(task: Task) -> Iterator[str]:
     if not task.form.has_classes:
         if classes:
             yield f"{task.kind} has no classes, and {classes} are named"
-        yield from _of_scores(labels) if task.kind == "regression" else _of_texts(task)
+        yield from _of_scores(labels) if task.form.has_numbers else _of_texts(task)
         return
-    one, many = ("choice(s)", "choices") if task.kind == "multiple_choice" else ("class(es)", "classes")
+    one, many = ("choice(s)", "choices") if task.form.has_choices else ("class(es)", "classes")
     if classes < 2:
         yield f"it has {classes} {one}, at least 2 are needed"
     if labels.dtype.kind == "f":
@@ -221,7 +220,7 @@ def _of_texts(task: Task) -> Iterator[str]:
         return
     if held.tolist() != labels.tolist():
         yield "labels must be as mlflow_l3d.tasks.identity.make_task holds them"
-    if task.kind != "tagging":
+    if not task.form.has_tags:
         return
     for place, (label, *parts) in enumerate(zip(labels.tolist(), *task.texts, strict=False)):
         tags, tokens = len(json.loads(label)), len(" ".join(parts).split())
@@ -236,7 +235,7 @@ def _of_columns(task: Task) -> Iterator[str]:
         yield f"features must be finite numbers of shape ({count}, columns)"
     if not task.texts or any(len(column) != count for column in task.texts):
         yield f"it needs one text column or more, each of {count} texts"
-    wanted = len(task.class_names) if task.kind == "multiple_choice" else 0
+    wanted = len(task.class_names) if task.form.has_choices else 0
     if len(task.choices) != wanted:
         needs = f"{wanted} columns of choices" if wanted else "no choices"
         yield f"kind={task.kind} needs {needs}, and there are {len(task.choices)}"

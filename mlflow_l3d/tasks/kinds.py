@@ -133,7 +133,7 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
         found = next((kind for kind in KINDS if kind == reading.task_kind), None)
         if found is None:
             raise unknown_name("task_kind", reading.task_kind, ("auto", *KINDS))
-        if found != "multiple_choice" and reading.choice_columns != "auto":
+        if not form_of(found).has_choices and reading.choice_columns != "auto":
             allowed = f"has no effect with task_kind={found}"
             raise ParameterError("choice_columns", reading.choice_columns, allowed, "Leave one of them out.")
         return found, ()
@@ -187,7 +187,7 @@ def encode_answers(table: Table, column: str, kind: TaskKind) -> npt.NDArray[Any
     check_labels_there(values, column)
     if kind == "generation":  # in a table of texts alone an answer may look like a number
         values = [str(value) if isinstance(value, int | float) else value for value in values]
-    if kind == "tagging" and table.label_names is not None:
+    if form_of(kind).has_tags and table.label_names is not None:
         names = table.label_names
         values = [[names.get(tag, tag) for tag in tags] if isinstance(tags, list) else tags for tags in values]
     held = []

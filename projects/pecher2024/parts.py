@@ -84,7 +84,7 @@ class Part:
             rows = MAIN["mitigation_runs"].parse(numbers)
             if rows is None:
                 rows = ROWS[self.approach] if design.has_columns else design.auto_rows
-            own = design.own_golden or numbers["golden_runs"] == "pooled"
+            own = design.tables_are_golden or numbers["golden_runs"] == "pooled"
             golden = max(golden, 0 if own else MAIN["golden_runs"].parse(numbers) or rows * columns)
             total += design.count(len(self.factors), rows, columns, 0)
         return total + golden

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import statistics
 from types import SimpleNamespace
 
 import numpy as np
-from proof_oracle import counted_twice, crossed_shifts
-from scipy import stats
 
 from mlflow_l3d.analysis.consistency.classes import ClassComparison
 from mlflow_l3d.analysis.consistency.comparable import Group
@@ -16,73 +13,6 @@ from mlflow_l3d.analysis.consistency.examples import ExampleVotes, ranked_votes
 from mlflow_l3d.analysis.consistency.groups import consistency_of
 from mlflow_l3d.analysis.consistency.runs import class_agreement, number_agreement
 from mlflow_l3d.metrics.classification import UNPARSED
-
-
-def published(table, golden):
-    rows = len(table)
-    row_means = [statistics.fmean(row) for row in table]
-    contributed = sum(statistics.pstdev(row) for row in table) / rows
-    mitigated = statistics.pstdev(row_means)
-    golden_std = statistics.pstdev(golden)
-    return {
-        "contributed_std": contributed,
-        "mitigated_std": mitigated,
-        "golden_std": golden_std,
-        "importance": (contributed - mitigated) / golden_std,
-    }
-
-
-def variances(table):
-    """Contributed and (truncated) mitigated variance."""
-    ms_r, ms_f, ms_e = mean_squares(table)
-    return (ms_f - ms_e) / len(table) + ms_e, max(0.0, (ms_r - ms_e) / len(table[0]))
-
-
-def mean_squares(table):
-    """Of rows, columns and residuals."""
-    m, n = len(table), len(table[0])
-    row_means = [statistics.fmean(row) for row in table]
-    column_means = [statistics.fmean(row[j] for row in table) for j in range(n)]
-    grand = statistics.fmean(row_means)
-    residual = 0.0
-    for i in range(m):
-        for j in range(n):
-            residual += (table[i][j] - row_means[i] - column_means[j] + grand) ** 2
-    return n * statistics.variance(row_means), m * statistics.variance(column_means), residual / ((m - 1) * (n - 1))
-
-
-def corrected(table):
-    tau2, s2_r = variances(table)
-    share = tau2 / (tau2 + s2_r)
-    return math.sqrt(share) - math.sqrt(1 - share)
-
-
-def logit(table):
-    tau2, s2_r = variances(table)
-    share = tau2 / (tau2 + s2_r)
-    return math.log(share / (1 - share))
-
-
-def interval(table):
-    """The jackknife interval; None where rows do not differ for certain and the package takes another one."""
-    m, n = len(table), len(table[0])
-    ms_r, _, ms_e = mean_squares(table)
-    if ms_r / ms_e <= stats.f.ppf(0.975, m - 1, (m - 1) * (n - 1)):
-        return None
-    without_row = [logit([row for k, row in enumerate(table) if k != i]) for i in range(m)]
-    without_column = [logit([[y for k, y in enumerate(row) if k != j] for row in table]) for j in range(n)]
-    variances = []
-    for values in (without_row, without_column):
-        mean = statistics.fmean(values)
-        variances.append((len(values) - 1) / len(values) * sum((value - mean) ** 2 for value in values))
-    variance = max(sum(variances) - counted_twice(np.array(table)), *variances)
-    degrees = sum(variances) ** 2 / (variances[0] ** 2 / (m - 1) + variances[1] ** 2 / (n - 1))
-    low, high = crossed_shifts(np.array(table), variance, stats.t.ppf(0.975, degrees))
-    ends = []
-    for end in (logit(table) - low, logit(table) + high):
-        share = 1 / (1 + math.exp(-end))
-        ends.append(math.sqrt(share) - math.sqrt(1 - share))
-    return tuple(ends)
 
 
 def example_votes_of_frame(frame, *, min_runs=2) -> ExampleVotes:

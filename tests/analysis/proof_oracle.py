@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations, permutations
 
 import numpy as np
 from scipy import stats
@@ -216,61 +215,6 @@ def one_way_limits(table: np.ndarray, level: float = 0.95) -> tuple[float, float
         return of_share(1 / (1 + of_rows))
 
     return at(max(1.0, ratio), (1 - level) / 2), at(ratio, (1 + level) / 2)
-
-
-def agreement(predictions: np.ndarray, labels: np.ndarray) -> tuple[float, float, list[float], list[float]]:
-    """CON, CCON, agreement of each run with the others, CON without each run: over pairs, example by example."""
-    s, n = predictions.shape
-
-    def share(first: int, second: int, right: bool = False) -> float:
-        same = 0
-        for x in range(n):
-            a, b = predictions[first, x], predictions[second, x]
-            same += bool(a == b != -1 and (not right or a == labels[x]))
-        return same / n
-
-    con = mean(share(a, b) for a, b in combinations(range(s), 2))
-    ccon = mean(share(a, b, right=True) for a, b in combinations(range(s), 2))
-    per_run = [mean(share(j, other) for other in range(s) if other != j) for j in range(s)]
-    without = [
-        mean(share(a, b) for a, b in combinations(range(s), 2) if j not in (a, b)) if s > 2 else math.nan
-        for j in range(s)
-    ]
-    return con, ccon, per_run, without
-
-
-def kappa(predictions: np.ndarray, classes: int) -> float:
-    """Fleiss 1971: subjects are examples, raters are runs; nan where chance agrees always."""
-    s, n = predictions.shape
-    counts = [[sum(int(vote == c) for vote in predictions[:, x]) for c in range(classes)] for x in range(n)]
-    observed = mean((sum(k * k for k in row) - s) / (s * (s - 1)) for row in counts)
-    shares = [sum(row[c] for row in counts) / (s * n) for c in range(classes)]
-    chance = sum(share * share for share in shares)
-    return math.nan if chance == 1 else (observed - chance) / (1 - chance)
-
-
-def population_variance(right: np.ndarray) -> float:
-    """Variance of the accuracy without test-set noise: products of differences on two *different* examples.
-
-    The square of the difference of two runs' accuracies is a mean over pairs of examples; those of an example with
-    itself are the test set's noise and are left out.
-    """
-    s, n = right.shape
-    total = 0.0
-    for a, b in combinations(range(s), 2):
-        d = right[a].astype(float) - right[b].astype(float)
-        total += math.fsum(d[x] * d[z] for x, z in permutations(range(n), 2)) / (n * (n - 1)) / 2
-    return total / math.comb(s, 2)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Smallest family-wise level at which the step-down test rejects each hypothesis."""
-    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
-    adjusted = [0.0] * len(p_values)
-    for rank, place in enumerate(order):
-        steps = [(len(order) - k) * p_values[order[k]] for k in range(rank + 1)]
-        adjusted[place] = min(1.0, max(steps))
-    return adjusted
 
 
 def rows_of_epsilon(table: np.ndarray, golden: np.ndarray, epsilon: float, start: int) -> int | None:

@@ -33,18 +33,7 @@ def investigation(seed=0):
     return table, np.array(scores[ROWS * COLUMNS :]), pd.concat(parts, ignore_index=True)
 
 
-def ablation(
-    table,
-    golden,
-    predictions=None,
-    *,
-    rows=None,
-    columns=None,
-    test_sizes=(None,),
-    design=CrossedDesign,
-    metric="accuracy",
-    **options,
-):
+def ablation(table, golden, predictions=None, *, test_sizes=(None,), metric="accuracy", **options):
     """One factor `x`, from plain arrays and a frame of predictions."""
     table, golden, answers = np.asarray(table, dtype=float), np.asarray(golden, dtype=float), None
     if predictions is not None:
@@ -55,11 +44,11 @@ def ablation(
             place = Place("x", *divmod(cell, table.shape[1])) if inside else Place(None, cell - table.size)
             cells[place] = tuple(part[name].to_numpy() for name in ("number", "label", "prediction"))
         answers = Answers(cells, len(ids))
-    shape = (rows or [table.shape[0]], columns or [table.shape[1]])
-    settings = [Setting(m, n, size) for size in test_sizes for m in shape[0] for n in shape[1]]
-    found = ablate_tables(
-        Tables({"x": table}, golden), settings, design.importances, answers=answers, metric=named(metric), **options
-    )
+    design = options.pop("design", CrossedDesign)
+    rows, columns = options.pop("rows", [table.shape[0]]), options.pop("columns", [table.shape[1]])
+    settings = [Setting(m, n, size) for size in test_sizes for m in rows for n in columns]
+    how = {"answers": answers, "metric": named(metric), **options}
+    found = ablate_tables(Tables({"x": table}, golden), settings, design.importances, **how)
     return found[list(ABLATION_COLUMNS)]
 
 

@@ -36,7 +36,7 @@ def text(table, golden, **more):
 
 def test_failures_at_random_crowd_nowhere():
     """A p-value of at most 0.05 in about one table of twenty (three standard errors)."""
-    tables = 120
+    tables = 60
     small = sum(found(*drawn(seed, 0.05), chance=None).p_columns <= 0.05 for seed in range(tables))
     assert small <= 0.05 * tables + 3 * math.sqrt(tables * 0.05 * 0.95)
 

@@ -55,13 +55,6 @@ def test_gaps_and_planned_sizes():
     assert_array_equal(golden_scores(frame, "f1", runs=6), [0, -1, -2, np.nan, np.nan, np.nan])
 
 
-def test_scores_of_a_nullable_column():
-    frame = cells(factors=("seed",))
-    frame["f1"] = frame["f1"].astype("Float64")
-    frame.loc[(frame["row"] == 0) & (frame["column"] == 0), "f1"] = pd.NA
-    assert_array_equal(score_table(frame, "seed", "f1"), [[np.nan, 1, 2], [10, 11, 12]])
-
-
 def test_unknown_phases_are_passed_over():
     frame = cells(factors=("seed",))
     other = frame.assign(phase="swap", f1=5.0)

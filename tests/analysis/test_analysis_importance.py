@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 
-import analysis_oracle as oracle
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from mlflow_l3d.analysis.importance.importance import PATH_COLUMNS, importance, importance_path
@@ -51,48 +48,6 @@ def test_both_parts_by_hand():
     assert found.score_std == pytest.approx(math.sqrt(14))
 
 
-@pytest.mark.parametrize("shape", [(3, 3), (5, 4), (4, 7), (8, 7)])
-@pytest.mark.parametrize("seed", range(5))
-def test_equal_to_an_oracle_in_plain_loops(shape, seed):
-    table = additive_table(seed, *shape)
-    golden = 0.7 + 0.02 * np.random.default_rng(seed).standard_normal(17)
-    found = importance(table, golden)
-    for name, value in oracle.published(table.tolist(), golden.tolist()).items():
-        assert getattr(found, name) == pytest.approx(value, rel=1e-10)
-    assert found.importance_corrected == pytest.approx(oracle.corrected(table.tolist()), rel=1e-9)
-    expected = oracle.interval(table.tolist())
-    if expected is None:
-        assert (
-            -1
-            <= found.importance_corrected_ci_low
-            <= found.importance_corrected
-            <= found.importance_corrected_ci_high
-            <= 1
-        )
-    else:
-        assert (found.importance_corrected_ci_low, found.importance_corrected_ci_high) == pytest.approx(
-            expected, rel=1e-6
-        )
-
-
-def test_the_oracle_was_compared_with_real_intervals():
-    """Guard of the test above: on these tables the oracle has an interval, so the comparison took place."""
-    assert all(oracle.interval(additive_table(seed, 8, 7).tolist()) is not None for seed in range(5))
-
-
-@given(st.integers(0, 10_000), st.floats(0.01, 1000), st.booleans(), st.floats(-100, 100))
-@settings(max_examples=40, deadline=None)
-def test_shift_and_scale_leave_importance_unchanged(seed, scale, negative, shift):
-    scale = -scale if negative else scale
-    table = additive_table(seed, 6, 5)
-    golden = additive_table(seed + 1, 1, 12)[0]
-    before, after = importance(table, golden), importance(scale * table + shift, scale * golden + shift)
-    for name in ("importance", "importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high"):
-        assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-4, abs=1e-6)
-    for name in ("contributed_std", "mitigated_std", "golden_std"):
-        assert getattr(after, name) == pytest.approx(abs(scale) * getattr(before, name), rel=1e-6)
-
-
 def test_order_of_rows_and_columns_does_not_matter():
     table, golden = additive_table(3, 8, 6), additive_table(4, 1, 20)[0]
     generator = np.random.default_rng(0)
@@ -116,33 +71,6 @@ def test_rows_that_lack_cells_count_with_what_they_have():
     assert found.score_mean == pytest.approx(np.nanmean(found.table))
     assert np.isnan(found.table).sum() == 3
     assert found.table.shape == (6, 4)
-
-
-DEGENERATE = {
-    "constant table": (np.full((4, 3), 0.1), [0.1, 0.2, 0.3]),
-    "equal golden": (additive_table(0, 4, 3), [0.1, 0.1, 0.1]),
-    "one golden": (additive_table(0, 4, 3), [0.1]),
-    "no golden": (additive_table(0, 4, 3), []),
-    "golden nan": (additive_table(0, 4, 3), [np.nan, np.nan]),
-    "one row": (additive_table(0, 1, 3), [0.1, 0.2]),
-    "one column": (additive_table(0, 4, 1), [0.1, 0.2]),
-    "one cell": ([[0.5]], [0.1, 0.2]),
-    "all nan": (np.full((4, 3), np.nan), [0.1, 0.2]),
-    "one row with scores": ([[0.1, 0.2], [np.nan, np.nan]], [0.1, 0.2]),
-    "no rows": (np.empty((0, 3)), [0.1, 0.2]),
-    "no columns": (np.empty((3, 0)), [0.1, 0.2]),
-    "infinite": (np.full((4, 3), np.inf), [np.inf, -np.inf]),
-}
-
-
-@pytest.mark.parametrize("case", DEGENERATE)
-def test_degenerate_input_gives_nan(case):
-    table, golden = DEGENERATE[case]
-    found = importance(table, golden, chance=0.5)
-    assert math.isnan(found.importance)
-    assert not any(math.isinf(getattr(found, name)) for name in (*NUMBERS, "score_mean", "score_std"))
-    assert len(importance_path(table, golden)) == max(len(np.asarray(table)) - 1, 0)
-    assert all(math.isfinite(value) for value in found.metrics().values())
 
 
 def test_what_is_defined_without_golden_runs_is_given():

@@ -6,15 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import t
 
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit
 from mlflow_l3d.analysis.importance.estimators.crossed import (
     boundary_interval,
     crossed_components,
     crossed_estimate,
-    effects,
-    mean_squares_without_one_row,
 )
 
 TRUTHS = [
@@ -41,18 +38,6 @@ def true_importance(truth):
     return math.sqrt(truth[1] + truth[2]) - math.sqrt(truth[0])
 
 
-def rows_only(table):
-    """What a jackknife over rows alone claims."""
-    rows, columns = table.shape
-    whole = crossed_components(table)
-    of_rows, of_columns, residual = mean_squares_without_one_row(effects(table))
-    contributed = of_columns / (rows - 1) + (1 - 1 / (rows - 1)) * residual
-    logits = np.log(contributed) - np.log((of_rows - residual) / columns)
-    half = t.ppf(0.975, rows - 1) * math.sqrt((rows - 1) / rows * np.square(logits - logits.mean()).sum())
-    centre = math.log(whole.contributed / whole.mitigated)
-    return importance_of_logit(centre - half), importance_of_logit(centre + half)
-
-
 def coverage(interval, generator, shape, truth, tables):
     truly = true_importance(truth)
     inside = 0
@@ -71,12 +56,6 @@ def crossed(table):
 @pytest.mark.parametrize("truth", TRUTHS)
 def test_crossed_interval_covers_the_truth(shape, truth):
     assert coverage(crossed, np.random.default_rng(5), shape, truth, 300) >= 0.92
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("truth", [(0.5, 0.5, 0.0), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)])
-def test_rows_alone_cover_too_rarely(truth):
-    assert coverage(rows_only, np.random.default_rng(6), (20, 10), truth, 300) < 0.88
 
 
 def test_interval_narrows_with_more_runs():

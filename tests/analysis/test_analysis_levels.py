@@ -13,11 +13,6 @@ POPULATION = np.array([[0.1, 0.5, 0.3], [0.9, 0.2, 0.4], [0.6, 0.6, 0.7], [0.0, 
 """Scores of the four configurations that all other factors have, each as likely, at the three levels that there are."""
 
 
-def test_the_two_variances_add_up_to_that_of_a_run_that_varies_everything() -> None:
-    contributed, mitigated = POPULATION.var(axis=1).mean(), POPULATION.mean(axis=1).var()
-    assert contributed + mitigated == pytest.approx(POPULATION.var())
-
-
 def test_estimates_have_no_bias() -> None:
     """The mean over all samples of three rows is the truth, to the last digit."""
     found = [levels_components(POPULATION[list(rows)]) for rows in product(range(4), repeat=3)]

@@ -180,14 +180,5 @@ def test_each_pair_is_compared_on_the_rows_that_both_have():
     assert all(math.isfinite(pair.p) for pair in pairs.values())
 
 
-def test_a_twentieth_of_missing_cells_leaves_pairs_apart():
-    generator = np.random.default_rng(9)
-    found = records(generator, "crossed", (0.85, 0.12, 0.03), rows=60, columns=30)
-    for name, record in found.items():
-        table = np.where(generator.random(record.table.shape) < 0.05, np.nan, record.table)
-        found[name] = importance(table, record.golden, factor=name)
-    assert [pair["different"] for _, pair in pairs_of(ranked(found))][:2] == [True, True]
-
-
 def test_no_factor():
     assert rank_factors({}, design_named("crossed").compared).factors == ()

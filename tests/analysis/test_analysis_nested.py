@@ -7,9 +7,6 @@ import statistics
 
 import numpy as np
 import pytest
-from checks_cases import checks_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from mlflow_l3d.analysis.importance.estimate import smallest_tail
@@ -23,7 +20,6 @@ from mlflow_l3d.analysis.importance.estimators.nested import (
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.models import NESTED
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.metrics.classification import F1_MACRO
 
 TRUTHS = [(0.5, 0.5), (0.9, 0.1), (0.1, 0.9), (0.0, 1.0)]
 """Variance of rows, and within rows."""
@@ -52,14 +48,6 @@ def test_by_hand():
     assert record.truncated == ()
 
 
-@given(st.integers(2, 6), st.integers(2, 5), st.integers(0, 10**6))
-@settings(max_examples=50, deadline=None)
-def test_equal_to_plain_python(rows, columns, seed):
-    table = 70 + np.random.default_rng(seed).standard_normal((rows, columns))
-    found = nested_components(table)
-    assert (found.contributed, found.mitigated) == pytest.approx(oracle(table.tolist()), abs=1e-10)
-
-
 @pytest.mark.parametrize("truth", TRUTHS)
 def test_components_are_unbiased(truth):
     generator = np.random.default_rng(1)
@@ -75,22 +63,6 @@ def test_without_each_row_is_the_smaller_table():
     for row in range(7):
         smaller = oracle(np.delete(table, row, axis=0).tolist())
         assert (contributed[row], mitigated[row]) == pytest.approx(smaller, rel=1e-9)
-
-
-def test_interval_is_the_jackknife_of_the_logit():
-    table = simulated(np.random.default_rng(3), 8, 4, (0.7, 0.3))
-
-    def logit(rows):
-        within, mitigated = oracle([rows[k].tolist() for k in range(len(rows))])
-        return math.log(within / mitigated)
-
-    without = [logit(np.delete(table, row, axis=0)) for row in range(8)]
-    error = math.sqrt(7 / 8 * sum((value - statistics.fmean(without)) ** 2 for value in without))
-    for level in (0.8, 0.95):
-        ends = [logit(table) + sign * stats.t.ppf(0.5 + level / 2, 7) * error for sign in (-1, 1)]
-        shares = [1 / (1 + math.exp(-end)) for end in ends]
-        expected = [math.sqrt(share) - math.sqrt(1 - share) for share in shares]
-        assert nested_estimate(table).interval(level) == pytest.approx(expected)
 
 
 def test_limits_invert_the_f_test():
@@ -158,34 +130,6 @@ def test_quartile_distance_by_hand():
     assert importance([[0.0, 1.0], [2.0, 3.0]], [0.0, 4.0, 8.0]).golden_iqr == pytest.approx(4)
 
 
-def codes(table, golden, classes=None):
-    record = importance(table, golden, factor="f", model=NESTED, chance=F1_MACRO.chance_level(classes))
-    return {check.code for check in checks_of({"f": record}, golden, classes=classes, model=NESTED) if check.factor}
-
-
-def test_bad_tables_give_nan_and_a_check():
-    golden = np.linspace(0.1, 0.9, 9)
-    constant = importance(np.full((5, 4), 0.1), golden, model=NESTED)
-    assert math.isnan(constant.importance)
-    assert math.isnan(constant.importance_corrected)
-    assert constant.components is None
-    assert "L3D004" in codes(np.full((5, 4), 0.1), golden)
-    for shape in ((1, 5), (5, 1), (0, 3), (3, 0)):
-        table = np.random.default_rng(10).random(shape)
-        found = importance(table, golden, model=NESTED)
-        assert math.isnan(found.importance_corrected)
-        assert "L3D007" in codes(table, golden)
-    two = importance([[0.1, 0.2], [0.5, 0.3]], golden, model=NESTED)
-    assert math.isfinite(two.importance_corrected)
-    assert math.isnan(two.importance_corrected_ci_low)
-    missing = np.random.default_rng(11).random((6, 3))
-    missing[2, 1] = np.nan
-    found = importance(missing, golden, model=NESTED)
-    assert found.rows_used == 6
-    assert math.isfinite(found.importance_corrected)
-    assert "L3D002" in codes(missing, golden)
-
-
 def test_rows_or_columns_without_effect():
     rows_only = np.repeat(np.linspace(0.1, 0.9, 7)[:, None], 5, axis=1)
     found = importance(rows_only, rows_only[:, 0], model=NESTED)
@@ -197,16 +141,3 @@ def test_rows_or_columns_without_effect():
     assert found.importance_corrected_ci_high == 1
     assert -0.5 < found.importance_corrected_ci_low < 0.5
     assert found.components.truncated == ("mitigated",)
-
-
-def test_closure_check_knows_the_design():
-    generator = np.random.default_rng(12)
-    table = simulated(generator, 40, 5, (0.5, 0.5)) / 100
-    fitting, too_wide = generator.standard_normal(300) / 100, generator.standard_normal(300) / 20
-    assert "L3D006" not in codes(table, fitting)
-    assert "L3D006" in codes(table, too_wide)
-
-
-def test_columns_of_a_nested_table_need_only_be_two():
-    table = simulated(np.random.default_rng(13), 30, 2, (0.5, 0.5))
-    assert "L3D007" not in codes(table, table.ravel())

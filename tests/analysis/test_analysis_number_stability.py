@@ -75,27 +75,6 @@ def test_overlap_of_one_test_set_is_the_function_for_one():
     assert pair_correlations(runs) == pytest.approx((whole.pearson, whole.concordance), abs=1e-9)
 
 
-@pytest.mark.parametrize("design", ["crossed", "nested"])
-def test_mean_over_rows(design):
-    rng = np.random.default_rng(1)
-    table = rng.normal(size=(4, 1, N)) + rng.normal(size=(4, 3, N))
-    golden = rng.normal(size=(5, N))
-    stability = by_numbers(design, ["order"])
-    for row, runs in enumerate(table):
-        for run in runs:
-            put(stability, "investigation", "order", row, run)
-    for run in golden:
-        put(stability, "golden", None, None, run)
-    found = stability.regression()
-    rows = [regression_consistency(runs) for runs in table]
-    whole = regression_consistency(golden)
-    assert found["order"]["consistency_pearson"] == pytest.approx(np.mean([one.pearson for one in rows]))
-    assert found["order"]["consistency_ccc"] == pytest.approx(np.mean([one.concordance for one in rows]))
-    expected = {"consistency_pearson": whole.pearson, "consistency_ccc": whole.concordance}
-    assert found["golden"] == pytest.approx(expected)
-    assert list(found) == ["order", "golden"]
-
-
 def test_radial_groups():
     rng = np.random.default_rng(2)
     base, swaps = rng.normal(size=(4, N)), rng.normal(size=(4, N))

@@ -97,11 +97,8 @@ def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_chec
     found = CrossedDesign.importances(scores, missing="reml")
     assert found["f"].components is not None
     assert found["f"].components.method == "reml"
-    assert (
-        found["f"].importance_corrected_ci_low
-        < found["f"].importance_corrected
-        < found["f"].importance_corrected_ci_high
-    )
+    low, high = found["f"].corrected_interval
+    assert low < found["f"].importance_corrected < high
     monkeypatch.setattr(reml, "reml_estimate", fails)
     fallen = CrossedDesign.importances(scores, missing="reml")
     dropped = CrossedDesign.importances(scores, missing="anova")

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from analysis_oracle import consistency_matrixwise, example_votes_of_frame
+from analysis_oracle import example_votes_of_frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -148,17 +148,6 @@ def test_columns_in_another_order_are_the_same_columns_and_a_row_that_lacks_one_
     ratios.append([(1 - np.mean(rows_con)) / (1 - con(np.delete(golden, i, 0))) for i in range(5)])
     expected = ratio_interval(lacking.share, *map(np.array, ratios))
     assert (lacking.share_ci_low, lacking.share_ci_high) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("design", ["random", "fixed"])
-def test_all_runs_of_a_strategy_are_one_group_and_have_no_importance(design):
-    found, golden = tables(3, rows=1, columns=6)
-    stability = filled(design, found, golden)
-    records = stability.consistencies()
-    for factor, table in found.items():
-        assert records[factor].consistency == pytest.approx(con(table[0]))
-        assert records[factor].groups == 1
-    assert stability.prediction_importances() == {}
 
 
 def radial(seed=4, rows=5, missing=(), ids=None):
@@ -337,24 +326,6 @@ def test_missing_golden_runs_and_single_runs_give_nothing_and_do_not_crash():
     assert np.isnan(empty.agreement_of_runs()).all()
 
 
-def test_metrics_after_each_row():
-    found, _ = tables(10)
-    stability = Stability(design_named("nested").comparable(["order"]))
-    for row, runs in enumerate(found["order"]):
-        for column, run in enumerate(runs):
-            put(stability, "investigation", "order", row, column, run)
-        expected = np.mean([con(one) for one in found["order"][: row + 1]])
-        assert stability.metrics_of("order")["consistency"] == pytest.approx(expected)
-
-
-def test_per_run_is_that_of_the_matrix():
-    _, golden = tables(11)
-    stability = filled("crossed", {}, golden)
-    matrix = consistency_matrixwise(golden, LABELS)
-    assert stability.agreement_of_runs() == pytest.approx(matrix.per_run)
-    assert stability.consistencies()["golden"].fleiss_kappa == pytest.approx(matrix.fleiss_kappa)
-
-
 def test_wrong_places_are_named():
     stability = Stability(design_named("crossed").comparable(["order"]))
     with pytest.raises(ParameterError, match=r"phase='swap': must be one of golden, investigation"):
@@ -367,19 +338,3 @@ def test_wrong_places_are_named():
     put(stability, "investigation", "order", 1, 0, LABELS)
     with pytest.raises(ValueError, match="closed"):
         put(stability, "investigation", "order", 0, 1, LABELS)
-
-
-def test_a_radial_investigation():
-    """100 rows x (1 base + 5 swaps) x 1,000 examples."""
-    rng = np.random.default_rng(12)
-    labels, ids = rng.integers(0, 2, 1000), np.arange(1000)
-    factors = [f"factor {k}" for k in range(5)]
-    runs = rng.integers(0, 2, (100, 6, 1000))
-    stability = Stability(design_named("radial").comparable(factors))
-    for row in range(100):
-        for k, factor in enumerate((None, *factors)):
-            phase = "swap" if factor else "base"
-            put(stability, phase, factor, row, None, runs[row, k], ids=ids, labels=labels)
-    found = stability.prediction_importances()
-    stability.agreement_of_runs()
-    assert found["factor 0"].share == pytest.approx(1, abs=0.02)

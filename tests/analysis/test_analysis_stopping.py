@@ -10,7 +10,6 @@ import pytest
 
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
 from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.planning.stopping import INTERIM_COLUMNS, EpsilonRule, IntervalRule
 
 
@@ -143,7 +142,7 @@ def test_false_claims_at_a_true_importance_of_zero(columns, factors):
 def test_false_claims_of_a_radial_design(kinds):
     """The other factor acts by itself, or only together with this one and a third of the same size."""
     generator = np.random.default_rng(6)
-    repeats, wrong = 600, 0
+    repeats, wrong = 300, 0
     for _ in range(repeats):
         others, own = generator.standard_normal((2, 320))
         fresh, elsewhere = generator.standard_normal((2, 320))
@@ -154,30 +153,6 @@ def test_false_claims_of_a_radial_design(kinds):
         rule, sets = IntervalRule(1e-6, alpha=0.05), np.column_stack([base, swap, other])
         wrong += rule.analyse(320, lambda rows, sets=sets: radial_estimate(sets[:rows], 1)).claim != ""
     assert wrong / repeats <= 0.05
-
-
-def test_few_false_claims():
-    """The same, small enough to run always."""
-    generator = np.random.default_rng(6)
-    claims = [look(IntervalRule(1e-6), nested(generator, 80, 4, 0.5)).claim for _ in range(200)]
-    assert sum(claim != "" for claim in claims) <= 10
-
-
-def test_epsilon_rule_is_the_change_from_row_to_row():
-    generator = np.random.default_rng(7)
-    table, golden = generator.standard_normal((30, 5)), generator.standard_normal(30)
-    rule = EpsilonRule(0.02)
-    interim = rule.analyse(table, golden)
-    assert interim.decision == "stop"
-    names = ("contributed_std", "mitigated_std", "importance")
-    for each in rule.history[1:]:
-        now, before = (importance(table[:rows], golden[:rows]) for rows in (each.rows, each.rows - 1))
-        change = max(abs(getattr(now, name) - getattr(before, name)) for name in names)
-        assert each.change == pytest.approx(change)
-        assert (each.decision == "stop") == (change < 0.02)
-    assert [each.rows for each in rule.history] == list(range(2, interim.rows + 1))
-    assert rule.analyse(table, golden) is interim
-    assert rule.history_frame()["decision"].tolist()[-1] == "stop"
 
 
 def test_epsilon_rule_does_not_depend_on_how_often_one_asks():

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
-from mlflow_l3d.analysis.importance.checks.shape import golden_tails, row_tails
+from mlflow_l3d.analysis.importance.checks.golden import golden_tails, row_tails
 from mlflow_l3d.analysis.importance.checks.tails import tails
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.tables import std_interval

@@ -92,32 +92,6 @@ def test_the_interval_over_rows_covers():
     assert 0.90 <= covered / repeats <= 0.99
 
 
-def test_columns_and_golden_runs_widen_the_interval():
-    rng = np.random.default_rng(2)
-    # Crossed: the same columns in every row.
-    table = predicted(rng.normal(size=(12, 1, 80)), rng.normal(size=(1, 6, 80)), 0.5)
-    golden_runs = predicted(rng.normal(size=(15, 80)), rng.normal(size=(15, 80)), 0.5)
-    labels = np.zeros(80, dtype=int)
-    records = [consistency_matrixwise(runs, labels) for runs in table]
-    golden = consistency_matrixwise(golden_runs, labels)
-    rows = [record.consistency for record in records]
-    without_column = np.mean([record.leave_one_out for record in records], axis=0)
-    # Leaving column 2 out of the table itself gives the same.
-    smaller = np.delete(table, 2, axis=1)
-    assert without_column[2] == pytest.approx(
-        np.mean([consistency_matrixwise(runs, labels).consistency for runs in smaller])
-    )
-    within = consistency(float(np.mean(rows)))
-    golden_record = consistency(golden.consistency, "golden")
-    narrow = prediction_importance(within, golden_record, rows)
-    wide = prediction_importance(
-        within, golden_record, rows, without_column=without_column, without_golden=golden.leave_one_out
-    )
-    assert wide.share == narrow.share
-    assert wide.interval_over == ("rows", "columns", "golden runs")
-    assert wide.share_ci_low < narrow.share_ci_low < narrow.share_ci_high < wide.share_ci_high
-
-
 def test_the_share_is_not_cut_and_the_importance_is():
     found = prediction_importance(consistency(0.6), consistency(0.8, "golden"), [0.5, 0.6, 0.7])
     assert found.share == pytest.approx(2)

@@ -11,10 +11,8 @@ from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.estimators.reml import reml_components
 from mlflow_l3d.analysis.importance.importance import importance, importance_path, radial_importance
-from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs import design_named, plannable_designs
 from mlflow_l3d.designs.analyse import Planned, analyse
-from mlflow_l3d.designs.crossed import CrossedDesign
 
 NUMBERS = (
     "importance",
@@ -190,41 +188,3 @@ def test_components_of_anything(case):
     assert all(math.isfinite(value) for value in values)
     assert components.contributed >= 0
     assert math.isnan(components.importance) == (components.total == 0)
-
-
-@pytest.mark.parametrize("case", ["one nan", "unbalanced", "a row failed", "a column failed", "one complete row"])
-def test_every_cell_is_used_where_asked_for_and_the_check_says_so(case):
-    table, golden, _, _ = CASES[case]
-    scores = Tables({"data_order": table}, golden)
-    record = CrossedDesign.importances(scores, missing="reml")["data_order"]
-    assert record.components.method == "reml"
-    assert math.isfinite(record.importance_corrected)
-    checks = checks_of({"data_order": record}, golden)
-    assert "restricted maximum likelihood" in next(check.message for check in checks if check.code == "L3D002")
-
-
-DUPLICATES = {
-    "two equal columns": TABLE[:, [0, 0, 1, 2, 3, 4]],
-    "all columns equal": TABLE[:, [0, 0, 0, 0]],
-    "two equal rows": TABLE[[0, 0, 1, 2, 3, 4]],
-    "all rows equal": TABLE[[0, 0, 0, 0]],
-}
-
-
-@pytest.mark.parametrize("design", ["crossed", "nested"])
-@pytest.mark.parametrize("case", DUPLICATES)
-def test_duplicated_seeds_do_not_crash(case, design):
-    table = DUPLICATES[case]
-    record = importance(table, GOLDEN, factor="data_order", chance=0.5, model=design_named(design).model)
-    if case == "all columns equal":  # nothing was seen to change
-        assert math.isnan(record.importance_corrected_ci_low)
-    else:
-        assert (
-            -1
-            <= record.importance_corrected_ci_low
-            <= record.importance_corrected
-            <= record.importance_corrected_ci_high
-            <= 1
-        )
-    assert not any(math.isinf(getattr(record, name)) for name in NUMBERS)
-    checks_of({"data_order": record}, GOLDEN, classes=2)

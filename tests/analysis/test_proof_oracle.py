@@ -7,17 +7,13 @@ import math
 import numpy as np
 import proof_oracle as oracle
 import pytest
-from analysis_oracle import VoteCounter, consistency_matrixwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.consistency.prediction_importance import prediction_importance
-from mlflow_l3d.analysis.consistency.results import population_variance
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
 from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
-from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule
 from mlflow_l3d.designs import design_named
@@ -163,73 +159,6 @@ def test_records_hold_the_same_intervals():
     assert (record.importance_corrected_ci_low, record.importance_corrected_ci_high) == radial_estimate(
         sets, 2
     ).interval()
-
-
-@FEW
-@given(SEEDS, st.integers(2, 6), st.integers(1, 12), st.integers(2, 4), st.booleans())
-def test_agreement(seed, runs, examples, classes, unparsed):
-    generator = np.random.default_rng(seed)
-    predictions = generator.integers(-1 if unparsed else 0, classes, (runs, examples))
-    labels = generator.integers(0, classes, examples)
-    con, ccon, per_run, without = oracle.agreement(predictions, labels)
-    found = consistency_matrixwise(predictions, labels)
-    assert (found.consistency, found.correct_consistency) == pytest.approx((con, ccon), **CLOSE)
-    assert found.agreement_on_wrong == pytest.approx(con - ccon, **CLOSE)
-    assert found.per_run == pytest.approx(per_run, **CLOSE)
-    assert found.leave_one_out == pytest.approx(without, nan_ok=True, **CLOSE)
-    counter = VoteCounter()
-    for run in predictions:
-        counter.add("golden", np.arange(examples), labels, run)
-    counted = counter.result("golden")
-    assert (counted.consistency, counted.correct_consistency) == pytest.approx((con, ccon), **CLOSE)
-    if not unparsed:
-        expected = oracle.kappa(predictions, classes)
-        assert found.fleiss_kappa == pytest.approx(expected, nan_ok=True, **CLOSE)
-        assert counted.fleiss_kappa == pytest.approx(expected, nan_ok=True, **CLOSE)
-    if examples > 1:
-        right = predictions == labels
-        assert counted.accuracy_std == pytest.approx(math.sqrt(oracle.var1(right.mean(axis=1))), **CLOSE)
-        population = max(0.0, oracle.population_variance(right))
-        assert counted.accuracy_std_population**2 == pytest.approx(population, **CLOSE)
-
-
-@FEW
-@given(SEEDS, st.integers(2, 6), st.integers(2, 12), st.integers(2, 3))
-def test_variance_without_test_set_noise(seed, runs, examples, classes):
-    generator = np.random.default_rng(seed)
-    predictions = generator.integers(0, classes, (runs, examples))
-    labels = generator.integers(0, classes, examples)
-    right = predictions == labels
-    ccon = oracle.agreement(predictions, labels)[1]
-    found = population_variance(right.mean(axis=1), ccon, examples)
-    assert found == pytest.approx(oracle.population_variance(right), **CLOSE)
-
-
-def test_importance_for_single_predictions():
-    generator = np.random.default_rng(5)
-    labels = generator.integers(0, 3, 30)
-    groups = [
-        np.where(generator.random((4, 30)) < 0.2, generator.integers(0, 3, (4, 30)), base)
-        for base in generator.integers(0, 3, (5, 30))
-    ]
-    golden = generator.integers(0, 3, (8, 30))
-    counter, all_golden = VoteCounter(), VoteCounter()
-    for row, runs in enumerate(groups):
-        for run in runs:
-            counter.add(row, np.arange(30), labels, run)
-    for run in golden:
-        all_golden.add("golden", np.arange(30), labels, run)
-    per_row = [oracle.agreement(runs, labels)[0] for runs in groups]
-    share = (1 - oracle.mean(per_row)) / (1 - oracle.agreement(golden, labels)[0])
-    found = prediction_importance(counter.result("data_order"), all_golden.result("golden"), per_row)
-    assert found.share == pytest.approx(share)
-    assert found.importance == pytest.approx(oracle.of_share(min(1.0, share)))
-
-
-@FEW
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm(p_values):
-    assert holm(p_values) == pytest.approx(oracle.holm(p_values))
 
 
 @FEW

@@ -12,8 +12,6 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
-from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
-from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
@@ -23,10 +21,6 @@ NULLS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5)]
 """A true importance of 0 by the main effect alone, and by the interaction alone; others lie between."""
 FACTORS = ("label_selection", "data_split", "data_order")
 FACTOR = "data_order"
-
-
-def true_importance(variances):
-    return math.sqrt(variances[1] + variances[2]) - math.sqrt(variances[0])
 
 
 def effect(*seeds):
@@ -81,38 +75,6 @@ def crossed(generator, rows, columns, variances, draw=np.random.Generator.standa
         + a * draw(generator, size=(1, columns))
         + ab * draw(generator, size=(rows, columns))
     )
-
-
-def nested(generator, rows, columns, variances):
-    own = math.sqrt(variances[1] + variances[2]) * generator.standard_normal((rows, columns))
-    return math.sqrt(variances[0]) * generator.standard_normal((rows, 1)) + own
-
-
-def radial(generator, rows, variances):
-    """Base, swap of the factor, swap of all others."""
-    b, a, ab = np.sqrt(variances)
-    others, fresh_others, own, fresh_own = generator.standard_normal((4, rows))
-    sums = np.column_stack([b * others + a * own, b * others + a * fresh_own, b * fresh_others + a * own])
-    return sums + ab * generator.standard_normal((rows, 3))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("design", "least", "most"), [("crossed", 0.92, 1.0), ("nested", 0.92, 0.98), ("radial", 0.92, 0.98)]
-)
-@pytest.mark.parametrize("variances", SETTINGS)
-def test_coverage(variances, design, least, most):
-    generator = np.random.default_rng(8)
-    estimates = {
-        "crossed": lambda: crossed_estimate(crossed(generator, 20, 10, variances)),
-        "nested": lambda: nested_estimate(nested(generator, 20, 10, variances)),
-        "radial": lambda: radial_estimate(radial(generator, 60, variances), 1),
-    }
-    inside, tables = 0, 600  # a share of 0.95 has a standard error of 0.009
-    for _ in range(tables):
-        low, high = estimates[design]().interval()
-        inside += low <= true_importance(variances) <= high
-    assert least <= inside / tables <= most
 
 
 def few_decisions(variances, columns, investigations, draw=np.random.Generator.standard_normal):

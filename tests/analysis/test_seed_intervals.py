@@ -6,7 +6,6 @@ from analysis_oracle import regression_consistency
 
 from mlflow_l3d.analysis.consistency.runs import class_agreement, number_agreement
 from mlflow_l3d.analysis.jackknife import share_interval
-from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 
 RUNS, EXAMPLES = 10, 300
 
@@ -94,22 +93,6 @@ def test_seeds_that_are_all_alike_have_none_and_one_class_has_no_kappa():
     )
     constant = class_agreement(np.zeros((6, 20), dtype=np.int64), labels).intervals
     assert all(math.isnan(end) for end in constant["fleiss_kappa"])
-
-
-def test_a_study_has_them_among_its_metrics():
-    import pandas as pd
-
-    rng = np.random.default_rng(2)
-    labels = rng.integers(0, 2, 50)
-    predictions = drawn(rng, rng.normal(1.0, 1.0, 50), labels, 5)
-    frame = pd.concat(
-        pd.DataFrame({"seed": seed, "example_id": range(50), "label": labels, "prediction": row})
-        for seed, row in enumerate(predictions)
-    )
-    study = seeds_study(pd.DataFrame({"seed": range(5)}), frame)
-    metrics = study.metrics()
-    for name in ("fleiss_kappa", "robust_share", "fragile_share"):
-        assert metrics[f"{name}_ci_low"] < metrics[name] < metrics[f"{name}_ci_high"]
 
 
 def test_a_rounding_error_below_one_does_not_move_an_interval():

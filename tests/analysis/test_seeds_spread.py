@@ -45,14 +45,6 @@ def test_intervals_of_ten_seeds_cover_mean_and_std(name):
     assert 0.93 <= of_std <= 1.0
 
 
-def test_the_chi_squared_interval_would_not():
-    """Why it is not used: scores with heavier tails than the normal distribution."""
-    drawn = np.random.default_rng(13).laplace(size=(SIMULATIONS, 10))
-    variances = drawn.var(axis=1, ddof=1)
-    low, high = (np.sqrt(9 * variances / scipy.stats.chi2.ppf(share, 9)) for share in (0.975, 0.025))
-    assert ((low <= math.sqrt(2)) & (math.sqrt(2) <= high)).mean() < 0.9
-
-
 def test_bonett_by_hand():
     scores = np.array([0.81, 0.83, 0.82, 0.86, 0.79, 0.84, 0.80, 0.82, 0.85, 0.70])
     count, z = 10, scipy.stats.norm.ppf(0.975)

@@ -1,4 +1,4 @@
-"""Nested and radial designs and the strategies: which configurations meet in which cell, and what follows from it."""
+"""Designs of every kind and the strategies: which configurations meet in which cell, and what follows from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from designs_helpers import ALL, build, differing, sizes, table
+from designs_helpers import ALL, TABLES, build, differing, sizes, table
 from hypothesis import given, settings
 
 from mlflow_l3d.plan.cells import Cell
@@ -22,6 +22,32 @@ def others(number: int, **own: int) -> dict[str, int]:
 def score(cell: Cell) -> float:
     """A response without interactions: one independent normal number a configuration, times the factor's weight."""
     return sum(weight * float(stream(cell.seeds[name]).standard_normal()) for name, weight in WEIGHTS.items())
+
+
+def test_crossed_by_hand() -> None:
+    """N=2, M=2, L=3: two golden runs after the first row, one after the second."""
+    cells = list(build("crossed", n=2, m=2, golden=3).cells())
+    assert [(cell.name, dict(cell.configurations)) for cell in cells] == [
+        ("data_order row 0 column 0", others(1_000_000, data_order=0)),
+        ("data_order row 0 column 1", others(1_000_000, data_order=1)),
+        ("golden 0", others(2_000_000)),
+        ("golden 1", others(2_000_001)),
+        ("data_order row 1 column 0", others(1_000_001, data_order=0)),
+        ("data_order row 1 column 1", others(1_000_001, data_order=1)),
+        ("golden 2", others(2_000_002)),
+    ]
+    assert (cells[1].phase, cells[1].factor, cells[1].row, cells[1].column, cells[2].index) == (
+        *("investigation", "data_order", 0, 1),
+        0,
+    )
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_golden_runs_are_shared_by_investigations_of_different_factors(kind: str) -> None:
+    def golden(factor: str, root: int = 0) -> list[str]:
+        return [cell.key for cell in build(kind, (factor,), root=root).cells() if cell.phase == "golden"]
+
+    assert golden("data_order") == golden("data_split") != golden("data_order", root=1)
 
 
 def test_nested_by_hand() -> None:

@@ -89,15 +89,6 @@ def test_each_kind_has_its_metrics_in_one_order() -> None:
     assert known.of_kind("no kind") == ()
 
 
-def test_absent_classes_count_where_it_is_known_how_many_are_told_apart() -> None:
-    labels = np.array([0, 0, 1])
-    assert known.score(classification.F1_MACRO, labels, labels) == 1.0
-    assert known.score(classification.F1_MACRO, labels, labels, 4) == 0.5
-    many = np.array([0, 1, 300])
-    assert known.score(classification.F1_MACRO, many, many, 301) == pytest.approx(3 / 301)
-    assert math.isnan(classification.f1_macro(labels[:0], labels[:0], 4))
-
-
 def test_what_only_an_approach_knows_is_better_when_it_is_greater() -> None:
     metric = known.named("synthetic_score")
     assert (metric.sign, metric.percent, metric.chance_level(2)) == (1.0, True, None)

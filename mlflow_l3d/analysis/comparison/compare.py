@@ -189,15 +189,15 @@ def _over_tasks(
     for each in differences:
         by_pair.setdefault((each.first, each.second), []).append(each)
     values = [([each.difference for each in own], [each.error for each in own]) for own in by_pair.values()]
-    found = [over_tasks(*each, rules.level) for each in values]
-    adjusted = holm([one.p for one in found])
-    joint = [over_tasks(*each, 1 - (1 - rules.level) / len(found)) for each in values]
+    means_over_tasks = [over_tasks(*each, rules.level) for each in values]
+    adjusted = holm([one.p for one in means_over_tasks])
+    joint = [over_tasks(*each, 1 - (1 - rules.level) / len(means_over_tasks)) for each in values]
     means = [
         TaskMean(*pair, tuple(tasks), one, float(p), rules.verdict(one.difference, float(p), (limits.low, limits.high)))
-        for pair, one, p, limits in zip(by_pair, found, adjusted, joint, strict=True)
+        for pair, one, p, limits in zip(by_pair, means_over_tasks, adjusted, joint, strict=True)
     ]
     names = [each.name for each in next(iter(tasks.values()))]
     every = {name: [each for own in tasks.values() for each in own if each.name == name] for name in names}
     scores = {name: float(np.mean([each.scores.mean() for each in own])) for name, own in every.items()}
     runs = [sum(each.runs for each in own) for own in every.values()]
-    return tuple(means), rules.ranks("", scores, runs, [one.difference for one in found], adjusted)
+    return tuple(means), rules.ranks("", scores, runs, [one.difference for one in means_over_tasks], adjusted)

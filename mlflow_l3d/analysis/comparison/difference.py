@@ -77,7 +77,7 @@ class Spread:
 
     @property
     def saved(self) -> float:
-        """Share of the variance that pairing takes away; below 0 where it adds some."""
+        """Share of the variance that pairing takes away; below 0 if it adds some."""
         return 1 - self.error**2 / self.unpaired if self.unpaired > 0 else math.nan
 
     @property

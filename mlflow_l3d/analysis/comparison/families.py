@@ -89,7 +89,7 @@ def ranks(
     pairs
         Numbers of two systems.
     signs
-        Shape (P,): above 0 where the first of a pair is better.
+        Shape (P,): above 0 if the first of a pair is better.
     p_values
         Shape (P,): adjusted, so that all ranks hold together with probability ``1 - alpha``.
     alpha

@@ -148,8 +148,10 @@ def _of_groups(
         truth, guess, groups = labels[start:end], predictions[start:end], group[start:end]
         whole = score(metric, truth, guess, classes)
         present, sizes = np.unique(groups, return_counts=True)
-        kept = [groups != each for each in present]
-        without = [score(metric, truth[rest], guess[rest], classes) if rest.any() else math.nan for rest in kept]
+        other_groups = [groups != each for each in present]
+        without = [
+            score(metric, truth[rest], guess[rest], classes) if rest.any() else math.nan for rest in other_groups
+        ]
         share = (whole - np.array(without)) * (1 - sizes / len(groups))
         scores.append(whole)
         found.append((np.full(len(present), number), present, share - share.mean()))

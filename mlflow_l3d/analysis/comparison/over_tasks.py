@@ -71,7 +71,7 @@ def over_tasks(differences: npt.ArrayLike, errors: npt.ArrayLike, level: float =
 
 
 def _between(values: FloatArray, variances: FloatArray) -> float:
-    """Return the variance between tasks at which they scatter just as much as expected; 0 where they scatter less."""
+    """Return the variance between tasks at which they scatter just as much as expected; 0 if they scatter less."""
 
     def excess(between: float) -> float:
         weights = 1 / (variances + between)

@@ -33,7 +33,7 @@ class Difference:
     shared_factors, other_factors
         Factors whose configurations the shared runs share, and those that only one of the two has, or draws otherwise.
     examples, shared_examples
-        Test examples that any run saw, and those that both systems saw; 0 where there are no predictions: then the luck
+        Test examples that any run saw, and those that both systems saw; 0 if there are no predictions: then the luck
         of test examples is not counted.
     means
         Of either.
@@ -59,7 +59,7 @@ class Difference:
         Share of the variance that pairing takes away, and the part of it that pairing of runs does.
     runs_needed
         Power -> runs of either that settle the sign of the difference found (of the smallest effect, where there is
-        one), with as many test examples; inf where no number does.
+        one), with as many test examples; inf if no number does.
     examples_needed
         Test examples that would settle it at 80 % power with runs without end.
     runs_to_settle
@@ -105,7 +105,7 @@ class Difference:
     def metrics(self) -> dict[str, float]:
         """Return the numbers by the names of their metrics; what is not known, or without end, is left out."""
         wins = self.example_wins
-        found = {
+        metrics = {
             **_numbers("difference", self.difference, self.low, self.high),
             "difference_p": self.p,
             "difference_p_adjusted": self.p_adjusted,
@@ -123,7 +123,7 @@ class Difference:
             **{f"runs_needed_{round(100 * power)}": runs for power, runs in self.runs_needed.items()},
             "examples_needed_80": self.examples_needed,
         }
-        return {name: value for name, value in found.items() if math.isfinite(value)}
+        return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Comparison:
     over_tasks
         Every pair over tasks; nothing for one task. A question of its own, with an error rate of its own.
     smallest_effect
-        Differences up to this count for nothing; nan where none was named. In the unit of the metric.
+        Differences up to this count for nothing; nan if none was named. In the unit of the metric.
     level
         Of intervals and claims.
     notes
@@ -264,14 +264,14 @@ class Comparison:
     def metrics(self) -> dict[str, float]:
         """Return the metrics: plain names for one pair on one task, else with ``/<first>-<second>`` and the task."""
         several = len({each.name for each in self.differences}) > 1
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for each in self.differences:
             ending = (f"/{each.name}" if several else "") + (f"/{each.task}" if len(self.tasks) > 1 else "")
-            found |= {name + ending: value for name, value in each.metrics().items()}
+            metrics |= {name + ending: value for name, value in each.metrics().items()}
         for pair in self.over_tasks:
             ending = f"/{pair.first}-{pair.second}" if several else ""
-            found |= {name + ending: value for name, value in pair.metrics().items()}
-        return found
+            metrics |= {name + ending: value for name, value in pair.metrics().items()}
+        return metrics
 
 
 def _numbers(name: str, value: float, low: float, high: float) -> dict[str, float]:

@@ -38,10 +38,10 @@ class System:
         same configuration.
     run, unit, share
         Shape (m,): what a test example (or group of them) adds to the score of a run, see
-        :func:`mlflow_l3d.analysis.comparison.leave_out.shares`; empty where there are no predictions. Sorted by run and
+        :func:`mlflow_l3d.analysis.comparison.leave_out.shares`; empty if there are no predictions. Sorted by run and
         unit; the units of all systems are numbered alike.
     right
-        Shape (m,): whether the prediction is right; empty where predictions are no classes, or units no examples.
+        Shape (m,): whether the prediction is right; empty if predictions are no classes, or units no examples.
     units
         How many units all systems have.
     grouped
@@ -147,7 +147,7 @@ def systems(
     names, scores, configurations
         One a system, as :class:`System` has them.
     predictions
-        One a system, two or more of each run; None where there are none.
+        One a system, two or more of each run; None if there are none.
     metric
         What the scores are.
     classes
@@ -169,9 +169,8 @@ def systems(
         return plain, f"{metric.name} is not computed from predictions"
     codes, known = pd.factorize(np.concatenate([each.example_id for each in predictions]), sort=True)
     _check_examples(names, codes, known, predictions)
-    of_classes = "classification" in metric.kinds
     values = [np.unique(part) for each in predictions for part in (each.label, each.prediction)]
-    classes = max(classes or 0, occurring(*values)) if of_classes else None
+    classes = max(classes or 0, occurring(*values)) if metric.scores_classes else None
     found, start = [], 0
     for name, own, configuration, each in zip(names, scores, configurations, predictions, strict=True):
         example = codes[start : start + len(each.run)]
@@ -186,7 +185,7 @@ def systems(
             return plain, f"the recorded {metric.name} is not that of the recorded predictions"
         nothing = np.zeros(0, dtype=bool)
         if units is example:
-            right, grouped = (label == guess if of_classes else nothing), nothing
+            right, grouped = (label == guess if metric.scores_classes else nothing), nothing
         else:
             right, grouped = nothing, np.bincount(example, minlength=len(known)) > 0
         cells = runs, units, share, right, len(known), grouped

@@ -23,7 +23,7 @@ _MOST: Final = 1000
 
 
 class Share(NamedTuple):
-    """A share with its interval; nan where it is not known."""
+    """A share with its interval; nan if it is not known."""
 
     value: float = math.nan
     low: float = math.nan
@@ -50,7 +50,7 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
     pairing
         Runs that share configurations; none of them is compared with its own partner.
     sign
-        1 where greater scores are better, else -1.
+        1 if greater scores are better, else -1.
     of_examples
         Variance of the difference of means that test examples bring.
     level
@@ -66,9 +66,10 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
     first, second = sign * one.scores, sign * other.scores
     wins = [_beaten(first, second), 1 - _beaten(second, first)]
     sizes = [np.full(one.runs, float(other.runs)), np.full(other.runs, float(one.runs))]
-    own = _points(first[pairing.first] - second[pairing.second])
+    with_partner = _points(first[pairing.first] - second[pairing.second])
     for side, runs in enumerate((pairing.first, pairing.second)):
-        wins[side][runs] = (wins[side][runs] * sizes[side][runs] - own) / np.maximum(sizes[side][runs] - 1, 1)
+        pairs = sizes[side][runs]
+        wins[side][runs] = (wins[side][runs] * pairs - with_partner) / np.maximum(pairs - 1, 1)
         sizes[side][runs] -= 1
     value = float(wins[0] @ sizes[0] / sizes[0].sum()) if sizes[0].sum() else math.nan
     moved = [(each - value) / len(each) for each in wins]
@@ -82,7 +83,7 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
 def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Share:
     """Return the probability that a run of one system scores better than that of the other with its configurations.
 
-    Parameters as for :func:`run_wins`; nan where no runs are shared.
+    Parameters as for :func:`run_wins`; nan if no runs are shared.
     """
     differences = sign * (one.scores[pairing.first] - other.scores[pairing.second])
     count = len(differences)
@@ -213,7 +214,7 @@ class _Shares:
         return _share(value, variance + self._of_runs(place), count, level)
 
     def _of_runs(self, place: int) -> float:
-        """Return the variance of a share from leaving out one run at a time; 0 where that leaves fewer than ten."""
+        """Return the variance of a share from leaving out one run at a time; 0 if that leaves fewer than ten."""
         total = 0.0
         for number, part in enumerate(self.parts):
             if (part.seen[self.enough] <= TEN).any():

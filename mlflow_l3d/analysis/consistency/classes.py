@@ -102,7 +102,7 @@ class VoteGroup(RunGroup[Sums]):
         return np.asarray(pd.unique(np.concatenate(different)), dtype=np.int32)
 
     def _variances(self) -> tuple[float, float]:
-        """Return the variances of the accuracy; nan where runs hold different examples."""
+        """Return the variances of the accuracy; nan if runs hold different examples."""
         size = min(self._sizes, default=0)
         # Runs of one size share one test set exactly if each pair of them has all its examples in common.
         one_test_set = len(self._sizes) == 1 and self._comparisons == size * (self.runs * (self.runs - 1) // 2)
@@ -129,7 +129,7 @@ class ClassComparison(Comparison[Sums]):
 
     @property
     def classes(self) -> int | None:
-        """The highest label seen, plus 1; None where there is none."""
+        """The highest label seen, plus 1; None if there is none."""
         return int(self._labels.max()) + 1 if len(self._labels) else None
 
     def add(self, groups: Sequence[Group], ids: npt.NDArray[Any], labels: Any, predictions: Any) -> None:
@@ -141,7 +141,7 @@ class ClassComparison(Comparison[Sums]):
             self.groups.setdefault(group, VoteGroup()).add(places, truth, guess, len(self.examples))
 
     def example_votes(self, group: Group) -> ExampleVotes | None:
-        """Rank the examples of an open group that at least two runs saw; None where there are none."""
+        """Rank the examples of an open group that at least two runs saw; None if there are none."""
         one = self.groups.get(group)
         if one is None or not one.found.comparisons:
             return None
@@ -162,9 +162,9 @@ class ClassComparison(Comparison[Sums]):
         different = np.flatnonzero(self._labels[places] != labels)
         if len(different):
             at = different[0]
-            found = f"{self._labels[places[at]]} in one run and {labels[at]} in another"
+            two_labels = f"{self._labels[places[at]]} in one run and {labels[at]} in another"
             fix = "Give every example an id that is its own in all runs."
-            raise ParameterError("label", found, f"example_id {ids[at]!s} must have one true class", fix)
+            raise ParameterError("label", two_labels, f"example_id {ids[at]!s} must have one true class", fix)
 
 
 def _grown(votes: npt.NDArray[np.int32], rows: int, columns: int) -> npt.NDArray[np.int32]:

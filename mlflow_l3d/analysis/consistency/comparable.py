@@ -20,7 +20,7 @@ class Group(NamedTuple):
     table
         The factor whose record it belongs to, or ``golden``.
     member
-        Which group of that record: a row (0 where there is only one), or a set of independent runs.
+        Which group of that record: a row (0 if there is only one), or a set of independent runs.
     """
 
     table: str

@@ -105,7 +105,7 @@ class Stability:
 
     @property
     def classes(self) -> int | None:
-        """The highest label seen, plus 1; None where there are no classes."""
+        """The highest label seen, plus 1; None if there are no classes."""
         return None if self._shares is None else self._shares.classes
 
     def consistencies(self) -> dict[str, Consistency]:
@@ -120,8 +120,8 @@ class Stability:
 
     def metrics_of(self, factor: str) -> dict[str, float]:
         """Return the metrics of a factor so far, those of :meth:`regression` included; nan ones are left out."""
-        found = {} if self._shares is None else consistency_of(self._shares.of(factor), factor).metrics()
-        return found | self.regression().get(factor, {})
+        metrics = {} if self._shares is None else consistency_of(self._shares.of(factor), factor).metrics()
+        return metrics | self.regression().get(factor, {})
 
     def regression(self) -> dict[str, dict[str, float]]:
         """Return factor or ``golden`` -> ``consistency_pearson``, ``consistency_ccc``, for numbers; else nothing.
@@ -152,23 +152,23 @@ class Stability:
             if runs.pairs
             else {"without_golden": self._found(Group(GOLDEN, GOLDEN)).per_run.without}
         )
-        found = {}
+        importances = {}
         for factor, within in records.items():
             if math.isnan(within.consistency):
                 continue
             groups = self._shares.groups.items()
             values = {group.member: one.found.consistency for group, one in groups if group.table == factor}
-            found[factor] = prediction_importance(
+            importances[factor] = prediction_importance(
                 within,
                 golden,
                 [values.get(row, math.nan) for row in rows] if runs.pairs else list(values.values()),
                 without_column=self._without_column(factor) if runs.shared_columns else None,
                 **golden_runs,
             )
-        return found
+        return importances
 
     def examples(self) -> ExampleVotes | None:
-        """Return the examples of the golden runs (radial: of the base runs), ranked; None where no two runs saw one.
+        """Return the examples of the golden runs (radial: of the base runs), ranked; None if no two runs saw one.
 
         None, too, for predictions that are not class numbers: votes are for classes.
         """
@@ -178,7 +178,7 @@ class Stability:
     def agreement_of_runs(self) -> list[float]:
         """Return, in the order of adding, the mean agreement of each run with those that it is compared with.
 
-        nan where there are none. The value of a base run of the radial design is the mean over its swaps.
+        nan if there are none. The value of a base run of the radial design is the mean over its swaps.
         """
         if self._shares is None:
             return [math.nan] * len(self._runs)
@@ -195,12 +195,12 @@ class Stability:
         return self._shares.groups[group].found
 
     def _without_column(self, factor: str) -> FloatArray | None:
-        """Return shape (N,): CON within rows without one column; None where runs do not say their column.
+        """Return shape (N,): CON within rows without one column; None if runs do not say their column.
 
         A row that lacks the column keeps its value.
         """
         rows = {group: columns for group, columns in self._columns.items() if group.table == factor}
-        wanted = {column for columns in rows.values() for column in columns if column is not None}
+        every_column = {column for columns in rows.values() for column in columns if column is not None}
         if any(None in columns for columns in rows.values()):
             return None
         without = [
@@ -208,7 +208,7 @@ class Stability:
                 self._found(group).without(columns.index(column) if column in columns else None)
                 for group, columns in rows.items()
             ]
-            for column in sorted(wanted)
+            for column in sorted(every_column)
         ]
         return np.array([mean_of_known(values) for values in without])
 

@@ -44,7 +44,7 @@ class ExampleVotes:
         Shares of examples, which add up to 1. With more runs fewer examples are right in all of them.
     robust_share_10, fragile_share_10, never_right_share_10
         What ten of the runs would show, on average over all choices of ten: estimates that do not depend on how many
-        runs there are, and so may be compared. Over the examples that ten runs saw (`seen_by_ten`); nan where there are
+        runs there are, and so may be compared. Over the examples that ten runs saw (`seen_by_ten`); nan if there are
         none.
     left_out
         Examples that fewer runs saw than asked for.
@@ -105,8 +105,8 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
         Examples that fewer runs saw are left out.
     """
     held = counts.sum(axis=1)
-    kept = held >= max(1, min_runs)
-    ids, labels, counts, runs = example_ids[kept], labels[kept], counts[kept], held[kept]
+    enough_runs = held >= max(1, min_runs)
+    ids, labels, counts, runs = example_ids[enough_runs], labels[enough_runs], counts[enough_runs], held[enough_runs]
     right = counts[np.arange(len(ids)), labels + 1]
     kinds = np.select([right == runs, right == 0], [ROBUST, NEVER_RIGHT], FRAGILE)
     frame = pd.DataFrame(
@@ -127,15 +127,15 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
         float((kinds == kind).mean()) if len(frame) else math.nan for kind in (ROBUST, FRAGILE, NEVER_RIGHT)
     )
     return ExampleVotes(
-        frame, robust, fragile, never, len(kept) - len(frame), *_of_ten(right, runs), int((runs >= TEN).sum())
+        frame, robust, fragile, never, len(enough_runs) - len(frame), *_of_ten(right, runs), int((runs >= TEN).sum())
     )
 
 
 def all_of_ten(count: IntArray, total: IntArray) -> FloatArray:
     """Return C(count, 10) / C(total, 10): the chance that ten of the runs are all among `count`; at most 1."""
     chances = [np.maximum(0, count - drawn) / np.maximum(total - drawn, 1) for drawn in range(TEN)]
-    found: FloatArray = np.prod(chances, axis=0)
-    return found
+    shares: FloatArray = np.prod(chances, axis=0)
+    return shares
 
 
 def _of_ten(right: IntArray, runs: IntArray) -> tuple[float, float, float]:
@@ -168,7 +168,7 @@ def entropy(counts: npt.ArrayLike) -> FloatArray:
     Returns
     -------
     numpy.ndarray
-        Shape (n,): 0 where all agree, at most log2(outcomes).
+        Shape (n,): 0 if all agree, at most log2(outcomes).
     """
     votes = np.asarray(counts, dtype=np.float64)
     shares = votes / votes.sum(axis=1, keepdims=True)

@@ -64,9 +64,9 @@ class RunAgreement:
     ----------
     agreement
         Shape (S,): share of equal predictions among all comparisons of a run with the other runs on common examples
-        (Zhou et al. 2025, a seed's mean agreement with all others); nan where it has nothing in common with any.
+        (Zhou et al. 2025, a seed's mean agreement with all others); nan if it has nothing in common with any.
     without
-        Shape (S,): CON of the group without the run; nan where no two of the others can be compared.
+        Shape (S,): CON of the group without the run; nan if no two of the others can be compared.
     """
 
     agreement: FloatArray
@@ -88,14 +88,14 @@ class Sums:
     comparisons
         Comparisons of two predictions: pairs of runs times the examples that both have.
     agreed, correct
-        Sum of the agreement over them, without and with the truth; `correct` is nan where an example that two runs have
+        Sum of the agreement over them, without and with the truth; `correct` is nan if an example that two runs have
         has no truth.
     per_run
         Agreement of each run with the others, and of the group without it.
     reflexive
         Whether every prediction that could be read agrees fully with itself.
     kappa
-        Fleiss' kappa; nan where it is not defined.
+        Fleiss' kappa; nan if it is not defined.
     variance, population
         Variance (ddof=1) of the accuracies of the runs, and the part of it that a test set without end would leave.
     """
@@ -111,7 +111,7 @@ class Sums:
 
     @property
     def consistency(self) -> float:
-        """CON; nan where no two runs can be compared."""
+        """CON; nan if no two runs can be compared."""
         return min(1.0, self.agreed / self.comparisons) if self.comparisons else math.nan
 
     def without(self, run: int | None) -> float:
@@ -182,7 +182,7 @@ class Comparison(ABC, Generic[Found]):
 
     @property
     def classes(self) -> int | None:
-        """Number of classes; None where there are none."""
+        """Number of classes; None if there are none."""
         return None
 
     @abstractmethod
@@ -238,12 +238,12 @@ def consistency_of(groups: Sequence[RunGroup[Sums]], name: str) -> Consistency:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean, whatever the order of the values; nan where there are none, or one is nan."""
+    """Return the mean, whatever the order of the values; nan if there are none, or one is nan."""
     return math.fsum(values) / len(values) if values else math.nan
 
 
 def mean_of_known(values: Sequence[float]) -> float:
-    """Return the mean of the values that are not nan; nan where there are none."""
+    """Return the mean of the values that are not nan; nan if there are none."""
     return mean([value for value in values if not math.isnan(value)])
 
 
@@ -253,7 +253,7 @@ def fleiss_kappa(consistency: float, totals: npt.NDArray[np.int64], predictions:
     Parameters
     ----------
     consistency
-        CON of the runs; nan where no two can be compared.
+        CON of the runs; nan if no two can be compared.
     totals
         Shape (classes,): predictions of each class, over all runs and examples.
     predictions
@@ -273,7 +273,7 @@ def fleiss_kappa(consistency: float, totals: npt.NDArray[np.int64], predictions:
 
 
 def _shares(agreed: npt.NDArray[Any], comparisons: npt.NDArray[np.int64]) -> FloatArray:
-    """Return agreed / comparisons in [0, 1], which rounding may leave otherwise; nan where there are none."""
+    """Return agreed / comparisons in [0, 1], which rounding may leave otherwise; nan if there are none."""
     shares = np.full(len(comparisons), math.nan)
     np.divide(agreed, comparisons, out=shares, where=comparisons > 0)
     clipped: FloatArray = np.clip(shares, 0.0, 1.0)

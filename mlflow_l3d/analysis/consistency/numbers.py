@@ -59,9 +59,9 @@ class NumberComparison(Comparison[Correlations]):
         The mean over groups that have one: a group in which a run predicts one number only has no Pearson correlation,
         one in which two runs both predict one number, the same one, no concordance.
         """
-        found = [group.found for group in self.of(table)]
-        pearson = mean_of_known([one.pearson for one in found])
-        return known({"consistency_pearson": pearson, "consistency_ccc": mean_of_known([one[1] for one in found])})
+        agreements = [group.found for group in self.of(table)]
+        pearson = mean_of_known([one.pearson for one in agreements])
+        return known({"consistency_pearson": pearson, "consistency_ccc": mean_of_known([one[1] for one in agreements])})
 
 
 def pair_correlations(predictions: FloatArray) -> Correlations:
@@ -70,18 +70,18 @@ def pair_correlations(predictions: FloatArray) -> Correlations:
     Parameters
     ----------
     predictions
-        Shape (S, n): numbers, nan where a run did not see an example.
+        Shape (S, n): numbers, nan if a run did not see an example.
 
     Returns
     -------
     Correlations
         Pearson's correlation and Lin's concordance correlation coefficient (Lin 1989, ddof=0). Pairs with fewer than
-        two common examples are in no mean. A mean is nan where a pair in it has no value: for Pearson's where a run is
+        two common examples are in no mean. A mean is nan if a pair in it has no value: for Pearson's where a run is
         constant on the common examples, for Lin's where both are, at the same number.
 
     Notes
     -----
-    Sums over common examples are products of matrices that hold 0 where a run saw nothing. Time S^2 n, memory S n and
+    Sums over common examples are products of matrices that hold 0 if a run saw nothing. Time S^2 n, memory S n and
     256 S.
     """
     values = np.array(predictions, dtype=np.float64)
@@ -125,7 +125,7 @@ def _variance(mean_square: FloatArray, mean: FloatArray) -> FloatArray:
 
 
 def _sum_of_ratios(above: FloatArray, below: FloatArray) -> float:
-    """Return the sum, nan where something is divided by 0."""
+    """Return the sum, nan if something is divided by 0."""
     if not (below > 0).all():
         return math.nan
     return float(np.clip(above / below, -1.0, 1.0).sum())

@@ -87,7 +87,7 @@ def prediction_importance(
     golden
         Consistency of golden runs, in which every factor differs.
     row_values
-        Shape (M,): CON of each row, whose mean is that of `within`; nan where a row has no pair.
+        Shape (M,): CON of each row, whose mean is that of `within`; nan if a row has no pair.
     without_column
         Shape (N,): CON within rows where one column is left out of all rows. A crossed design has the same N
         configurations in every row, so without these the interval is too narrow.
@@ -129,7 +129,7 @@ def prediction_importance(
 
 
 def _importance_of(share: float) -> float:
-    """Return a share on the scale of importance, cut at 1; nan where it is not known."""
+    """Return a share on the scale of importance, cut at 1; nan if it is not known."""
     cut = share if math.isnan(share) else min(1.0, share)
     return math.sqrt(cut) - math.sqrt(1 - cut)
 

@@ -28,12 +28,12 @@ class Consistency:
     common_examples
         Mean number of examples that a pair of runs shares: all of them where runs have one test set.
     fleiss_kappa
-        Agreement beyond chance, whose observed agreement is CON; nan where all predict one class.
+        Agreement beyond chance, whose observed agreement is CON; nan if all predict one class.
     accuracy_std
         Standard deviation of the accuracy within a group: root of the mean over groups of the variance (ddof=1).
     accuracy_std_population
-        The same without the noise of a finite test set (:func:`population_variance`); 0 where the test
-        set alone explains the spread, nan where runs of a group have different test sets.
+        The same without the noise of a finite test set (:func:`population_variance`); 0 if the test
+        set alone explains the spread, nan if runs of a group have different test sets.
     """
 
     group: str
@@ -50,7 +50,7 @@ class Consistency:
 
     @property
     def pairs_of_runs(self) -> float:
-        """How many pairs of runs were compared; nan where it is not known."""
+        """How many pairs of runs were compared; nan if it is not known."""
         return round(self.pairs_of_predictions / self.common_examples) if self.common_examples > 0 else math.nan
 
     @property
@@ -74,7 +74,7 @@ def population_variance(accuracies: npt.ArrayLike, correct_consistency: float, e
     Parameters
     ----------
     accuracies
-        Shape (S,): accuracy of each run on the same n examples, fractions; nan where a run is missing.
+        Shape (S,): accuracy of each run on the same n examples, fractions; nan if a run is missing.
     correct_consistency
         CCON of the same runs: mean over pairs of runs of the share of examples that both have right.
     examples
@@ -93,18 +93,18 @@ def population_variance(accuracies: npt.ArrayLike, correct_consistency: float, e
     does not. For the accuracy only, and for one test set that all runs share.
     """
     values = np.asarray(accuracies, dtype=np.float64).reshape(-1)
-    known = values[np.isfinite(values)]
-    if len(known) < 2 or examples < 2 or not math.isfinite(correct_consistency):
+    finite_values = values[np.isfinite(values)]
+    if len(finite_values) < 2 or examples < 2 or not math.isfinite(correct_consistency):
         return math.nan
-    spread = examples * float(known.var(ddof=1))
-    return (spread - (float(known.mean()) - correct_consistency)) / (examples - 1)
+    spread = examples * float(finite_values.var(ddof=1))
+    return (spread - (float(finite_values.mean()) - correct_consistency)) / (examples - 1)
 
 
 def population_std(accuracies: npt.ArrayLike, correct_consistency: float, examples: int) -> float:
-    """Return the root of :func:`population_variance`, 0 where that is below zero."""
+    """Return the root of :func:`population_variance`, 0 if that is below zero."""
     return root(population_variance(accuracies, correct_consistency, examples))
 
 
 def root(variance: float) -> float:
-    """Return the root of a variance, 0 where it is below zero and nan where it is nan."""
+    """Return the root of a variance, 0 if it is below zero and nan if it is nan."""
     return math.nan if math.isnan(variance) else math.sqrt(max(0.0, variance))

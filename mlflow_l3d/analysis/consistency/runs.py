@@ -43,7 +43,7 @@ class PairSpread:
     Notes
     -----
     Pairs are not independent: each seed stands in S - 1 of them. Intervals leave out one seed at a time, with all its
-    pairs (95 % jackknife: of the mean on the logit or Fisher's scale, of the spread on the log scale). nan where there
+    pairs (95 % jackknife: of the mean on the logit or Fisher's scale, of the spread on the log scale). nan if there
     are fewer than four seeds (three for the mean of CON and CCON), or leaving seeds out changes nothing.
 
     In simulations with 10 seeds on 300 examples the interval of the mean of CON covers what very many seeds give in
@@ -257,9 +257,9 @@ def _concordances(values: FloatArray) -> FloatArray:
     # The variance of one number only is exactly 0, whatever rounding makes of its mean.
     variances = np.where(np.ptp(values, axis=1) > 0, values.var(axis=1), 0.0)
     below = variances[:, None] + variances + np.square(means - means.T)
-    found = np.full(shared.shape, math.nan)
-    np.divide(2 * shared, below, out=found, where=below > 0)
-    return found
+    concordances = np.full(shared.shape, math.nan)
+    np.divide(2 * shared, below, out=concordances, where=below > 0)
+    return concordances
 
 
 def _absolute_difference(values: FloatArray) -> float:

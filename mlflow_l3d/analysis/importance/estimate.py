@@ -104,7 +104,7 @@ def leave_out(
     overlap: float = 0.0,
     skewed: Skewed = NOT_SKEWED,
 ) -> Jackknife | None:
-    """Return the jackknife of S_T, variances over rows and columns added; None where a value is not finite.
+    """Return the jackknife of S_T, variances over rows and columns added; None if a value is not finite.
 
     Parameters
     ----------
@@ -132,9 +132,9 @@ class Estimate:
     components
         The variances.
     jackknife
-        S_T with its error; None where that is of no use, as that of a logit where rows do not differ for certain.
+        S_T with its error; None if that is of no use, as that of a logit where rows do not differ for certain.
     limits
-        Level -> interval that is used instead; None where the table is too small for any.
+        Level -> interval that is used instead; None if the table is too small for any.
     """
 
     components: VarianceComponents
@@ -147,7 +147,7 @@ class Estimate:
         return self.components.importance
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Return the interval at `level`; both ends nan where the table is too small or constant."""
+        """Return the interval at `level`; both ends nan if the table is too small or constant."""
         if math.isnan(self.importance):
             return math.nan, math.nan
         if self.jackknife is not None:
@@ -186,7 +186,7 @@ def smallest_tail(excludes: Callable[[float], bool]) -> float:
     Returns
     -------
     float
-        In [1e-12, 0.5], or 1 where no interval excludes the value.
+        In [1e-12, 0.5], or 1 if no interval excludes the value.
     """
     low, high = math.log(SMALLEST_P), math.log(0.499)
     if not excludes(1 - 2 * math.exp(high)):
@@ -212,25 +212,25 @@ def total_index_of(importance: float) -> float:
 
 
 def importance_of_variances(contributed: float, mitigated: float) -> float:
-    """Return the importance that two variances make; nan where both are zero."""
+    """Return the importance that two variances make; nan if both are zero."""
     total = contributed + mitigated
     return math.sqrt(contributed / total) - math.sqrt(mitigated / total) if total > 0 else math.nan
 
 
 def importances_of_variances(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
     """Return the corrected importance that pairs of variances make; what is mitigated may be below zero."""
-    left = np.maximum(0.0, mitigated)
-    return (np.sqrt(contributed) - np.sqrt(left)) / np.sqrt(contributed + left)
+    others = np.maximum(0.0, mitigated)
+    return (np.sqrt(contributed) - np.sqrt(others)) / np.sqrt(contributed + others)
 
 
 def importance_of_atanh(value: float) -> float:
     """Return ``sqrt(S_T) - sqrt(1 - S_T)`` for ``atanh(1 - S_T)``; 1 where S_T is above 1."""
-    left = max(0.0, math.tanh(value))
-    return math.sqrt(1 - left) - math.sqrt(left)
+    others_share = max(0.0, math.tanh(value))
+    return math.sqrt(1 - others_share) - math.sqrt(others_share)
 
 
 def log_ratio(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
-    """Return ``log(contributed / mitigated)``, which is logit(S_T); infinite or nan where one is not above zero."""
+    """Return ``log(contributed / mitigated)``, which is logit(S_T); infinite or nan if one is not above zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logits: FloatArray = np.log(np.maximum(0.0, contributed)) - np.log(np.maximum(0.0, mitigated))
     return logits

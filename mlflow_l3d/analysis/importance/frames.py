@@ -65,7 +65,7 @@ def placed_scores(
     Returns
     -------
     FloatArray
-        One axis a coordinate, nan where there is no score.
+        One axis a coordinate, nan if there is no score.
 
     Raises
     ------
@@ -73,22 +73,22 @@ def placed_scores(
         If a column is missing, a coordinate is not a whole number of the plan, or two scores have the same place.
     """
     _require(cells, "phase")
-    own = cells["phase"].isin([phase])
-    if own.any():
+    of_phase = cells["phase"].isin([phase])
+    if of_phase.any():
         _require(cells, *(() if factor is None else ("factor",)), *sizes)
         if factor is not None:
-            own &= cells["factor"].isin([factor])
-    scores = _scores(cells, metric, own)
-    places = {name: _coordinates(cells, name, own, planned, where) for name, planned in sizes.items()}
+            of_phase &= cells["factor"].isin([factor])
+    scores = _scores(cells, metric, of_phase)
+    places = {name: _coordinates(cells, name, of_phase, planned, where) for name, planned in sizes.items()}
     _check_unique({name: numbers for name, (numbers, _) in places.items()}, scores, where)
     shape = [count for _, count in places.values()]
     if math.prod(shape) > LARGEST_TABLE:
         allowed = f"must be at most {LARGEST_TABLE} cells in {where}"
         raise ParameterError(" x ".join(sizes), " x ".join(map(str, shape)), allowed, NUMBERED)
-    found = np.full(shape, np.nan)
+    array = np.full(shape, np.nan)
     scored = np.isfinite(scores)
-    found[tuple(numbers[scored] for numbers, _ in places.values())] = scores[scored]
-    return found
+    array[tuple(numbers[scored] for numbers, _ in places.values())] = scores[scored]
+    return array
 
 
 def score_table(
@@ -119,7 +119,7 @@ def _require(cells: pd.DataFrame, *names: str) -> None:
 
 
 def _scores(cells: pd.DataFrame, metric: str, chosen: pd.Series[bool]) -> FloatArray:
-    """Return the metric of the chosen runs, nan where it is missing or not finite."""
+    """Return the metric of the chosen runs, nan if it is missing or not finite."""
     if metric not in cells or metric in COORDINATES:
         numeric = cells.select_dtypes("number").columns
         raise unknown_name("metric", metric, [str(name) for name in numeric if name not in COORDINATES])
@@ -155,7 +155,7 @@ def _numbers(cells: pd.DataFrame, name: str, chosen: pd.Series[bool]) -> FloatAr
 
 
 def _check_unique(place: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]], scores: FloatArray, where: str) -> None:
-    """Raise where two runs with a score stand at the same place; a failed run may stand beside its repetition."""
+    """Raise if two runs with a score stand at the same place; a failed run may stand beside its repetition."""
     frame = pd.DataFrame(place)[np.isfinite(scores)]
     twice = frame[frame.duplicated()]
     if len(twice):

@@ -51,52 +51,54 @@ def importance(
     model: TableModel = CROSSED,
     level: float = LEVEL,
 ) -> Importance:
-    """Return the importance score of one factor with its corrected estimate and interval.
+    """Return the importance of one factor, its corrected importance and the intervals of both.
 
     Parameters
     ----------
-    table
-        Shape (M, N): rows are mitigation runs, columns investigation runs; nan (or infinite) where a score is missing.
-    golden
-        Shape (L,): scores of the golden runs, likewise.
-    factor
-        Name of the investigated factor.
-    chance
-        Score of guessing, if a lower one is a collapse.
-    model
-        How the columns belong together. (Pairs of a radial design come from :func:`radial_importance`.)
-    level
-        Confidence level of the interval.
+    table : array_like, shape (M, N)
+        Scores: M rows (mitigation runs), N columns (investigation runs); nan or infinite marks a missing cell.
+    golden : array_like, shape (L,)
+        Scores of the golden runs, in the unit of `table`; nan or infinite if missing.
+    factor : str
+        Name of the factor.
+    chance : float or None
+        Chance level in the unit of `table`; lower scores count as collapsed. None if the metric has none.
+    model : TableModel
+        Relation between columns of different rows. For the radial design use :func:`radial_importance`.
+    level : float
+        Confidence level of the intervals, in (0, 1).
 
     Returns
     -------
     Importance
-        Every number comes from every cell that has a score. What cannot be computed is nan: the importance of a
-        constant table, of equal golden scores, and of fewer than two rows, columns or golden runs with a score; the
-        interval below three rows or columns (nested: three rows, two columns).
+        Standard deviations in the unit of `table`. The importance is nan with fewer than two usable rows, columns or
+        golden runs, or with constant scores; the interval is nan below 3 rows or columns (nested: 3 rows, 2 columns).
 
     Notes
     -----
-    Pecher et al. 2024, Algorithm 1, population standard deviations (ddof=0): contributed = mean over rows of the std
-    within a row, mitigated = std of the row means, importance = (contributed - mitigated) / golden std. Where cells are
-    missing, those of the scores that are there, as in the authors' code; a row without any takes no part. The
-    corrected score is ``sqrt(S_T) - sqrt(1 - S_T)`` with S_T from the variances of the design, its interval that of
-    :func:`~mlflow_l3d.analysis.importance.estimators.crossed.crossed_estimate` or
-    :func:`~mlflow_l3d.analysis.importance.estimators.nested.nested_estimate`. The
-    published score is the same formula in both designs; in the nested one its `mitigated_std` holds all of
-    ``tau2 / N``, not the interaction's part alone.
+    Pecher et al. (2024), Algorithm 1: (contributed - mitigated) / golden, with ddof=0. *contributed* is the mean
+    standard deviation within rows; *mitigated* is the standard deviation of the row means. Missing cells are passed
+    over, as in the authors' code; rows without a score are ignored. Corrected importance: sqrt(S_T) - sqrt(1 - S_T),
+    with S_T from the variance components of the design. The published formula is the same in both designs; in the
+    nested one `mitigated_std` holds all of ``tau2 / N``, not the part of the interaction alone.
+
+    Examples
+    --------
+    >>> record = importance([[0.6, 0.8], [0.4, 0.8]], golden=[0.5, 0.9])
+    >>> round(record.contributed_std, 2), round(record.mitigated_std, 2), round(record.importance, 2)
+    (0.15, 0.05, 0.5)
     """
     scores, golden_scores = usable(table), usable(golden)
-    known = with_scores(scores)
-    published = _published(known, golden_scores[np.isfinite(golden_scores)])
-    record = _record(factor, published, scores, golden_scores, len(known), chance, model.name, level)
-    low, high = std_interval(golden_scores[np.isfinite(golden_scores)], level=level)
+    rows, finite_golden = with_scores(scores), golden_scores[np.isfinite(golden_scores)]
+    published = _published(rows, finite_golden)
+    record = _record(factor, published, scores, golden_scores, len(rows), chance, model.name, level)
+    low, high = std_interval(finite_golden, level=level)
     record = replace(record, golden_std_ci_low=low, golden_std_ci_high=high)
-    if (estimate := _estimate(known, published, model)) is not None:
+    if (estimate := _estimate(rows, published, model)) is not None:
         record = record.estimated(estimate)
-    low, high = published_interval(known, golden_scores[np.isfinite(golden_scores)], model, level=level)
-    uneven = uneven_rows(known, model)[0]
-    return replace(record, importance_ci_low=low, importance_ci_high=high, unevenness=uneven)
+    low, high = published_interval(rows, finite_golden, model, level=level)
+    unevenness = uneven_rows(rows, model)[0]
+    return replace(record, importance_ci_low=low, importance_ci_high=high, unevenness=unevenness)
 
 
 def radial_importance(
@@ -106,17 +108,17 @@ def radial_importance(
 
     Parameters
     ----------
-    base
-        Shape (n,): scores of the base runs, nan where one is missing.
-    swaps
-        Factor -> shape (n,): scores of the same runs with that factor alone drawn anew.
+    base : array_like, shape (n,)
+        Scores of the base runs; nan or infinite if missing.
+    swaps : mapping of str to array_like, shape (n,)
+        Factor -> scores of the same runs with that factor alone drawn again.
     chance, level
         As for :func:`importance`.
 
     Returns
     -------
     dict of str to Importance
-        `table` is base beside swap, shape (n, 2); `golden` all base and swap runs, n (K + 1) of them.
+        `table` holds base and swap in two columns, shape (n, 2); `golden` holds all base and swap runs, n (K + 1).
 
     Notes
     -----
@@ -126,15 +128,23 @@ def radial_importance(
     standard deviation of the expected score of a row, from the same pairs as a nested table; ``golden_std``, the root
     of the mean variance of the K + 1 sets, each of which is n independent draws of all factors. The corrected score
     differs from the published one only in that it takes the total variance from all sets, and so is the more precise.
+
+    Examples
+    --------
+    >>> base = [0.5, 0.7, 0.6, 0.8]
+    >>> swaps = {"data_order": [0.6, 0.7, 0.5, 0.8], "data_split": [0.7, 0.5, 0.9, 0.6]}
+    >>> {factor: round(record.importance_corrected, 2) for factor, record in radial_importance(base, swaps).items()}
+    {'data_order': -0.59, 'data_split': 1.0}
     """
     sets = usable(np.column_stack([base, *swaps.values()]))
     golden = sets.T.reshape(-1)
-    known = [values for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
-    golden_std = math.sqrt(sum(known_std(values, ddof=1) ** 2 for values in known) / len(known)) if known else math.nan
+    finite_sets = [values for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
+    variances = [known_std(values, ddof=1) ** 2 for values in finite_sets]
+    golden_std = math.sqrt(sum(variances) / len(variances)) if variances else math.nan
     rows = sets[np.isfinite(sets).any(axis=1)]
     spread = np.sqrt(variance_without_each(rows)) if len(rows) >= 3 else np.empty(0)
     std_low, std_high = ratio_interval(golden_std, spread, level=level)
-    found = {}
+    records = {}
     for place, name in enumerate(swaps, start=1):
         table = sets[:, [0, place]]
         complete = table[np.isfinite(table).all(axis=1)]
@@ -148,8 +158,8 @@ def radial_importance(
         published = _Published(score, contributed, mitigated, golden_std)
         record = _record(name, published, table, golden, len(complete), chance, "radial", level)
         record = replace(record, golden_std_ci_low=std_low, golden_std_ci_high=std_high)
-        found[name] = record.estimated(estimate) if estimate is not None and varies else record
-    return found
+        records[name] = record.estimated(estimate) if estimate is not None and varies else record
+    return records
 
 
 def importance_path(
@@ -173,12 +183,12 @@ def importance_path(
     """
     scores, golden_scores = usable(table), usable(golden)
     total, golden_total = len(scores), len(golden_scores)
-    known = np.isfinite(golden_scores)
+    finite_golden = np.isfinite(golden_scores)
     path: list[tuple[float, ...]] = []
     for rows in range(max(2, start), total + 1):
         golden_done = -(-golden_total * rows // total)
         done = with_scores(scores[:rows])
-        published = _published(done, golden_scores[:golden_done][known[:golden_done]])
+        published = _published(done, golden_scores[:golden_done][finite_golden[:golden_done]])
         estimate = _estimate(done, published, model)
         corrected = (math.nan,) * 3 if estimate is None else (estimate.importance, *estimate.interval(level))
         path.append((rows, *published, *corrected))
@@ -198,7 +208,7 @@ def _published(table: FloatArray, golden: FloatArray) -> _Published:
 
 
 def _estimate(table: FloatArray, published: _Published, model: TableModel) -> Estimate | None:
-    """Return the corrected importance of a table; None where all its scores are equal."""
+    """Return the corrected importance of a table; None if all its scores are equal."""
     return model.estimate(table) if published.contributed_std > 0 or published.mitigated_std > 0 else None
 
 
@@ -213,23 +223,25 @@ def _record(
     level: float,
 ) -> Importance:
     """Return the record of a factor without a corrected score."""
-    known, golden_known = table[np.isfinite(table)], golden[np.isfinite(golden)]
+    finite_scores, finite_golden = table[np.isfinite(table)], golden[np.isfinite(golden)]
     return Importance(
         factor,
         *published,
         importance_corrected=math.nan,
         importance_corrected_ci_low=math.nan,
         importance_corrected_ci_high=math.nan,
-        score_mean=float(known.mean()) if len(known) else math.nan,
-        score_std=known_std(known) if len(known) else math.nan,
-        collapsed_share=math.nan if chance is None or not len(known) else float((known < chance).mean()),
+        score_mean=float(finite_scores.mean()) if len(finite_scores) else math.nan,
+        score_std=known_std(finite_scores) if len(finite_scores) else math.nan,
+        collapsed_share=math.nan
+        if chance is None or not len(finite_scores)
+        else float((finite_scores < chance).mean()),
         table=table,
         golden=golden,
         rows_used=rows_used,
-        cells_missing=table.size - len(known),
-        golden_missing=len(golden) - len(golden_known),
+        cells_missing=table.size - len(finite_scores),
+        golden_missing=len(golden) - len(finite_golden),
         design=design,
         level=level,
-        score_iqr=quartile_distance(known),
-        golden_iqr=quartile_distance(golden_known),
+        score_iqr=quartile_distance(finite_scores),
+        golden_iqr=quartile_distance(finite_golden),
     )

@@ -21,7 +21,7 @@ from mlflow_l3d.analysis.typing import FloatArray
 
 @dataclass(frozen=True)
 class TableModel:
-    """What is estimated from a table, shape (M, N), nan where a score is missing.
+    """What is estimated from a table, shape (M, N), nan if a score is missing.
 
     Attributes
     ----------

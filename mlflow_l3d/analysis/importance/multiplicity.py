@@ -30,7 +30,7 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
     Parameters
     ----------
     p_values
-        Shape (K,), in [0, 1]; nan where there is none: it stays nan and does not count.
+        Shape (K,), in [0, 1]; nan if there is none: it stays nan and does not count.
 
     Returns
     -------
@@ -39,8 +39,8 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
         whatever the dependence between them.
     """
     values = np.asarray(p_values, dtype=np.float64).reshape(-1)
-    known = np.flatnonzero(np.isfinite(values))
-    order = known[np.argsort(values[known], kind="stable")]
+    finite = np.flatnonzero(np.isfinite(values))
+    order = finite[np.argsort(values[finite], kind="stable")]
     steps = values[order] * np.arange(len(order), 0, -1)
     adjusted = np.full(len(values), math.nan)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
@@ -140,7 +140,7 @@ def rank_factors(
     """
     scores = {name: record.importance_corrected for name, record in importances.items()}
     ordered = sorted(scores, key=lambda name: -scores[name] if math.isfinite(scores[name]) else math.inf)
-    known = {name: np.isfinite(record.table).any(axis=1) for name, record in importances.items()}
+    rows_with_scores = {name: np.isfinite(record.table).any(axis=1) for name, record in importances.items()}
 
     @cache
     def of(name: str, mask: bytes) -> Estimate | None:
@@ -149,7 +149,7 @@ def rank_factors(
 
     pairs = []
     for pair in combinations(ordered, 2):
-        shared = known[pair[0]] & known[pair[1]]
+        shared = rows_with_scores[pair[0]] & rows_with_scores[pair[1]]
         estimates = {name: of(name, shared.tobytes()) for name in pair}
         pairs.append(paired_difference(*pair, estimates, rows=int(shared.sum()), level=level))
     adjusted = holm([pair.p for pair in pairs])
@@ -183,7 +183,7 @@ def paired_difference(
     Returns
     -------
     PairedDifference
-        Numbers are nan where a table is too small or constant.
+        Numbers are nan if a table is too small or constant.
 
     Notes
     -----
@@ -238,18 +238,18 @@ def alike(ordered: Sequence[str], apart: set[frozenset[str]]) -> tuple[tuple[str
         name: {other for other in ordered if other != name and frozenset((name, other)) not in apart}
         for name in ordered
     }
-    found: list[tuple[str, ...]] = []
+    groups: list[tuple[str, ...]] = []
 
     def extend(members: set[str], candidates: set[str], excluded: set[str]) -> None:
         if not candidates and not excluded:
-            found.append(tuple(name for name in ordered if name in members))
+            groups.append(tuple(name for name in ordered if name in members))
         for name in [each for each in ordered if each in candidates]:
             extend(members | {name}, candidates & neighbours[name], excluded & neighbours[name])
             candidates = candidates - {name}
             excluded = excluded | {name}
 
     extend(set(), set(ordered), set())
-    return tuple(sorted((group for group in found if group), key=lambda group: [ordered.index(n) for n in group]))
+    return tuple(sorted((group for group in groups if group), key=lambda group: [ordered.index(n) for n in group]))
 
 
 def letters(names: Sequence[str], groups: Sequence[Sequence[str]]) -> dict[str, str]:

@@ -76,7 +76,7 @@ class Importance:
         Population standard deviations (ddof=0): mean over rows of the std within a row, std of the row means, std of
         the golden runs.
     golden_std_ci_low, golden_std_ci_high
-        Its interval; nan where the golden runs are not independent of each other (pooled cells).
+        Its interval; nan if the golden runs are not independent of each other (pooled cells).
     importance_corrected, importance_corrected_ci_low, importance_corrected_ci_high
         ``sqrt(S_T) - sqrt(1 - S_T)``, S_T the estimated share of the variance, and its interval. It tends to another
         number than `importance` if rows are unevenly spread.
@@ -87,9 +87,9 @@ class Importance:
     score_mean, score_std
         Over all cells of the factor's table (ddof=0).
     collapsed_share
-        Share of the table's cells with a score below that of guessing; nan where that is not known.
+        Share of the table's cells with a score below that of guessing; nan if that is not known.
     table
-        Shape (M, N): rows are mitigation runs, columns investigation runs; nan where a cell is missing.
+        Shape (M, N): rows are mitigation runs, columns investigation runs; nan if a cell is missing.
     golden
         Shape (L,): golden scores, nan where missing.
     rows_used
@@ -103,11 +103,11 @@ class Importance:
     level
         Confidence level of the intervals, which may be above 95 % so that those of all factors hold together.
     components
-        The variances behind the corrected score, not cut at zero; None where there are none.
+        The variances behind the corrected score, not cut at zero; None if there are none.
     score_iqr, golden_iqr
         Distance of the quartiles of all cells, and of the golden runs: spread that a few collapsed runs do not move.
     first_order_index, first_order_ci_low, first_order_ci_high
-        S_1, the share of the variance that the factor brings about by itself, and its interval; nan where the design
+        S_1, the share of the variance that the factor brings about by itself, and its interval; nan if the design
         cannot tell (all but the crossed one).
     golden_pooled
         Whether `golden` is not golden runs but the pooled cells of all tables, because there are none.

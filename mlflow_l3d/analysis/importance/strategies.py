@@ -39,7 +39,7 @@ class StrategyResult:
     golden_std
         Population standard deviation of the golden runs.
     important
-        Whether the strategy calls the factor important; None where that cannot be said.
+        Whether the strategy calls the factor important; None if that cannot be said.
     """
 
     strategy: Strategy
@@ -50,7 +50,7 @@ class StrategyResult:
 
 
 def baseline_important(std: float, golden_std: float) -> bool | None:
-    """Return whether ``std >= 0.5 golden_std``; None where one is unknown or the golden runs are all equal."""
+    """Return whether ``std >= 0.5 golden_std``; None if one is unknown or the golden runs are all equal."""
     if math.isnan(std) or not golden_std > 0:
         return None
     return std >= IMPORTANT_SHARE * golden_std
@@ -66,7 +66,7 @@ def baseline_strategy(
     strategy
         Which one.
     scores
-        Any shape: scores of the runs, nan where one is missing. For ``fixed`` a row of a crossed table serves as well.
+        Any shape: scores of the runs, nan if one is missing. For ``fixed`` a row of a crossed table serves as well.
     golden_std
         Population standard deviation of the golden runs.
     factor
@@ -89,7 +89,7 @@ def golden_strategy(golden: npt.ArrayLike) -> StrategyResult:
 
 
 def strategy_frame(results: Iterable[StrategyResult]) -> pd.DataFrame:
-    """Return one row a result: factor, strategy, std, golden_std, important (None where it cannot be said)."""
+    """Return one row a result: factor, strategy, std, golden_std, important (None if it cannot be said)."""
     frame = pd.DataFrame(list(results), columns=["factor", "strategy", "std", "golden_std", "important"])
     return frame.astype({"std": "float64", "golden_std": "float64", "important": "boolean"})
 

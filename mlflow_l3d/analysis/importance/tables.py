@@ -21,14 +21,14 @@ LARGEST_SCORE: Final = 1e50
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Scores of one investigation; nan where a cell has none. A design says what they mean.
+    """Scores of one investigation; nan if a cell has none. A design says what they mean.
 
     Attributes
     ----------
     tables
         Factor -> scores. Crossed and nested: shape (M, N). Radial: swaps, shape (n, 1). Strategies: shape (1, N M).
     golden
-        Shape (L,): golden runs; empty where a design's own runs serve.
+        Shape (L,): golden runs; empty if a design's own runs serve.
     base
         Runs that all factors share, the first axis is the rows: the base runs of the radial design, shape (n,).
     pooled
@@ -66,8 +66,8 @@ def uncollapsed(scores: FloatArray, chance: float) -> FloatArray:
 
 def with_scores(table: FloatArray) -> FloatArray:
     """Return the rows and the columns of a table that have a score."""
-    known = np.isfinite(table)
-    return table[known.any(axis=1)][:, known.any(axis=0)]
+    finite = np.isfinite(table)
+    return table[finite.any(axis=1)][:, finite.any(axis=0)]
 
 
 def quartile_distance(known: FloatArray) -> float:
@@ -96,8 +96,8 @@ def known_std(values: FloatArray, *, ddof: int = 0) -> float:
 def population_std(scores: npt.ArrayLike) -> float:
     """Return the population standard deviation (ddof=0) of the scores that are not missing; nan below two."""
     values = usable(scores)
-    known = values[np.isfinite(values)]
-    return known_std(known) if len(known) >= 2 else math.nan
+    finite_values = values[np.isfinite(values)]
+    return known_std(finite_values) if len(finite_values) >= 2 else math.nan
 
 
 def mean_row_std(table: FloatArray) -> float:

@@ -40,14 +40,14 @@ class VarianceComponents:
     mitigated
         s2_R, main effect of all other factors together.
     main
-        s2_F, main effect of the factor; nan where a design cannot tell it from the interaction (nested, radial).
+        s2_F, main effect of the factor; nan if a design cannot tell it from the interaction (nested, radial).
     interaction
         s2_RF + s2_e, its interaction with the others and what nothing explains; nan likewise.
     total
         sigma2 = tau2 + s2_R with s2_R at least 0, unless a design has a better estimate; the golden runs estimate the
         same.
     contributed_degrees
-        Degrees of freedom of `contributed` for normal scores (Satterthwaite 1946); nan where they are not known.
+        Degrees of freedom of `contributed` for normal scores (Satterthwaite 1946); nan if they are not known.
     """
 
     design: str
@@ -67,7 +67,7 @@ class VarianceComponents:
 
     @property
     def total_index(self) -> float:
-        """S_T = tau2 / sigma2, in [0, 1]; nan where all scores are equal."""
+        """S_T = tau2 / sigma2, in [0, 1]; nan if all scores are equal."""
         return min(1.0, self.contributed / self.total) if self.total > 0 else math.nan
 
     @property
@@ -87,7 +87,7 @@ class VarianceComponents:
 
     @property
     def importance(self) -> float:
-        """Corrected importance ``sqrt(S_T) - sqrt(1 - S_T)``; nan where all scores are equal."""
+        """Corrected importance ``sqrt(S_T) - sqrt(1 - S_T)``; nan if all scores are equal."""
         share = self.total_index
         return math.sqrt(share) - math.sqrt(1 - share)
 
@@ -157,7 +157,7 @@ class MeanSquares:
 
     @property
     def total_degrees(self) -> float:
-        """Degrees of freedom of the total, for normal scores (Satterthwaite 1946); nan where the total is zero."""
+        """Degrees of freedom of the total, for normal scores (Satterthwaite 1946); nan if the total is zero."""
         if self.total <= 0:
             return math.nan
         parts = [(self.of_rows / self.row_size, self.rows - 1)]

@@ -77,15 +77,15 @@ class Outlook:
 
     def variances(self, model: TableModel, rows: int, columns: int) -> tuple[float, float]:
         """Return the variances of atanh(1 - S_T) that rows and columns of a table bring."""
-        known = self.components
+        parts = self.components
         if self.model is not None and self.model.shared_columns and model.shared_columns:
-            return self.errors[0] * known.rows / rows, self.errors[1] * known.columns / columns
-        left, by_rows, by_columns = logit_variances(known, model, rows=rows, columns=columns)
-        scale = (left / (1 + left)) ** 2
+            return self.errors[0] * parts.rows / rows, self.errors[1] * parts.columns / columns
+        others_share, by_rows, by_columns = logit_variances(parts, model, rows=rows, columns=columns)
+        scale = (others_share / (1 + others_share)) ** 2
         if self.model is not None:
             # The other kinds of table have as many times the error of normal effects as the pilot has over its rows.
-            left, of_pilot, _ = logit_variances(known, self.model, rows=known.rows, columns=known.columns)
-            scale *= self.errors[0] / of_pilot / (left / (1 + left)) ** 2
+            others_share, of_pilot, _ = logit_variances(parts, self.model, rows=parts.rows, columns=parts.columns)
+            scale *= self.errors[0] / of_pilot / (others_share / (1 + others_share)) ** 2
         return by_rows * scale, by_columns * scale * (1 + SKEWED / (columns - 1))
 
 
@@ -114,30 +114,30 @@ def half_width_of(
     -------
     float
         That quantile over draws, always the same ones, of what is not known: S_T, by the error of the pilot and that of
-        the table, and how far the errors of both are off. nan where there will be no interval, or the pilot has no
+        the table, and how far the errors of both are off. nan if there will be no interval, or the pilot has no
         variance.
     """
     from scipy.special import expit
 
-    known = Outlook.of(pilot)
+    outlook = Outlook.of(pilot)
     if assurance is None:
-        return expected_half_width(known.components, model, rows=rows, columns=columns, level=level)
-    if rows < 3 or columns < model.least_columns or not known.components.contributed > 0:
+        return expected_half_width(outlook.components, model, rows=rows, columns=columns, level=level)
+    if rows < 3 or columns < model.least_columns or not outlook.components.contributed > 0:
         return math.nan
-    size = (known.components.rows, known.components.columns) if known.model else (math.inf, math.inf)
-    expectation = known.variances(model, rows, columns)
+    size = (outlook.components.rows, outlook.components.columns) if outlook.model else (math.inf, math.inf)
+    expectation = outlook.variances(model, rows, columns)
     of_rows, of_columns, centre = _draws()
-    by_rows = expectation[0] * _off(of_rows, known.tails[0], size[0], rows)
-    by_columns = expectation[1] * _off(of_columns, known.tails[-1], size[-1], columns)
+    by_rows = expectation[0] * _off(of_rows, outlook.tails[0], size[0], rows)
+    by_columns = expectation[1] * _off(of_columns, outlook.tails[-1], size[-1], columns)
     variance = by_rows + by_columns
     per_degree = (by_rows**2 / (rows - 1) + by_columns**2 / (columns - 1)) / variance**2
     half = np.interp(per_degree, *_quantiles(level)) * np.sqrt(variance)
-    parts = known.components
+    parts = outlook.components
     shares = np.array(parts.contributed), np.array(parts.mitigated)
-    if known.model is None:
-        left, *_ = logit_variances(parts, model, rows=rows, columns=columns)
-        shares = np.array(1 - left), np.array(left)
-    middle = atanh_left(*shares) + centre * math.sqrt(sum(known.errors) + sum(expectation))
+    if outlook.model is None:
+        others_share, *_ = logit_variances(parts, model, rows=rows, columns=columns)
+        shares = np.array(1 - others_share), np.array(others_share)
+    middle = atanh_left(*shares) + centre * math.sqrt(sum(outlook.errors) + sum(expectation))
     if model.name == "radial":
         ends = [np.maximum(0.0, np.tanh(middle + side * half)) for side in (-1, 1)]
     else:

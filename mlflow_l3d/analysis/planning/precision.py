@@ -50,7 +50,7 @@ def expected_half_width(
     Returns
     -------
     float
-        In (0, 1]; nan where there will be no interval (fewer than three rows, or columns in the crossed design), or
+        In (0, 1]; nan if there will be no interval (fewer than three rows, or columns in the crossed design), or
         the pilot has no variance.
 
     Notes
@@ -62,11 +62,11 @@ def expected_half_width(
         return math.nan
     if rows < 3 or columns < model.least_columns:
         return math.nan
-    left, by_rows, by_columns = logit_variances(pilot, model, rows=rows, columns=columns)
+    others_share, by_rows, by_columns = logit_variances(pilot, model, rows=rows, columns=columns)
     variance, degrees = by_rows + by_columns, rows - 1.0
     if by_columns:
         degrees = variance**2 / (by_columns**2 / (columns - 1) + by_rows**2 / (rows - 1))
-    half, centre = t_quantile(degrees, level) * math.sqrt(variance), math.log(1 / left - 1)
+    half, centre = t_quantile(degrees, level) * math.sqrt(variance), math.log(1 / others_share - 1)
     return (importance_of_logit(centre + half) - importance_of_logit(centre - half)) / 2
 
 
@@ -79,12 +79,12 @@ def logit_variances(
     """
     main, interaction, mitigated = (part / pilot.contributed for part in variance_parts(pilot))
     mitigated = max(mitigated, 1 / (columns * rows))
-    left = mitigated / (1 + mitigated)
+    others_share = mitigated / (1 + mitigated)
     if not model.shared_columns:
-        return left, _nested_logit_variance(1.0, mitigated, rows, columns), 0.0
+        return others_share, _nested_logit_variance(1.0, mitigated, rows, columns), 0.0
     variance = _crossed_logit_variance(main, interaction, mitigated, rows, columns)
     by_columns = 2 * (main + interaction / rows) ** 2 / (columns - 1)
-    return left, max(0.0, variance - by_columns), by_columns
+    return others_share, max(0.0, variance - by_columns), by_columns
 
 
 def variance_parts(pilot: VarianceComponents) -> tuple[float, float, float]:

@@ -26,7 +26,7 @@ class RunsNeeded:
     Attributes
     ----------
     rows, columns
-        M and N; None where no table within the limits is enough.
+        M and N; None if no table within the limits is enough.
     cells
         ``M N`` of one factor; None likewise.
     half_width
@@ -72,24 +72,24 @@ def runs_needed(
         By :func:`mlflow_l3d.analysis.planning.assurance.half_width_of`. With few columns a crossed table may never be
         enough, however many rows it has.
     """
-    known = Outlook.of(pilot)
+    outlook = Outlook.of(pilot)
 
     def width(rows: int, columns: int) -> float:
-        return half_width_of(known, model, rows=rows, columns=columns, assurance=assurance, level=level)
+        return half_width_of(outlook, model, rows=rows, columns=columns, assurance=assurance, level=level)
 
     if model.shared_columns and columns is None:
         fewest = RunsNeeded(None, None, None, math.inf)
         for n in _column_choices():
             # A table of more cells than the smallest so far need not be narrow enough.
             most = MOST_ROWS if fewest.cells is None else min(MOST_ROWS, fewest.cells // n)
-            found = _fewest_rows(half_width, width, n, most)
-            if found.cells is not None or (fewest.cells is None and found.half_width < fewest.half_width):
-                fewest = min(fewest, found, key=_size)
+            candidate = _fewest_rows(half_width, width, n, most)
+            if candidate.cells is not None or (fewest.cells is None and candidate.half_width < fewest.half_width):
+                fewest = min(fewest, candidate, key=_size)
         return fewest
     if columns is None:
-        columns = optimal_columns(known.components.total_index)
-        if known.model is model:
-            columns = known.components.columns
+        columns = optimal_columns(outlook.components.total_index)
+        if outlook.model is model:
+            columns = outlook.components.columns
     return _fewest_rows(half_width, width, columns)
 
 

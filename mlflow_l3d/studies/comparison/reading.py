@@ -149,7 +149,7 @@ def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame, phase: st
 
 def _graded(found: Predictions | None, metric: Metric) -> Predictions | None:
     """Return texts as right (0, as every label), wrong (1) or none (-1) for a metric of classes; all else as it is."""
-    if found is None or found.label.dtype != object or "classification" not in metric.kinds:
+    if found is None or found.label.dtype != object or not metric.scores_classes:
         return found
     right = np.where(found.prediction == found.label, 0, np.where(pd.isna(found.prediction), -1, 1))
     return found._replace(label=np.zeros(len(right), dtype=np.int64), prediction=right)

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.base import OF_CLASSES, Metric
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import named, scores_of
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.importing.formats import FORMATS
@@ -158,7 +159,7 @@ def _scored(run: RecordedRun, *, classes_named: bool = False) -> RecordedRun:
     in scikit-learn: what another run predicts changes nothing. Answers that are texts, of which the tool or equality
     says which are right, have no classes to average over.
     """
-    if run.labels is None or run.predictions is None or (run.labels.dtype == object and run.kind in OF_CLASSES):
+    if run.labels is None or run.predictions is None or (run.labels.dtype == object and form_of(run.kind).has_classes):
         return run
     scores = scores_of(run.labels, run.predictions, run.kind, classes=len(run.classes) if classes_named else None)
     known = {name: value for name, value in scores.items() if name not in run.scores}

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import is_share, named
 from mlflow_l3d.studies.importing.recorded import Array, RecordedRun
@@ -41,7 +40,7 @@ def with_kinds(
     kind = kind_of(every, answers, max(map(len, labels))) if kind == "auto" else kind
     read_as: Classes | None = None
     notes = [f"Read as {kind}{', which are compared as they stand' if kind == 'texts' else ''}."]
-    if kind in OF_CLASSES:
+    if form_of(kind).has_classes and kind != "texts":
         read_as = Classes.named(names, every) if names else Classes.found([{*own} for own in labels], answers)
         notes = [f"Read as {kind} with the classes {class_words(read_as.names)}."]
         notes += read_as.remarks(chain.from_iterable(labels), answers)
@@ -73,7 +72,7 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, known: bool) 
     if kind == "texts":
         right = float(np.mean([answer == label for answer, label in zip(answers, labels, strict=True)]))
         return replace(run, kind="multiple_choice", scores={**run.scores, "accuracy": right})
-    if kind in OF_NUMBERS:
+    if form_of(kind).has_numbers:
         for name, values in (("label", labels), ("prediction", answers)):
             bad = [place for place, value in enumerate(values) if value is None or plain_number(value) is None]
             if bad and run.ids is not None:

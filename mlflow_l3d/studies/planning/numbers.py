@@ -43,7 +43,7 @@ class ScoreVariances:
     shared
         Whether all runs are evaluated on the same examples.
     levels
-        Length of the list of which runs use every element equally often; 1 where there is none.
+        Length of the list of which runs use every element equally often; 1 if there is none.
     """
 
     runs: float
@@ -115,7 +115,7 @@ def score_variances(
     example_ids
         Of each run, which example a value belongs to; none twice.
     level, levels
-        Of each run, its element of a fixed list, from 0, and how long that is; None where there is no list. Elements
+        Of each run, its element of a fixed list, from 0, and how long that is; None if there is no list. Elements
         that all runs will use equally often do not make their mean vary: runs are then compared within levels.
 
     Returns

@@ -37,8 +37,8 @@ def write_scores(
         predictions.to_parquet(folder / names.PREDICTIONS, index=False)
     examples = None if study.examples is None else study.examples.frame.head(2000)
     write_tables(folder, {names.CELLS_TABLE: study.to_frame(), names.EXAMPLES: examples})
-    about = ("task", "model", "kind", "metric", "training_size", "seeds")
-    document = {**{name: getattr(study, name) for name in about}, "metrics": study.metrics()}
+    about = {name: getattr(study, name) for name in ("task", "model", "kind", "metric", "training_size", "seeds")}
+    document = {**about, "metric": study.metric.name, "metrics": study.metrics()}
     write_json(folder / names.SEEDS, {**document, "scores": study.scores.reset_index()}, indent=2)
     report = seeds_document(study, title=title, notes=notes, settings=settings)
     report.save(folder, names.REPORT)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.files import PREFIX, load_file, load_from_hub
 from mlflow_l3d.tasks.identity import make_task, shorten
@@ -104,7 +105,7 @@ class Benchmark:
         return make(texts, examples.labels, self.class_names, examples.ids, notes, choices=choices)
 
     def _reading(self, columns: Sequence[str], label: str, own: bool) -> Reading:
-        choices = ",".join(self.class_names) if self.kind == "multiple_choice" else "auto"
+        choices = ",".join(self.class_names) if form_of(self.kind).has_choices else "auto"
         return Reading(",".join(columns), label, self.kind, choices, predefined_split=own, leave_out_empty=True)
 
     def _from_folder(self, file: Path, own: bool) -> tuple[Task, str]:
@@ -130,7 +131,7 @@ class Benchmark:
 
     def _needs(self, own: bool) -> str:
         """Return the columns that the local file needs, as text."""
-        choices = self.class_names if self.kind == "multiple_choice" else ()
+        choices = self.class_names if form_of(self.kind).has_choices else ()
         return ", ".join((*self.columns, *choices, "label", *(["split"] if own else [])))
 
     def _labels(self, found: Task, source: str) -> npt.NDArray[Any]:
@@ -138,11 +139,11 @@ class Benchmark:
 
         Scores are rounded to three decimals, as GLUE gives them: copies hold them in single or in double precision.
         """
-        if self.kind == "regression":
+        if form_of(self.kind).has_numbers:
             scores: npt.NDArray[np.float64] = np.round(found.labels, SCORE_DECIMALS)
             return scores
         labels: npt.NDArray[Any] = found.labels
-        if self.kind == "multiple_choice":
+        if form_of(self.kind).has_choices:
             return labels
         number = {str(label): label for label in range(len(self.class_names))}
         number |= {_plain(name): label for label, name in enumerate(self.class_names)}

@@ -215,17 +215,6 @@ def radial(function, base, swap, truth):
     return fed(by_scoring("radial", ("order",), function), cells, runs, truth)
 
 
-def test_radial_by_hand():
-    found = radial(scoring("exact_match"), [["a", "b"], ["a", "c"]], [["a", "x"], ["y", "c"]], {0: "a", 1: "c"})
-    records = found.consistencies()
-    # Base and swap of each row share one answer of two; so do the bases; the swaps share none.
-    assert (records["order"].consistency, records["golden"].consistency) == (0.5, 0.25)
-    # Right together: row 0 the first answer, row 1 the second; bases the first, swaps none.
-    assert (records["order"].correct_consistency, records["golden"].correct_consistency) == (0.5, 0.25)
-    assert found.agreement_of_runs() == [0.5, 0.5, 0.5, 0.5]
-    assert found.prediction_importances()["order"].share == pytest.approx((1 - 0.5) / (1 - 0.25))
-
-
 def test_a_graded_agreement_has_a_share_by_hand():
     # Differences within rows are 1 and 0, of golden runs 1, 2, 1 in units of the scale, 4.
     found = by_scoring("nested", ("order",), scoring("closeness", scale=4))
@@ -364,14 +353,6 @@ def test_bad_input_is_named_without_its_text():
         numbers.add(**ROW, example_ids=["q7"], labels=None, predictions=["secret"])
     with pytest.raises(ParameterError, match="prediction=inf: must be a finite number"):
         numbers.add(**ROW, example_ids=["q7"], labels=None, predictions=[math.inf])
-
-
-def test_a_row_that_was_left_is_closed():
-    found = by_scoring("crossed", ("order",), scoring("exact_match"))
-    for row in (0, 1):
-        found.add(**{**ROW, "row": row}, example_ids=[1], labels=["a"], predictions=["a"])
-    with pytest.raises(ValueError, match="closed"):
-        found.add(**ROW, example_ids=[1], labels=["a"], predictions=["a"])
 
 
 def test_equal_predictions_are_compared_once():

@@ -113,22 +113,9 @@ def test_two_runs_are_too_few():
 
 def test_over_tasks_a_published_case():
     # Thirteen trials of the BCG vaccine (Berkey et al. 1995): Paule and Mandel's variance is .318, the mean -.715.
-    log_risks = [
-        -0.8893,
-        -1.5854,
-        -1.3481,
-        -1.4416,
-        -0.2175,
-        -0.7861,
-        -1.6209,
-        0.0120,
-        -0.4694,
-        -1.3713,
-        -0.3394,
-        0.4459,
-        -0.0173,
-    ]
-    variances = [0.3256, 0.1946, 0.4154, 0.0200, 0.0512, 0.0069, 0.2230, 0.0040, 0.0564, 0.0730, 0.0124, 0.5325, 0.0714]
+    log_risks = "-.8893 -1.5854 -1.3481 -1.4416 -.2175 -.7861 -1.6209 .0120 -.4694 -1.3713 -.3394 .4459 -.0173"
+    variances = ".3256 .1946 .4154 .0200 .0512 .0069 .2230 .0040 .0564 .0730 .0124 .5325 .0714"
+    log_risks, variances = (np.array(text.split(), dtype=float) for text in (log_risks, variances))
     found = over_tasks(log_risks, np.sqrt(variances))
     assert found.task_std**2 == pytest.approx(0.318, abs=0.001)
     assert found.difference == pytest.approx(-0.715, abs=0.001)

@@ -20,6 +20,7 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.report.style import GRID
 from mlflow_l3d.studies.ablation.numbers import (
@@ -97,7 +98,7 @@ def test_fewer_of_everything_by_hand(design: Any) -> None:
 def test_fewer_examples_are_scored_over_the_classes_of_all() -> None:
     ids, labels = np.arange(4), np.array([0, 1, 2, 2])
     known = Answers({Place(None, 0): (ids, labels, labels), Place(None, 1): (ids, labels, np.full(4, -1))}, 4)
-    again = rescored(Tables({}, np.zeros(2)), known, "f1_macro", size=2, rank=ids)
+    again = rescored(Tables({}, np.zeros(2)), known, F1_MACRO, size=2, rank=ids)
     assert known.classes == 3
     assert again.golden.tolist() == pytest.approx([2 / 3, 0.0])
 
@@ -141,10 +142,10 @@ def test_radial_rows_keep_base_and_swaps_together() -> None:
         assert line["importance_corrected"] == record.importance_corrected
         assert line["share_of_baseline"] == pytest.approx(0.6)
     assert frame["investigation_runs"].isna().all()
-    table = ablation_table(frame, "f1_macro")
+    table = ablation_table(frame, F1_MACRO)
     assert [tuple(column)[:3] for column in table.columns] == [("10", "-", "all"), ("6", "-", "all")]
     assert list(table.loc["one"].index) == list(table.loc["two"].index)
-    text = ablation_text("radial", pd.concat([frame, frame.assign(repeat=1)]), "f1_macro")
+    text = ablation_text("radial", pd.concat([frame, frame.assign(repeat=1)]), F1_MACRO)
     assert "6 base runs, all examples" in text
 
 

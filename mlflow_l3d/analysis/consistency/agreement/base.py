@@ -171,9 +171,9 @@ def items(value: Any, what: str) -> tuple[Any, ...]:
     """
     if isinstance(value, str) or not isinstance(value, (Sequence, np.ndarray)):
         raise ParameterError("prediction", type(value).__name__, f"must be {what}")
-    found = hashable(list(value))
-    assert isinstance(found, tuple)
-    return found
+    item_tuple = hashable(list(value))
+    assert isinstance(item_tuple, tuple)
+    return item_tuple
 
 
 def text(value: Any) -> str:
@@ -198,20 +198,20 @@ def texts(value: Any) -> tuple[str, ...]:
         If there is none, or one is not a text.
     """
     several = () if isinstance(value, str) else items(value, "a text or several")
-    found = references(value) if isinstance(value, str) else tuple(map(text, several))
-    if not found:
+    reference_texts = references(value) if isinstance(value, str) else tuple(map(text, several))
+    if not reference_texts:
         raise ParameterError("truth", "()", "must be a text, or at least one")
-    return found
+    return reference_texts
 
 
 def f1_of_sets(one: Iterable[Hashable], other: Iterable[Hashable]) -> float:
-    """Return F1 of two sets, which is the same in both directions; 1 where both are empty."""
+    """Return F1 of two sets, which is the same in both directions; 1 if both are empty."""
     first, second = frozenset(one), frozenset(other)
     total = len(first) + len(second)
     return 2 * len(first & second) / total if total else 1.0
 
 
 def share_of_equal(one: Sequence[Hashable], other: Sequence[Hashable]) -> float:
-    """Return the share of equal members of the longer sequence; 1 where both are empty."""
+    """Return the share of equal members of the longer sequence; 1 if both are empty."""
     longest = max(len(one), len(other))
     return sum(map(eq, one, other)) / longest if longest else 1.0

@@ -114,7 +114,7 @@ def scoring_of(choice: str) -> Scoring | None:
 
 
 def prediction_form(function: Scoring, prediction: Any, example: Any) -> Hashable:
-    """Return a prediction as the scoring function compares it; None where it could not be read.
+    """Return a prediction as the scoring function compares it; None if it could not be read.
 
     Raises
     ------

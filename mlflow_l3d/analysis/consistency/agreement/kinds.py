@@ -36,10 +36,10 @@ def is_missing(value: Any) -> bool:
 
 def kind_of_column(values: Any) -> str:
     """Return ``whole numbers``, ``numbers``, ``texts``, ``lists``, ``none`` (nothing known), or several of these."""
-    found = {_kind_of(value) for value in as_list(values) if not is_missing(value)} if values is not None else set()
-    if found == set(NUMBERS):
+    kinds = {_kind_of(value) for value in as_list(values) if not is_missing(value)} if values is not None else set()
+    if kinds == set(NUMBERS):
         return "numbers"
-    return " and ".join(sorted(found)) or NOTHING
+    return " and ".join(sorted(kinds)) or NOTHING
 
 
 def finite(prediction: Any) -> float:
@@ -114,12 +114,12 @@ def check_same_kind(known: dict[str, str], what: str, values: Any) -> None:
 
 def _without_missing(values: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
     """Return whole numbers, with -1 for a prediction that is missing."""
-    known = [value for value in values.tolist() if not is_missing(value)]
-    kind = kind_of_column(known)
+    present = [value for value in values.tolist() if not is_missing(value)]
+    kind = kind_of_column(present)
     if kind not in (WHOLE, NOTHING):
         fix = "Write all in the same form, or name how to compare them: agreement=regression or a scoring function."
         raise ParameterError(what, kind, "must be class numbers, as in the first cell", fix)
-    if len(known) == len(values):
+    if len(present) == len(values):
         return values.astype(np.float64)
     if what == "label":
         raise ParameterError(what, "null", "must be a class number in every row, as in the first cell")

@@ -31,7 +31,7 @@ class ExactMatch(Scoring):
         return float(one == other)
 
     def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
-        """Return 1 where both are equal and right, else 0."""
+        """Return 1 if both are equal and right, else 0."""
         right = np.array([form in truth for form in forms], dtype=np.float64)
         # Two answers can both be right, by different references, and differ.
         alike = np.array([[one == other for other in forms] for one in forms], dtype=np.float64)
@@ -88,7 +88,7 @@ class EntityF1(_Similarity):
 
 def _bio(tag: Any) -> str:
     """Return a tag in the scheme BIO."""
-    found = bio(tag)
-    if found is not None:
-        return found
+    bio_tag = bio(tag)
+    if bio_tag is not None:
+        return bio_tag
     raise ParameterError("prediction", repr(tag), "a tag must be O or like B-PER, in the scheme BIO, BIOES or BILOU")

@@ -55,13 +55,13 @@ class Overlap(_FirstIds):
     kind = "overlap"
 
     def similarity(self, answer: Any, reference: Any) -> float:
-        """Return the overlap; 1 where both are empty."""
+        """Return the overlap; 1 if both are empty."""
         first, second = answer[: self._k], reference[: self._k]
         longest = max(len(first), len(second))
         return len(set(first) & set(second)) / longest if longest else 1.0
 
     def similarity_to_truth(self, answer: Any, truth: Any) -> float:
-        """Return the relevant among the first k, of as many as there can be; 1 where nothing is relevant or found."""
+        """Return the relevant among the first k, of as many as there can be; 1 if nothing is relevant or found."""
         first = answer[: self._k]
         possible = min(self._k, len(truth))
         return len(set(first) & set(truth)) / possible if possible else float(not first)
@@ -89,7 +89,7 @@ class RankBiasedOverlap(_Ranking):
         self._p = p
 
     def similarity(self, answer: Any, reference: Any) -> float:
-        """Return the extrapolated rank-biased overlap; 1 where both are empty, 0 where one is."""
+        """Return the extrapolated rank-biased overlap; 1 if both are empty, 0 if one is."""
         short, long = sorted((answer, reference), key=len)
         if not short:
             return float(not long)

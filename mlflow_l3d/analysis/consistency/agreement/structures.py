@@ -26,7 +26,7 @@ class SetF1(Similarity):
         return frozenset(items(prediction, "a set or list of parts"))
 
     def similarity(self, answer: Any, reference: Any) -> float:
-        """Return F1 of two sets; 1 where both are empty."""
+        """Return F1 of two sets; 1 if both are empty."""
         return f1_of_sets(answer, reference)
 
 

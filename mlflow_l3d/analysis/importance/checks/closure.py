@@ -38,7 +38,7 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing.
+        Shape (M, N), nan if a score is missing.
     golden
         Shape (L,), likewise.
     model
@@ -50,7 +50,7 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     Returns
     -------
     Closure or None
-        None where there are fewer than three golden runs, rows or (crossed) columns, or a variance is zero.
+        None if there are fewer than three golden runs, rows or (crossed) columns, or a variance is zero.
 
     Notes
     -----
@@ -73,9 +73,9 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     squares = np.square(golden - golden.mean())
     golden_error = _error((squares.sum() - count / (count - 1) * squares) / (count - 2))
     totals = [contributed + np.maximum(0.0, mitigated) for contributed, mitigated in model.without_each(table)]
-    own = sum(map(_error, totals)), min(map(len, totals)) - 1
+    of_the_table = sum(map(_error, totals)), min(map(len, totals)) - 1
     of_the_tail = golden_error * (count - 1) / components.total_degrees, count - 1
-    table_error, table_degrees = max(own, of_the_tail)
+    table_error, table_degrees = max(of_the_table, of_the_tail)
     error = table_error + golden_error
     if not math.isfinite(error) or error <= 0:
         return None

@@ -22,7 +22,7 @@ below it now and then; that is a tail, and to cut it off would make the others l
 
 @dataclass(frozen=True, slots=True)
 class Collapse:
-    """What is known where some runs score below chance.
+    """What is known if some runs score below chance.
 
     A few such runs make up most of a standard deviation, and no interval of the whole score holds: of 95 % intervals
     0 to 75 % did where one run in ten collapsed. Those of the two parts did in 92 to 99 % (see docs/statistics.md).
@@ -31,9 +31,9 @@ class Collapse:
     ----------
     runs, collapsed
         Runs that are independent of each other and draw every factor (golden runs; base runs of the radial design), and
-        how many of them collapsed; both 0 where there are none.
+        how many of them collapsed; both 0 if there are none.
     causes
-        Factor -> importance for "the run collapsed" (0 or 1) in place of the score: above 0 where the factor decides
+        Factor -> importance for "the run collapsed" (0 or 1) in place of the score: above 0 if the factor decides
         more than all others which runs collapse.
     rest
         Factor -> importance among the runs that did not collapse, the others taken for missing.
@@ -93,7 +93,7 @@ def _score(record: Importance) -> str:
 
 
 def collapsed(scores: FloatArray, chance: float) -> FloatArray:
-    """Return 1 for every score below chance, 0 for the others; nan where there is none."""
+    """Return 1 for every score below chance, 0 for the others; nan if there is none."""
     return np.where(np.isfinite(scores), (scores < chance).astype(np.float64), math.nan)
 
 
@@ -102,12 +102,12 @@ def apart(rest: FloatArray, chance: float) -> bool:
 
     A few others, where nearly all runs score below chance, lie close together by luck.
     """
-    left = rest[np.isfinite(rest)]
-    return len(left) >= FEWEST and float(left.mean()) - chance > APART * float(left.std())
+    finite_scores = rest[np.isfinite(rest)]
+    return len(finite_scores) >= FEWEST and float(finite_scores.mean()) - chance > APART * float(finite_scores.std())
 
 
 def wilson_interval(count: float, of: float, *, level: float = LEVEL) -> tuple[float, float]:
-    """Return Wilson's (1927) interval of the share of `count` in `of` independent draws; nan where there are none."""
+    """Return Wilson's (1927) interval of the share of `count` in `of` independent draws; nan if there are none."""
     from scipy.special import ndtri
 
     if not of:

@@ -28,9 +28,9 @@ class Failures(NamedTuple):
     Attributes
     ----------
     p_rows, p_columns
-        p-value of "failures fall on rows (columns) at random"; nan where there is nothing to tell.
+        p-value of "failures fall on rows (columns) at random"; nan if there is nothing to tell.
     at_chance
-        The record with every failure, golden runs too, counted as a score of guessing; None where that is not known.
+        The record with every failure, golden runs too, counted as a score of guessing; None if that is not known.
     """
 
     p_rows: float
@@ -39,7 +39,7 @@ class Failures(NamedTuple):
 
 
 def failures(record: Importance, model: TableModel, *, chance: float | None = None) -> Failures | None:
-    """Return what is known of the failures of a table; None where no cell failed, or every cell did.
+    """Return what is known of the failures of a table; None if no cell failed, or every cell did.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def failures(record: Importance, model: TableModel, *, chance: float | None = No
     model
         How the columns of its table belong together.
     chance
-        Score of guessing; None where the metric has none.
+        Score of guessing; None if the metric has none.
     """
     missing = ~np.isfinite(record.table)
     if not missing.any() or missing.all():
@@ -74,7 +74,7 @@ def selected_pairs(record: Importance, evidence: Evidence) -> Iterator[Check]:
 
 
 def counted_at_chance(again: Importance | None) -> str:
-    """Return what the numbers are with failures counted as guessing; empty where that is not known."""
+    """Return what the numbers are with failures counted as guessing; empty if that is not known."""
     if again is None or not math.isfinite(again.importance):
         return ""
     return (

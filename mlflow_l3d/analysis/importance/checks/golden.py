@@ -1,4 +1,4 @@
-"""Checks of the golden runs."""
+"""Checks of the golden runs, and of the shape that their scores have in common with rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import numpy as np
 
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.scores import collapsed_check, constant_check
+from mlflow_l3d.analysis.importance.checks.tails import Tails, tails, tails_of_rows
 from mlflow_l3d.analysis.importance.checks.words import counted_of
-from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.tables import uncollapsed
+from mlflow_l3d.analysis.typing import FloatArray
 
 
 def missing_golden_runs(evidence: Evidence) -> Iterator[Check]:
@@ -54,3 +57,42 @@ def pooled_golden_runs(evidence: Evidence) -> Iterator[Check]:
         "independent ones, and nothing can show that a seed leaks. Report a score from golden runs (golden_runs=auto)."
     )
     yield Check("L3D008", "warning", "Golden standard deviation from pooled runs", message)
+
+
+def golden_tails(evidence: Evidence) -> Iterator[Check]:
+    """L3D013 of scores that stand for independent draws of every factor."""
+    moments = tails(_uncollapsed(evidence.golden, evidence))
+    if moments is None:
+        return
+    if moments.long:
+        yield Check("L3D013", "warning", "Long tails", _long(moments, evidence.golden_runs))
+    elif moments.two_groups:
+        message = (
+            f"The scores of {moments.size} {evidence.golden_runs} fall into two groups (bimodality "
+            f"{moments.bimodality:.2f}; normal "
+            f"scores have 0.33). Hardly any run scores their mean: report both groups and how often each occurs."
+        )
+        yield Check("L3D013", "info", "Two groups of scores", message)
+
+
+def row_tails(record: Importance, evidence: Evidence) -> Iterator[Check]:
+    """L3D013 of the rows of one factor."""
+    moments = tails_of_rows(_uncollapsed(record.table, evidence))
+    if moments is not None and moments.long:
+        message = _long(moments, "rows, each the mean of its cells,")
+        yield Check("L3D013", "warning", "Long tails", message, record.factor)
+
+
+def _uncollapsed(scores: FloatArray, evidence: Evidence) -> FloatArray:
+    """Return scores without those of runs that collapsed, which L3D005 tells of."""
+    lowest = evidence.lowest_of_tails
+    return scores if lowest is None else uncollapsed(scores, lowest)
+
+
+def _long(moments: Tails, runs: str) -> str:
+    return (
+        f"The scores of {moments.size} {runs} have long tails: skewness {moments.skewness:+.2f} (normal: 0), excess "
+        f"kurtosis {moments.kurtosis:.2f} (0), bimodality {moments.bimodality:.2f} (0.33). A few runs make up much of "
+        "every standard deviation, and others of their kind may be missing here: in simulations 95 % intervals of such "
+        "scores cover 80 to 90 %, less if runs collapse, so no verdict is given. Look at the lowest and highest runs."
+    )

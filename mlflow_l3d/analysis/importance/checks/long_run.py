@@ -27,7 +27,7 @@ def published_interval(
     Parameters
     ----------
     table
-        Shape (M, N): scores, nan where one is missing.
+        Shape (M, N): scores, nan if one is missing.
     golden
         Shape (L,): golden scores, finite.
     model
@@ -68,8 +68,10 @@ def published_interval(
     left = [
         each - np.sqrt(np.maximum(0.0, mitigated)) for each, (_, mitigated) in zip(left_within, variances, strict=True)
     ]
-    known = np.square(golden - golden.mean())
-    golden_left = np.log(np.maximum(known.sum() - len(golden) / (len(golden) - 1) * known, 1e-300)) / 2
+    squared_distances = np.square(golden - golden.mean())
+    golden_left = (
+        np.log(np.maximum(squared_distances.sum() - len(golden) / (len(golden) - 1) * squared_distances, 1e-300)) / 2
+    )
     difference = within - of_rows
     centre = (difference - sum((len(each) - 1) * (each.mean() - difference) for each in left)) / golden_std
     error, _ = combined_error([*(each / golden_std for each in left), centre * golden_left])
@@ -126,13 +128,13 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
     product = one.mean() * other.mean() - covariance / rows
     if not product > 0:
         return NOWHERE
-    found = max(0.0, covariance / product)
+    unevenness = max(0.0, covariance / product)
     if levels:
-        return found, 0.0
+        return unevenness, 0.0
     # By pandas, since scipy.stats takes a second to import.
     first, second = (pd.Series(each).rank().to_numpy() for each in (one, other))
     correlation = min(float(np.corrcoef(first, second)[0, 1]), 1 - 1e-12)
-    return found, float(stdtr(rows - 2, -correlation * math.sqrt((rows - 2) / (1 - correlation**2))))
+    return unevenness, float(stdtr(rows - 2, -correlation * math.sqrt((rows - 2) / (1 - correlation**2))))
 
 
 def _spreads(table: FloatArray, model: TableModel) -> FloatArray:
@@ -146,15 +148,15 @@ def _spreads(table: FloatArray, model: TableModel) -> FloatArray:
 
 def _within_without_columns(table: FloatArray) -> FloatArray:
     """Return the mean spread of rows without each column in turn, shape (N,)."""
-    known, squares = np.isfinite(table), _squares(table)
-    count = known.sum(axis=1, keepdims=True)
+    finite, squares = np.isfinite(table), _squares(table)
+    count = finite.sum(axis=1, keepdims=True)
     left = squares.sum(axis=1, keepdims=True) - count / np.maximum(1, count - 1) * squares
-    means: FloatArray = np.nanmean(_std(np.maximum(0.0, left), count - known), axis=0)
+    means: FloatArray = np.nanmean(_std(np.maximum(0.0, left), count - finite), axis=0)
     return means
 
 
 def _squares(table: FloatArray) -> FloatArray:
-    """Return squared distances from the mean of the row, 0 where a score is missing."""
+    """Return squared distances from the mean of the row, 0 if a score is missing."""
     count = np.isfinite(table).sum(axis=1, keepdims=True)
     means = np.nan_to_num(table).sum(axis=1, keepdims=True) / np.maximum(1, count)
     squares: FloatArray = np.nan_to_num(np.square(table - means))

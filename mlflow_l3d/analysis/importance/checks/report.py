@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from mlflow_l3d.analysis.importance.checks import golden, scores, searched, shape, tables
+from mlflow_l3d.analysis.importance.checks import golden, scores, searched, tables
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, FactorCheck, WholeCheck
 from mlflow_l3d.analysis.importance.checks.failures import selected_pairs
 from mlflow_l3d.analysis.importance.results import Check
@@ -18,12 +18,12 @@ WHOLE_CHECKS: Final[tuple[WholeCheck, ...]] = (
     golden.missing_golden_runs,
     golden.constant_golden_scores,
     golden.collapsed_golden_runs,
-    shape.golden_tails,
+    golden.golden_tails,
     tables.joint_product,
 )
 """Checks of the whole investigation."""
 TABLE_CHECKS: Final[tuple[FactorCheck, ...]] = (
-    shape.row_tails,
+    golden.row_tails,
     tables.missing_cells,
     scores.constant_scores,
     scores.collapsed_cells,
@@ -37,7 +37,7 @@ TABLE_CHECKS: Final[tuple[FactorCheck, ...]] = (
 """Checks of a factor that has a table of rows and columns."""
 PAIR_CHECKS: Final[tuple[FactorCheck, ...]] = (
     selected_pairs,
-    shape.row_tails,
+    golden.row_tails,
     tables.missing_cells,
     scores.constant_scores,
     scores.collapsed_cells,
@@ -53,67 +53,70 @@ BASELINE_CHECKS: Final[tuple[FactorCheck, ...]] = (
 """Checks of a factor under a baseline strategy."""
 
 
+INVESTIGATION: Final = "the whole investigation"
+FACTORS: Final = "every factor"
+
+
 class Silence(NamedTuple):
     """One reason for which some checks are not reported.
 
     Attributes
     ----------
-    speaks
-        Whether the reason holds, by the evidence and the checks that are not silent so far.
+    reason
+        The code of a check of the whole investigation that speaks, or a condition.
     codes
-        The checks that it silences.
-    concerns
-        Whether it silences a check of a factor; None is the whole investigation.
+        The checks that are silent then.
+    of
+        Whose checks these are: :data:`INVESTIGATION`, :data:`FACTORS` or the name of a factor.
     """
 
-    speaks: Callable[[Evidence, Sequence[Check]], bool]
-    codes: frozenset[str]
-    concerns: Callable[[str | None], bool]
+    reason: str | Callable[[Evidence], bool]
+    codes: tuple[str, ...]
+    of: str
+
+    def holds(self, evidence: Evidence, checks: Sequence[Check]) -> bool:
+        """Return whether the reason holds, by the checks that are not silent so far."""
+        if callable(self.reason):
+            return self.reason(evidence)
+        return any(check.code == self.reason and check.factor is None for check in checks)
+
+    def silences(self, check: Check) -> bool:
+        """Return whether it is about a check."""
+        whose = INVESTIGATION if check.factor is None else FACTORS
+        return check.code in self.codes and self.of in (whose, check.factor)
 
 
-def _whole_check(code: str) -> Callable[[Evidence, Sequence[Check]], bool]:
-    """Return whether a check of the whole investigation speaks."""
-    return lambda _, checks: any(check.code == code and check.factor is None for check in checks)
-
-
-def _tables_are_golden(evidence: Evidence, _: Sequence[Check]) -> bool:
+def _tables_are_golden(evidence: Evidence) -> bool:
     return evidence.tables_are_golden and bool(evidence.importances)
 
 
-def _cells_repeat(evidence: Evidence, _: Sequence[Check]) -> bool:
-    return REPLICATE in evidence.importances and evidence.importances[REPLICATE].contributed_std == 0
-
-
-def _is_whole(factor: str | None) -> bool:
-    return factor is None
-
-
-def _is_factor(factor: str | None) -> bool:
-    return factor is not None
+def _cells_repeat(evidence: Evidence) -> bool:
+    record = evidence.importances.get(REPLICATE)
+    return record is not None and record.contributed_std == 0
 
 
 SILENCES: Final = (
     # Pooled cells are no golden runs: nothing is said of their number and shape, and they cannot show a leak.
-    Silence(_whole_check("L3D008"), frozenset({"L3D003", "L3D004", "L3D005", "L3D013"}), _is_whole),
-    Silence(_whole_check("L3D008"), frozenset({"L3D006"}), _is_factor),
-    # Of runs that stand in the tables the checks of each factor speak.
-    Silence(_tables_are_golden, frozenset({"L3D003", "L3D004", "L3D005"}), _is_whole),
+    Silence("L3D008", ("L3D003", "L3D004", "L3D005", "L3D013"), INVESTIGATION),
+    Silence("L3D008", ("L3D006",), FACTORS),
+    # Of golden runs that stand in the tables the checks of each factor speak.
+    Silence(_tables_are_golden, ("L3D003", "L3D004", "L3D005"), INVESTIGATION),
     # The shape of all runs includes that of the rows.
-    Silence(_whole_check("L3D013"), frozenset({"L3D013"}), _is_factor),
+    Silence("L3D013", ("L3D013",), FACTORS),
     # Cells that repeat are no seed that was used twice, and need no interval.
-    Silence(_cells_repeat, frozenset({"L3D007", "L3D010"}), lambda factor: factor == REPLICATE),
+    Silence(_cells_repeat, ("L3D007", "L3D010"), REPLICATE),
 )
 """Which check silences which, in the order in which the reasons are looked at."""
 
 
 def all_checks(evidence: Evidence, factor_checks: Sequence[FactorCheck] = TABLE_CHECKS) -> tuple[Check, ...]:
     """Return every check that fires, warnings first, then by number and factor."""
-    checks = [each for check in WHOLE_CHECKS for each in check(evidence)]
+    checks = [check for find_checks in WHOLE_CHECKS for check in find_checks(evidence)]
     for record in evidence.importances.values():
-        checks += (each for check in factor_checks for each in check(record, evidence))
+        checks += (check for find_checks in factor_checks for check in find_checks(record, evidence))
     for silence in SILENCES:
-        if silence.speaks(evidence, checks):
-            checks = [each for each in checks if each.code not in silence.codes or not silence.concerns(each.factor)]
+        if silence.holds(evidence, checks):
+            checks = [check for check in checks if not silence.silences(check)]
     return in_order(checks)
 
 

@@ -32,14 +32,14 @@ def on_searched_split(cells: pd.DataFrame, splits: Sequence[Mapping[str, int]]) 
     ndarray of bool, shape (n,)
         True where all seeds of a split are those of the cell.
     """
-    found = np.zeros(len(cells), dtype=bool)
+    has_split = np.zeros(len(cells), dtype=bool)
     for split in splits:
         same = np.ones(len(cells), dtype=bool)
         for factor, seed in split.items():
             column = f"seed.{factor}"
             same &= cells[column].eq(seed).fillna(value=False).to_numpy(dtype=bool) if column in cells else False
-        found |= same
-    return found
+        has_split |= same
+    return has_split
 
 
 def searched_split(evidence: Evidence) -> Iterator[Check]:

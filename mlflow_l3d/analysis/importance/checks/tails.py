@@ -74,12 +74,12 @@ class Tails(NamedTuple):
 
 
 def tails(scores: FloatArray) -> Tails | None:
-    """Return the moments of the scores that are not missing; None where they are too few, or all equal."""
-    known = scores[np.isfinite(scores)]
-    n = len(known)
-    if n < FEWEST or constant(known):
+    """Return the moments of the scores that are not missing; None if they are too few, or all equal."""
+    finite_scores = scores[np.isfinite(scores)]
+    n = len(finite_scores)
+    if n < FEWEST or constant(finite_scores):
         return None
-    centred = known - known.mean()
+    centred = finite_scores - finite_scores.mean()
     centred /= np.abs(centred).max()  # powers of tiny scores would be 0
     variance = float(np.square(centred).mean())
     third, fourth = float((centred**3).mean()) / variance**1.5, float((centred**4).mean()) / variance**2 - 3
@@ -95,4 +95,4 @@ def tails_of_rows(table: FloatArray) -> Tails | None:
 
 def long_tails(golden: FloatArray, table: FloatArray) -> bool:
     """Return whether golden runs, or the rows of a table, have long tails."""
-    return any(found is not None and found.long for found in (tails(golden), tails_of_rows(table)))
+    return any(moments is not None and moments.long for moments in (tails(golden), tails_of_rows(table)))

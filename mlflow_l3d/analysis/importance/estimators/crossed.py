@@ -80,12 +80,12 @@ def crossed_components(table: FloatArray) -> MeanSquares | None:
     Parameters
     ----------
     table
-        Shape (M, N): rows are mitigation runs, columns investigation runs; nan where a score is missing.
+        Shape (M, N): rows are mitigation runs, columns investigation runs; nan if a score is missing.
 
     Returns
     -------
     MeanSquares or None
-        None where fewer than two rows or columns have scores, or too few scores are left.
+        None if fewer than two rows or columns have scores, or too few scores are left.
 
     Notes
     -----
@@ -116,12 +116,12 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing.
+        Shape (M, N), nan if a score is missing.
 
     Returns
     -------
     Estimate or None
-        None where there are fewer than two rows or columns, or too few scores; without an interval below three of
+        None if there are fewer than two rows or columns, or too few scores; without an interval below three of
         either, and where no score changes within a row: an effect that shows in some cells only may have been missed.
 
     Notes
@@ -184,13 +184,13 @@ def _of_column_means(parts: Effects, squares: MeanSquares) -> Skewed:
 
 def _filled(table: FloatArray) -> FloatArray:
     """Return a table whose missing cells are the sums of the effects of rows and columns of the others."""
-    known = np.isfinite(table)
-    filled = np.where(known, table, table[known].mean())
-    change = 0.0 if known.all() else math.inf
-    enough, rounds = FILLED * float(table[known].std()), 0
+    finite = np.isfinite(table)
+    filled = np.where(finite, table, table[finite].mean())
+    change = 0.0 if finite.all() else math.inf
+    enough, rounds = FILLED * float(table[finite].std()), 0
     while change > enough and rounds < MOST_FILLINGS:
         before, rounds = filled, rounds + 1
-        filled = np.where(known, table, before - effects(before).residuals)
+        filled = np.where(finite, table, before - effects(before).residuals)
         change = float(np.abs(filled - before).max())
     return filled
 
@@ -201,7 +201,7 @@ def crossed_without_each(table: FloatArray) -> tuple[Variances, Variances]:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing; every row and every column, at least three of each, has one.
+        Shape (M, N), nan if a score is missing; every row and every column, at least three of each, has one.
     """
     if not np.isfinite(table).all():
         return variances_without_each(table)
@@ -271,11 +271,11 @@ def with_first_order(record: Importance) -> Importance:
     table turned, whose columns are the configurations of all other factors. So its interval is that of the other one,
     turned, and reaches to S_1 where a variance below 0 is cut in one of the two alone.
     """
-    known, found = record.components, crossed_estimate(record.table.T)
-    if known is None or not known.total > 0:
+    components, estimate = record.components, crossed_estimate(record.table.T)
+    if components is None or not components.total > 0:
         return record
-    index, low, high = max(0.0, known.main) / known.total, math.nan, math.nan
-    if found is not None:
-        low, high = (1 - total_index_of(end) for end in reversed(found.interval(record.level)))
+    index, low, high = max(0.0, components.main) / components.total, math.nan, math.nan
+    if estimate is not None:
+        low, high = (1 - total_index_of(end) for end in reversed(estimate.interval(record.level)))
         low, high = min(low, index), max(high, index)
     return replace(record, first_order_index=index, first_order_ci_low=low, first_order_ci_high=high)

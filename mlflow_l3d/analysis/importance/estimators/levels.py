@@ -23,7 +23,7 @@ from mlflow_l3d.analysis.typing import FloatArray
 SKEWED: Final = 0.5
 """Standard errors of the skewness of normal row means from which the error grows ..."""
 WIDER: Final = 0.6
-"""... by this share for each further one where there are 20 rows, and by less where there are more (power 1.5)."""
+"""... by this share for each further one if there are 20 rows, and by less where there are more (power 1.5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,17 @@ def levels_components(table: FloatArray) -> LevelSquares | None:
     Parameters
     ----------
     table
-        Shape (M, N): rows are mitigation runs, columns the levels; nan where a score is missing.
+        Shape (M, N): rows are mitigation runs, columns the levels; nan if a score is missing.
 
     Returns
     -------
     LevelSquares or None
         Of the rows that have a score at every level; None below two of them, or two levels.
     """
-    found = crossed_components(_complete(table)) if table.shape[1] >= 2 else None
-    if found is None:
+    squares = crossed_components(_complete(table)) if table.shape[1] >= 2 else None
+    if squares is None:
         return None
-    return LevelSquares(found.rows, found.columns, found.of_rows, found.residual, found.of_columns)
+    return LevelSquares(squares.rows, squares.columns, squares.of_rows, squares.residual, squares.of_columns)
 
 
 def levels_estimate(table: FloatArray) -> Estimate | None:
@@ -89,7 +89,7 @@ def levels_estimate(table: FloatArray) -> Estimate | None:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing.
+        Shape (M, N), nan if a score is missing.
 
     Returns
     -------
@@ -109,11 +109,11 @@ def levels_estimate(table: FloatArray) -> Estimate | None:
         return None
     if squares.rows < 3 or not (squares.contributed > 0 and squares.mitigated > 0):
         return Estimate(squares.variances())
-    found = leave_out(squares.contributed, squares.mitigated, levels_without_each(table))
-    if found is not None and (shape := tails(_complete(table).mean(axis=1))) is not None:
+    jackknife = leave_out(squares.contributed, squares.mitigated, levels_without_each(table))
+    if jackknife is not None and (shape := tails(_complete(table).mean(axis=1))) is not None:
         wider = 1 + WIDER * (20 / shape.size) ** 1.5 * max(0.0, abs(shape.skewness) / shape.skewness_error - SKEWED)
-        found = replace(found, error=found.error * wider)
-    return Estimate(squares.variances(), found)
+        jackknife = replace(jackknife, error=jackknife.error * wider)
+    return Estimate(squares.variances(), jackknife)
 
 
 def levels_without_each(table: FloatArray) -> Variances:

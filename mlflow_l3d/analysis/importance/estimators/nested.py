@@ -30,12 +30,12 @@ def nested_components(table: FloatArray) -> MeanSquares | None:
     Parameters
     ----------
     table
-        Shape (M, N): rows are mitigation runs, each with investigation runs of its own; nan where a score is missing.
+        Shape (M, N): rows are mitigation runs, each with investigation runs of its own; nan if a score is missing.
 
     Returns
     -------
     MeanSquares or None
-        None where fewer than two rows, or places in a row, have scores, or no row has two.
+        None if fewer than two rows, or places in a row, have scores, or no row has two.
     """
     table = with_scores(table)
     if min(table.shape) < 2:
@@ -57,7 +57,7 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing.
+        Shape (M, N), nan if a score is missing.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def nested_variances_without_each(table: FloatArray) -> Variances:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing; M at least 3, every row with a score.
+        Shape (M, N), nan if a score is missing; M at least 3, every row with a score.
     """
     rows = _Rows.of(table)
     count, scores = rows.scores, rows.scores.sum()

@@ -23,7 +23,7 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     Parameters
     ----------
     sets
-        Shape (n, K + 1): column 0 the base runs, the others one factor each; nan where a score is missing.
+        Shape (n, K + 1): column 0 the base runs, the others one factor each; nan if a score is missing.
     place
         Column of the factor, from 1 on.
 
@@ -45,12 +45,12 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     (:func:`mlflow_l3d.analysis.importance.estimators.nested.nested_limits`). If no pair differs there is no interval:
     an effect that shows in some pairs only may have been missed by all (L3D010).
     """
-    known = np.isfinite(sets)
-    paired = known[:, 0] & known[:, place]
+    finite = np.isfinite(sets)
+    paired = finite[:, 0] & finite[:, place]
     pairs = nested_components(sets[paired][:, [0, place]])
     if pairs is None:
         return None
-    floor = rounding_variance(sets[known])
+    floor = rounding_variance(sets[finite])
     tau2 = _above(float(_half_squares(sets, place).sum()) / pairs.rows, floor)
     sigma2 = _above(_mean_variance(sets), floor)
     variances = VarianceComponents(
@@ -73,16 +73,16 @@ def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:
     sets, place
         As for :func:`radial_estimate`; at least three rows with both base and swap.
     """
-    known = np.isfinite(sets)
-    used = known.any(axis=1)
-    paired = (known[:, 0] & known[:, place])[used]
+    finite = np.isfinite(sets)
+    used = finite.any(axis=1)
+    paired = (finite[:, 0] & finite[:, place])[used]
     halves = _half_squares(sets, place)[used]
     left = (halves.sum() - halves) / (paired.sum() - paired)
     return left, variance_without_each(sets[used]) - left
 
 
 def _half_squares(sets: FloatArray, place: int) -> FloatArray:
-    """Return half the squared difference of base and swap, 0 where one is missing, shape (n,)."""
+    """Return half the squared difference of base and swap, 0 if one is missing, shape (n,)."""
     return np.nan_to_num(np.square(sets[:, 0] - sets[:, place]) / 2, nan=0.0)
 
 
@@ -98,15 +98,15 @@ def _mean_variance(sets: FloatArray) -> float:
 
 def variance_without_each(sets: FloatArray) -> FloatArray:
     """Return shape (n,): the mean over sets of the variance within a set, without each row in turn; n at least 3."""
-    known = np.isfinite(sets)
-    chosen = sets[:, known.sum(axis=0) >= 3]
+    finite = np.isfinite(sets)
+    chosen = sets[:, finite.sum(axis=0) >= 3]
     if not chosen.size:
         return np.full(len(sets), math.nan)
-    known = np.isfinite(chosen)
-    centred = np.where(known, chosen - np.nanmean(chosen, axis=0), 0.0)
+    finite = np.isfinite(chosen)
+    centred = np.where(finite, chosen - np.nanmean(chosen, axis=0), 0.0)
     # Taking one of n scores away lowers the sum of squares by n / (n - 1) times its own.
-    count = known.sum(axis=0)
+    count = finite.sum(axis=0)
     squares = np.square(centred)
-    left = (squares.sum(axis=0) - count / (count - 1) * squares) / (count - known - 1)
+    left = (squares.sum(axis=0) - count / (count - 1) * squares) / (count - finite - 1)
     means: FloatArray = np.maximum(0.0, left).mean(axis=1)  # rounding alone makes it negative
     return means

@@ -30,13 +30,13 @@ def reml_components(scores: npt.ArrayLike) -> VarianceComponents | None:
     Parameters
     ----------
     scores
-        Shape (M, N), nan where a score is missing.
+        Shape (M, N), nan if a score is missing.
 
     Returns
     -------
     VarianceComponents or None
         No component is below zero; on a complete table they are those of the analysis of variance where that has none
-        below zero. `rows` and `columns` are those with at least one score. None where there are fewer than two rows,
+        below zero. `rows` and `columns` are those with at least one score. None if there are fewer than two rows,
         two columns, or four scores, or no row has two scores.
 
     Raises
@@ -69,7 +69,7 @@ def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing.
+        Shape (M, N), nan if a score is missing.
 
     Returns
     -------
@@ -107,8 +107,8 @@ def with_reml(record: Importance) -> Importance:
 
 
 def _without_each(scores: FloatArray, places: npt.NDArray[np.intp], axis: int) -> Variances:
-    found = [reml_components(np.delete(scores, one, axis)) for one in places]
-    parts = [(math.nan, math.nan) if each is None else (each.contributed, each.mitigated) for each in found]
+    components = [reml_components(np.delete(scores, one, axis)) for one in places]
+    parts = [(math.nan, math.nan) if each is None else (each.contributed, each.mitigated) for each in components]
     contributed, mitigated = np.array(parts).T
     return contributed, mitigated
 

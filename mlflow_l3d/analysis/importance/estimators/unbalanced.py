@@ -62,7 +62,7 @@ class _Fit(NamedTuple):
     """n - M."""
 
     def variances(self, *, turned: bool = False) -> Variances:
-        """Return contributed and (untruncated) mitigated variance; nan where a degree of freedom is missing.
+        """Return contributed and (untruncated) mitigated variance; nan if a degree of freedom is missing.
 
         `turned` exchanges rows and columns.
         """
@@ -83,12 +83,12 @@ def unbalanced_components(table: FloatArray) -> MeanSquares | None:
     Parameters
     ----------
     table
-        Shape (M, N), nan where a score is missing; every row and every column has one.
+        Shape (M, N), nan if a score is missing; every row and every column has one.
 
     Returns
     -------
     MeanSquares or None
-        None where no degree of freedom is left for rows, columns or the residual.
+        None if no degree of freedom is left for rows, columns or the residual.
     """
     fit = _solved(_total(_of_each_row(table - np.nanmean(table))), rounding_variance(table[np.isfinite(table)]))
     of_rows, of_columns, rest, row_degrees, column_degrees, degrees, row_weight, column_weight = (
@@ -116,19 +116,19 @@ def variances_without_each(table: FloatArray) -> tuple[Variances, Variances]:
     # The short side has few members, so that each table is summed up anew; a column of nan takes no part.
     columns = np.arange(values.shape[1])
     each = [_total(_of_each_row(np.where(columns == j, np.nan, values))) for j in columns]
-    short = _solved(_Sums(*(np.concatenate(found) for found in zip(*each, strict=True))), floor)
-    found = long.variances(turned=wide), short.variances(turned=wide)
-    return found[::-1] if wide else found
+    short = _solved(_Sums(*(np.concatenate(variances) for variances in zip(*each, strict=True))), floor)
+    variances = long.variances(turned=wide), short.variances(turned=wide)
+    return variances[::-1] if wide else variances
 
 
 def _of_each_row(values: FloatArray) -> _Sums:
-    """Return what each row adds to the sums of its table, nan where a score is missing."""
-    known = np.isfinite(values)
-    count = known.sum(axis=1, dtype=np.float64)
-    scores = np.where(known, values, 0.0)
-    share = known / np.maximum(count, 1)[:, None]
-    about_mean = np.where(known, values - (share * scores).sum(axis=1)[:, None], 0.0)
-    weights = known.astype(np.float64)
+    """Return what each row adds to the sums of its table, nan if a score is missing."""
+    finite = np.isfinite(values)
+    count = finite.sum(axis=1, dtype=np.float64)
+    scores = np.where(finite, values, 0.0)
+    share = finite / np.maximum(count, 1)[:, None]
+    about_mean = np.where(finite, values - (share * scores).sum(axis=1)[:, None], 0.0)
+    weights = finite.astype(np.float64)
     matrix = -weights[:, :, None] * share[:, None, :]
     matrix[:, np.arange(values.shape[1]), np.arange(values.shape[1])] += weights
     within = np.square(about_mean).sum(axis=1)
@@ -151,9 +151,10 @@ def _solved(sums: _Sums, floor: float) -> _Fit:
     columns = (sums.in_column > 0).sum(axis=1, dtype=np.float64)
     within_columns = sums.squares - (np.square(sums.of_columns) / np.maximum(sums.in_column, 1)).sum(axis=1)
     residual = sums.within_rows - of_columns
-    found = (within_columns - residual, of_columns, residual)
+    expected_squares = (within_columns - residual, of_columns, residual)
     degrees = (sums.rows + rank - columns, rank, sums.scores - sums.rows - rank)
     of_rows, of_columns, residual = (
-        np.where(each <= floor * np.maximum(free, 1), 0.0, each) for each, free in zip(found, degrees, strict=True)
+        np.where(each <= floor * np.maximum(free, 1), 0.0, each)
+        for each, free in zip(expected_squares, degrees, strict=True)
     )
     return _Fit(of_rows, of_columns, residual, *degrees, sums.scores - columns, sums.scores - sums.rows)

@@ -155,7 +155,7 @@ def blinded_std(candidate: FloatArray, baseline: FloatArray) -> float:
 
 
 def correlation(candidate: FloatArray, baseline: FloatArray, std: float) -> float:
-    """Return the correlation of pairs that a standard deviation of their difference means; nan where there is none."""
+    """Return the correlation of pairs that a standard deviation of their difference means; nan if there is none."""
     both = np.isfinite(candidate) & np.isfinite(baseline)
     variances = [float(each[both].var(ddof=1)) if both.sum() > 1 else math.nan for each in (candidate, baseline)]
     product = 2 * math.sqrt(variances[0] * variances[1])
@@ -212,7 +212,7 @@ class GateAnswer:
     baseline, candidate
         What they are, in a few words.
     metric
-        By which they are compared; the difference is candidate minus baseline, times -1 where smaller is better.
+        By which they are compared; the difference is candidate minus baseline, times -1 if smaller is better.
     examples
         ``fixed``: luck of the runs counts; ``random``: that of test examples as well.
     paired
@@ -227,7 +227,7 @@ class GateAnswer:
         Mean score of baseline and candidate at the last look.
     other
         Repeated confidence interval of the same look that answers the other question: with the luck of test examples
-        where `examples` is fixed, and without it where it is random; None without predictions.
+        where `examples` is fixed, and without it if it is random; None without predictions.
     outstanding
         What it would take to settle it, by the last look.
     notes
@@ -255,7 +255,7 @@ class GateAnswer:
 
     @property
     def exit_status(self) -> int:
-        """0 where the candidate is better or equivalent, 1 where it is worse, 2 where the budget leaves it open."""
+        """0 if the candidate is better or equivalent, 1 if it is worse, 2 where the budget leaves it open."""
         return EXIT_STATUS[self.decision]
 
     def metrics(self) -> dict[int, dict[str, float]]:

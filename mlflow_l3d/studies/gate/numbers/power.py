@@ -155,7 +155,7 @@ def measured_pairs(differences: FloatArray, noise: Noise | None = None) -> Measu
 def power(
     plan: SequentialPlan, noise: Noise, generator: Callable[[], np.random.Generator], draws: int = DRAWS
 ) -> tuple[Outlook, Outlook]:
-    """Return what comes of it where there is no difference, and where the candidate is worse by the smallest effect."""
+    """Return what comes of it if there is no difference, and where the candidate is worse by the smallest effect."""
     return (
         outlook(plan, 0.0, noise, generator(), draws),
         outlook(plan, -plan.smallest_effect, noise, generator(), draws),

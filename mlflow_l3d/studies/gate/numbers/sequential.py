@@ -37,7 +37,7 @@ class Measured(NamedTuple):
     Attributes
     ----------
     difference
-        Candidate minus baseline, above 0 where the candidate is better.
+        Candidate minus baseline, above 0 if the candidate is better.
     error, degrees
         Its standard error and the degrees of freedom of that.
     skewness
@@ -175,14 +175,14 @@ def limits(measured: Measured, level: float) -> tuple[Any, Any]:
     from scipy.special import stdtrit
 
     quantile = np.full(np.shape(measured.degrees), math.inf) if level <= 0 else -stdtrit(measured.degrees, level)
-    found = []
+    limits = []
     for side in (-1.0, 1.0):
         bend = -side * np.asarray(measured.skewness) / 3
         with np.errstate(divide="ignore", invalid="ignore"):
             moved = (np.cbrt(1 + 3 * bend * (quantile - bend / 2)) - 1) / bend
             half = np.where(np.abs(bend) > 1e-6, np.maximum(quantile, moved), quantile) * measured.error
-        found.append(measured.difference + side * np.where(np.isnan(half), math.inf if level <= 0 else 0.0, half))
-    return found[0], found[1]
+        limits.append(measured.difference + side * np.where(np.isnan(half), math.inf if level <= 0 else 0.0, half))
+    return limits[0], limits[1]
 
 
 def decisions(measured: Measured, levels: Levels, smallest_effect: float) -> npt.NDArray[np.str_]:

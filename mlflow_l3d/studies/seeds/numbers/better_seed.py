@@ -34,7 +34,7 @@ class BetterSeed:
     p_chi_squared
         The usual p-value, which finds too little with few tasks.
     kendall_w, kendall_w_ci_low, kendall_w_ci_high
-        Effect size: 0 where the tasks' rankings of the seeds have nothing in common, 1 where all are the same. Without
+        Effect size: 0 if the tasks' rankings of the seeds have nothing in common, 1 if all are the same. Without
         any effect it is ``1 / tasks`` on average.
     rank_correlation, rank_correlation_ci_low, rank_correlation_ci_high
         The same without that bias: Spearman's correlation between the rankings of two tasks, mean over pairs of tasks.
@@ -42,7 +42,7 @@ class BetterSeed:
         One row a seed, best first: ``seed``, ``mean_rank`` (1 is best), ``mean_z`` (normalised score), ``first`` (tasks
         on which it alone is best).
     named_seed, named_p
-        42, or None where it is not among the seeds, and the p-value of "its mean rank is that of any seed", the one
+        42, or None if it is not among the seeds, and the p-value of "its mean rank is that of any seed", the one
         comparison that needs no adjustment, since it was chosen before.
     differences
         Where p <= 1 - level: every pair of seeds, ``better``, ``other``, ``difference`` of mean ranks, ``p``,
@@ -123,16 +123,16 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
     from scipy.stats import rankdata
 
     scores = matrix.to_numpy(dtype=np.float64)
-    kept = np.isfinite(scores).all(axis=1)
-    ranks: FloatArray = rankdata(-scores[kept], axis=1)
+    complete = np.isfinite(scores).all(axis=1)
+    ranks: FloatArray = rankdata(-scores[complete], axis=1)
     centred = ranks - (matrix.shape[1] + 1) / 2
     differ = np.abs(centred).sum(axis=1) > 0
-    tasks = tuple(str(name) for name in matrix.index[kept][differ])
+    tasks = tuple(str(name) for name in matrix.index[complete][differ])
     seeds = tuple(int(name) for name in matrix.columns)
     test = friedman(centred[differ])
     rank_correlation, low, high = _correlation_interval(centred[differ], level)
     count = len(tasks)
-    found = test.p <= 1 - level
+    is_found = test.p <= 1 - level
     return BetterSeed(
         tasks=tasks,
         seeds=seeds,
@@ -146,10 +146,10 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
         rank_correlation=rank_correlation,
         rank_correlation_ci_low=low,
         rank_correlation_ci_high=high,
-        of_seeds=_of_seeds(seeds, ranks[differ], normalised(matrix.loc[kept])[differ]),
+        of_seeds=_of_seeds(seeds, ranks[differ], normalised(matrix.loc[complete])[differ]),
         named_seed=named_seed if named_seed in seeds else None,
         named_p=_p_of_one(centred[differ], seeds.index(named_seed)) if named_seed in seeds else math.nan,
-        differences=_differences(seeds, centred[differ] if found else centred[:0]),
+        differences=_differences(seeds, centred[differ] if is_found else centred[:0]),
         level=level,
     )
 

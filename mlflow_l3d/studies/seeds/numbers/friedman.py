@@ -120,7 +120,7 @@ class SeedPower:
         With which probability, at which level.
     one_better
         How much better one seed would have to be than all others on every task, in standard deviations of scores over
-        seeds (VAR); nan where no effect is large enough.
+        seeds (VAR); nan if no effect is large enough.
     kendall_w
         Kendall's W of such studies, on average; nan likewise.
     """

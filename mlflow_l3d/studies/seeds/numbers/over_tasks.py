@@ -51,13 +51,13 @@ class ModelOverTasks:
 
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name; those that are nan are left out."""
-        found = {} if self.better_seed is None else self.better_seed.metrics()
+        metrics = {} if self.better_seed is None else self.better_seed.metrics()
         logs = self.correlations[self.correlations["scale"] == "log"]
         for row in logs.to_dict("records"):
             for kind in ("pearson", "spearman"):
                 for end in ("", "_ci_low", "_ci_high"):
-                    found[f"size_{kind}{end}/{row['measure']}"] = float(row[kind + end])
-        return known(found)
+                    metrics[f"size_{kind}{end}/{row['measure']}"] = float(row[kind + end])
+        return known(metrics)
 
 
 def over_tasks(studies: Sequence[SeedsStudy], *, level: float = LEVEL) -> tuple[ModelOverTasks, ...]:
@@ -106,14 +106,14 @@ def _of_model(model: str, studies: Sequence[SeedsStudy], level: float) -> ModelO
     rows = study_rows(studies)
     matrix = seed_matrix(studies)
     enough = min(matrix.shape) >= 2
-    found = better_seed(matrix, level=level) if enough else None
-    tested = 0 if found is None else len(found.tasks)
+    comparison = better_seed(matrix, level=level) if enough else None
+    tested = 0 if comparison is None else len(comparison.tasks)
     power = seed_power(matrix.shape[1], tested, level=level) if tested >= 2 else None
     correlations = pd.concat(
         [size_correlations(rows, measures=MEASURES, scale=scale, level=level) for scale in ("log", "size")],
         ignore_index=True,
     )
-    return ModelOverTasks(model, rows, matrix, found, power, correlations, _notes(studies, matrix, found))
+    return ModelOverTasks(model, rows, matrix, comparison, power, correlations, _notes(studies, matrix, comparison))
 
 
 def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, found: BetterSeed | None) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
 def _row(study: SeedsStudy) -> dict[str, object]:
     records = {
         "own": study.own,
-        "con": study.pairs.get("consistency_pearson" if study.kind == "regression" else "consistency"),
+        "con": study.pairs.get("consistency", study.pairs.get("consistency_pearson")),
         "ccon": study.pairs.get("correct_consistency"),
         **{name: study.spreads.get(f"{name}_macro") for name in ("precision", "recall", "f1")},
     }
@@ -213,11 +213,11 @@ def table_1(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     rows
         As :func:`study_rows` gives, or the papers' own numbers in the same columns; in whatever unit.
     """
-    found = {}
+    tables = {}
     for (model, benchmark), part in rows.groupby(["model", "benchmark"], sort=False):
         wide = part.set_index("task")[list(TABLE_1)].T
-        found[str(model), str(benchmark)] = wide.rename(index=TABLE_1).rename_axis(index=None, columns=None)
-    return found
+        tables[str(model), str(benchmark)] = wide.rename(index=TABLE_1).rename_axis(index=None, columns=None)
+    return tables
 
 
 def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
@@ -228,11 +228,11 @@ def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     rows
         As in :func:`table_1`.
     """
-    found = {}
+    tables = {}
     columns = pd.MultiIndex.from_product([TABLE_7, ("mean", "std")])
     names = [name for pair in TABLE_7.values() for name in pair]
     for (model, benchmark), part in rows.groupby(["model", "benchmark"], sort=False):
         tasks = pd.Index(part["task"].tolist())
         values = part[names].to_numpy(dtype=np.float64)
-        found[str(model), str(benchmark)] = pd.DataFrame(values, index=tasks, columns=columns)
-    return found
+        tables[str(model), str(benchmark)] = pd.DataFrame(values, index=tasks, columns=columns)
+    return tables

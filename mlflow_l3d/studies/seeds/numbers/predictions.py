@@ -64,12 +64,12 @@ def prediction_matrix(
     """
     for name in ("seed", "example_id", "label", "prediction"):
         if name not in predictions:
-            given = ", ".join(map(str, predictions))
-            raise ParameterError("column", name, f"must be in the predictions, which have {given}")
-    known = set(predictions["seed"].tolist())
-    if strangers := sorted(known - set(seeds)):
+            columns_text = ", ".join(map(str, predictions))
+            raise ParameterError("column", name, f"must be in the predictions, which have {columns_text}")
+    seeds_with_predictions = set(predictions["seed"].tolist())
+    if strangers := sorted(seeds_with_predictions - set(seeds)):
         raise ParameterError("seed", strangers[0], "has predictions and no scores")
-    compared = tuple(seed for seed in seeds if seed in known)
+    compared = tuple(seed for seed in seeds if seed in seeds_with_predictions)
     truth: npt.NDArray[Any]
     guess: npt.NDArray[Any]
     if kind == "regression":

@@ -28,11 +28,11 @@ class SettingsStudy:
     frame
         One row a setting that varies, largest first: ``setting`` (several that always change together are one),
         ``levels``, ``std`` (of its random effect, in units of the score) and ``share`` (of all variance), the F
-        test of no effect beside all other settings (``degrees``, ``p``, ``p_holm``: nan where the other settings leave
+        test of no effect beside all other settings (``degrees``, ``p``, ``p_holm``: nan if the other settings leave
         it nothing), and the levels with the lowest and the highest mean score (``lowest``, ``lowest_mean``,
         ``highest``, ``highest_mean``).
     residual_std
-        Standard deviation of what no setting explains; nan where there are as many effects as runs.
+        Standard deviation of what no setting explains; nan if there are as many effects as runs.
     per_run
         Settings with another level in every run: what they move is in the residual.
     constant
@@ -83,7 +83,7 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
     Parameters
     ----------
     scores
-        Shape (n,), nan where a run has none; such runs are left out.
+        Shape (n,), nan if a run has none; such runs are left out.
     settings
         n rows, one column a setting.
 

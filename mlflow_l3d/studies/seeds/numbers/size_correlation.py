@@ -64,7 +64,7 @@ def size_correlation(
     sizes
         Shape (n,): training examples of each task, above 0; nan where unknown.
     values
-        Shape (n,): the measure; nan where a task has none.
+        Shape (n,): the measure; nan if a task has none.
     measure
         Its name.
     scale

@@ -53,7 +53,7 @@ def metric_spread(scores: npt.ArrayLike, metric: Metric, *, level: float = LEVEL
     Parameters
     ----------
     scores
-        Shape (S,): one score a seed; nan where it is missing.
+        Shape (S,): one score a seed; nan if it is missing.
     metric
         Intervals claim nothing beyond its range, and no standard deviation above half of it. A range without a highest
         value limits nothing.
@@ -61,23 +61,23 @@ def metric_spread(scores: npt.ArrayLike, metric: Metric, *, level: float = LEVEL
         Confidence level of both intervals.
     """
     usable_scores = usable(scores)
-    known = usable_scores[np.isfinite(usable_scores)]
-    several = len(known) >= 2
+    finite_scores = usable_scores[np.isfinite(usable_scores)]
+    several = len(finite_scores) >= 2
     lowest, highest = metric.range if math.isfinite(metric.range[1]) else (-math.inf, math.inf)
-    mean_low, mean_high = mean_interval(known, level=level)
-    std_low, std_high = std_interval(known, level=level)
+    mean_low, mean_high = mean_interval(finite_scores, level=level)
+    std_low, std_high = std_interval(finite_scores, level=level)
     return MetricSpread(
         metric=metric,
-        runs=len(known),
-        mean=float(known.mean()) if len(known) else math.nan,
+        runs=len(finite_scores),
+        mean=float(finite_scores.mean()) if len(finite_scores) else math.nan,
         mean_ci_low=mean_low if math.isnan(mean_low) else max(mean_low, lowest),
         mean_ci_high=mean_high if math.isnan(mean_high) else min(mean_high, highest),
-        var=known_std(known) if several else math.nan,
-        std=known_std(known, ddof=1) if several else math.nan,
+        var=known_std(finite_scores) if several else math.nan,
+        std=known_std(finite_scores, ddof=1) if several else math.nan,
         std_ci_low=std_low,
         std_ci_high=std_high if math.isnan(std_high) else min(std_high, (highest - lowest) / 2),
-        lowest=float(known.min()) if len(known) else math.nan,
-        highest=float(known.max()) if len(known) else math.nan,
+        lowest=float(finite_scores.min()) if len(finite_scores) else math.nan,
+        highest=float(finite_scores.max()) if len(finite_scores) else math.nan,
     )
 
 

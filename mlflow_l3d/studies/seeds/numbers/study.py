@@ -10,14 +10,15 @@ from typing import Final, get_args
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.examples import ExampleVotes, example_votes
-from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement, class_agreement, number_agreement
+from mlflow_l3d.analysis.consistency.examples import ExampleVotes
+from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, Metric
-from mlflow_l3d.metrics.known import as_metric, named, of_kind, scores_of
-from mlflow_l3d.studies.seeds.numbers.predictions import Kind, check_seeds, numbered, prediction_matrix
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import as_metric, named, of_kind
+from mlflow_l3d.studies.seeds.numbers.compared import compare_seeds
+from mlflow_l3d.studies.seeds.numbers.predictions import Kind, check_seeds
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy, settings_study
 from mlflow_l3d.studies.seeds.numbers.spread import MetricSpread, metric_spread
 
@@ -31,7 +32,7 @@ class SeedsStudy:
     Attributes
     ----------
     task, model, benchmark
-        Names; empty where not given.
+        Names; empty if not given.
     kind
         ``classification``, ``regression`` or ``multiple_choice``.
     metric
@@ -41,7 +42,7 @@ class SeedsStudy:
     seeds
         In the order given.
     scores
-        One row a seed (the index), one column a metric; nan where a run has no score.
+        One row a seed (the index), one column a metric; nan if a run has no score.
     spreads
         Metric -> mean, VAR, standard deviation and intervals.
     pairs
@@ -58,7 +59,7 @@ class SeedsStudy:
     constant_seeds
         Seeds that give every example the same prediction.
     chance
-        Score of guessing under the task's own metric; None where it has none, or the classes are not known.
+        Score of guessing under the task's own metric; None if it has none, or the classes are not known.
     collapsed_seeds
         Seeds with a score at or below `chance`, or one prediction for every example, whose predictions are answers.
     unanswered_seeds
@@ -120,23 +121,25 @@ class SeedsStudy:
         ``score_mean`` and ``score_std`` (VAR) are of the task's own metric; ``seed_mean/<metric>``, ``seed_var/...``,
         ``seed_std/...`` and their intervals of each. Agreement has plain names, ``_spread`` being over pairs.
         """
-        found = {"score_mean": self.own.mean, "score_std": self.own.var}
+        metrics = {"score_mean": self.own.mean, "score_std": self.own.var}
         numbers = ("mean", "var", "std", "mean_ci_low", "mean_ci_high", "std_ci_low", "std_ci_high")
         for name, one in self.spreads.items():
-            found |= {f"seed_{number}/{name}": getattr(one, number) for number in numbers}
+            metrics |= {f"seed_{number}/{name}": getattr(one, number) for number in numbers}
         for name, pair in self.pairs.items():
             for kind, number in (("", "mean"), ("_spread", "std")):
-                found |= {f"{name}{kind}{end}": getattr(pair, f"{number}{end}") for end in ("", "_ci_low", "_ci_high")}
-        found |= self.together
+                metrics |= {
+                    f"{name}{kind}{end}": getattr(pair, f"{number}{end}") for end in ("", "_ci_low", "_ci_high")
+                }
+        metrics |= self.together
         for name, (low, high) in self.intervals.items():
-            found |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
+            metrics |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
         if self.settings is not None:
-            found |= self.settings.metrics()
+            metrics |= self.settings.metrics()
         if self.compared:
-            found["constant_share"] = len(self.constant_seeds) / len(self.compared)
+            metrics["constant_share"] = len(self.constant_seeds) / len(self.compared)
         if self.judged:
-            found["collapsed_share"] = len(self.collapsed_seeds) / self.judged
-        return known(found)
+            metrics["collapsed_share"] = len(self.collapsed_seeds) / self.judged
+        return known(metrics)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a seed: scores, mean agreement with the others, whether it collapsed or predicts one thing."""
@@ -167,20 +170,20 @@ def seeds_study(
     recorded: pd.DataFrame | None = None,
     level: float = LEVEL,
 ) -> SeedsStudy:
-    """Return what S seeds say about one task and model.
+    """Return the spread of scores and the agreement of predictions over the seeds of one task and model.
 
     Parameters
     ----------
     scores
-        One row a seed: ``seed`` and metrics; nan, or no such column, where there is none. Metrics that `kind` has
-        are computed from predictions where they are missing.
+        One row per seed: ``seed`` and metrics; nan or no column if a score is missing. Missing scores of metrics of
+        `kind` are computed from the predictions.
     predictions
-        One row a prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
+        One row per prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
         for regression; texts, compared as they stand, for all else). All seeds predict the same examples; a
         seed without predictions is not compared. Macro averages
         that are computed from them are over the classes of a seed's own labels and predictions, as in scikit-learn.
     metric
-        The task's own metric; that of the kind by default.
+        The task's own metric, or its name; by default that of the kind.
     kind
         What the predictions are.
     task, model, benchmark, training_size
@@ -200,6 +203,12 @@ def seeds_study(
     ParameterError
         If there are fewer than two seeds, a seed occurs twice, a seed has predictions only, seeds predict different
         examples, or the metric is not there.
+
+    Examples
+    --------
+    >>> study = seeds_study(pd.DataFrame({"seed": [42, 52, 62], "accuracy": [0.8, 0.9, 0.7]}))
+    >>> round(study.own.mean, 2), round(study.own.var, 2), round(study.own.std, 2)
+    (0.8, 0.08, 0.1)
     """
     if kind not in get_args(Kind):
         raise unknown_name("kind", str(kind), get_args(Kind))
@@ -210,43 +219,22 @@ def seeds_study(
     headline = as_metric(metric or usual[0])
     names = [name for name in dict.fromkeys((headline.name, *usual, *others)) if name in scores]
     table = scores.set_index("seed")[names].astype(np.float64)
-    agreement, examples = SeedAgreement({}, {}, {}), None
-    compared: tuple[int, ...] = ()
-    constant: tuple[int, ...] = ()
-    unanswered: tuple[int, ...] = ()
+    compared = None
     if predictions is not None and len(predictions):
-        plain = numbered(predictions)
-        compared, matrix, labels, ids = prediction_matrix(plain, seeds, kind)
-        if kind in (*OF_CLASSES, *OF_NUMBERS):
-            # Answers that are texts are right or wrong, and of no class.
-            only = () if plain is predictions else ("accuracy",)
-            given = {} if only and headline.name in table else dict(zip(compared, matrix, strict=True))
-            rows = {seed: scores_of(labels, row, kind, only=only) for seed, row in given.items()}
-        else:
-            texts = predictions.groupby(["seed"])[["label", "prediction"]]
-            given = {seed: texts.get_group((seed,)) for seed in compared}
-            rows = {seed: scores_of([*own["label"]], [*own["prediction"]], kind) for seed, own in given.items()}
+        compared = compare_seeds(predictions, seeds, kind, classes)
+        rows = {} if compared.are_right_or_wrong and headline.name in table else compared.scores()
         computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
-        wanted = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
-        table = table.reindex(columns=wanted).astype(np.float64).combine_first(computed)[wanted]
+        names = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
+        table = table.reindex(columns=names).astype(np.float64).combine_first(computed)[names]
         table = table.reindex(index=pd.Index(seeds, name="seed"))
-        different = predictions.groupby("seed")["prediction"].nunique(dropna=False)
-        constant = tuple(seed for seed in compared if different[seed] == 1)
-        if kind in OF_CLASSES:
-            answers = np.isin(matrix, np.unique(labels) if classes is None else np.arange(classes))
-            unanswered = tuple(np.array(compared)[answers.mean(axis=1) <= 0.5].tolist())
-            classes = classes or len(np.unique(labels))
-        if kind == "regression":
-            agreement = number_agreement(matrix)
-        else:
-            agreement, examples = class_agreement(matrix, labels), example_votes(matrix, labels, ids)
-            if plain is not predictions:  # chance has no meaning where answers are numbered example by example
-                agreement.together.pop("fleiss_kappa")
-                agreement.intervals.pop("fleiss_kappa")
     if headline.name not in table:
         raise unknown_name("metric", headline.name, [str(name) for name in table], "one that the runs have:")
-    chance = headline.chance_level(classes)
-    low = () if chance is None else table.index[table[headline.name] <= chance + _ROUNDING].tolist()
+    chance = headline.chance_level(classes if compared is None else compared.classes)
+    own_scores = table[headline.name]
+    low = () if chance is None else table.index[own_scores <= chance + _ROUNDING].tolist()
+    constant = () if compared is None else compared.constant()
+    unanswered = () if compared is None else compared.unanswered()
+    agreement = SeedAgreement({}, {}, {}) if compared is None else compared.agreement()
     return SeedsStudy(
         task=task,
         model=model,
@@ -258,8 +246,8 @@ def seeds_study(
         scores=table,
         spreads={str(name): metric_spread(table[name].to_numpy(), named(str(name)), level=level) for name in table},
         pairs=agreement.pairs,
-        compared=compared,
-        examples=examples,
+        compared=() if compared is None else compared.seeds,
+        examples=None if compared is None else compared.votes(),
         together=agreement.together,
         intervals=agreement.intervals,
         constant_seeds=constant,
@@ -267,5 +255,5 @@ def seeds_study(
         collapsed_seeds=tuple(seed for seed in seeds if seed in {*low, *constant} - {*unanswered}),
         unanswered_seeds=unanswered,
         recorded=None if recorded is None else recorded.set_index(pd.Index(seeds)),
-        settings=None if recorded is None else settings_study(table[headline.name].to_numpy(), recorded),
+        settings=None if recorded is None else settings_study(own_scores.to_numpy(), recorded),
     )

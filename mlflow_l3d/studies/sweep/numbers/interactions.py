@@ -72,7 +72,7 @@ def level_test(
     Returns
     -------
     LevelTest or None
-        None where no two levels can be compared.
+        None if no two levels can be compared.
 
     Notes
     -----
@@ -212,7 +212,7 @@ def interaction(
     measured: tuple[Indices, Measured],
     level: float,
 ) -> Interaction | None:
-    """Return whether a choice moves a number; None where no two points differ in it and are alike in all others.
+    """Return whether a choice moves a number; None if no two points differ in it and are alike in all others.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ def degrees_of(variances: Sequence[float], degrees: Sequence[float]) -> float:
 
 
 def without_each(estimate: Estimate | None) -> LeftOut | None:
-    """Return the corrected importance without each row, and without each column; None where that tells no error.
+    """Return the corrected importance without each row, and without each column; None if that tells no error.
 
     So it is where rows do not differ for certain, and where a share of the variance comes out as 1.
     """

@@ -30,7 +30,7 @@ class SweptPoint:
     task
         Name of the task, also where all points share it.
     analysis
-        That of its investigation; None where it has none.
+        That of its investigation; None if it has none.
     error
         Why it has none, in one line.
     """
@@ -62,18 +62,18 @@ def choices_of(points: Sequence[SweptPoint]) -> dict[str, tuple[Choice, ...]]:
 
     Tasks that differ are a choice, also where points do not name it; investigated factors are none.
     """
-    given = [_choices(point) for point in points]
-    names = dict.fromkeys(name for each in given for name in each if name != FACTOR)
-    found = {name: tuple(dict.fromkeys(each[name] for each in given if name in each)) for name in names}
+    by_point = [_choices(point) for point in points]
+    names = dict.fromkeys(name for each in by_point for name in each if name != FACTOR)
+    choices = {name: tuple(dict.fromkeys(each[name] for each in by_point if name in each)) for name in names}
     return {
         name: tuple(sorted(values, key=float)) if is_numeric(values) else values
-        for name, values in found.items()
-        if len(values) > 1 or any(name not in each for each in given)
+        for name, values in choices.items()
+        if len(values) > 1 or any(name not in each for each in by_point)
     }
 
 
 def value_of(point: SweptPoint, choice: str) -> Choice | None:
-    """Return the value of a choice at a point; None where it has none."""
+    """Return the value of a choice at a point; None if it has none."""
     return _choices(point).get(choice)
 
 
@@ -132,14 +132,14 @@ def following(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choic
     Of two that follow from each other the later one does. The task follows from nothing, and from what has another
     value at every point nothing does, the task excepted.
     """
-    found: dict[str, str] = {}
+    followed: dict[str, str] = {}
     for at, name in enumerate(choices):
         for place, other in enumerate(choices):
             if name in (other, TASK) or (other != TASK and len(choices[other]) >= len(points)):
                 continue
             if _follows(points, name, other) and (place < at or not _follows(points, other, name)):
-                found.setdefault(name, other)
-    return found
+                followed.setdefault(name, other)
+    return followed
 
 
 def changes_nothing(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]], choice: str) -> bool:

@@ -64,7 +64,7 @@ def long_table(points: Sequence[SweptPoint]) -> pd.DataFrame:
     pandas.DataFrame
         ``point`` (number from 0), ``run_id``, ``task``, one column ``choice.<name>`` for each choice in which points
         differ, ``metric``, ``design``, ``factor`` (the empty text where the point has none), the numbers of
-        :data:`IMPORTANCE` (fractions; nan where there is none), ``level``, ``cells_missing``, ``cells_failed`` (of the
+        :data:`IMPORTANCE` (fractions; nan if there is none), ``level``, ``cells_missing``, ``cells_failed`` (of the
         whole point), ``error``.
     """
     choices = {name: values for name, values in choices_of(points).items() if name != TASK}
@@ -92,8 +92,8 @@ def _of_factors(analysis: Analysis | None) -> list[dict[str, Any]]:
     rows = []
     for factor, record in analysis.importances.items():
         numbers = analysis.numbers(factor)
-        own = {"level": record.level, "cells_missing": float(record.cells_missing), "cells_failed": failed}
-        rows.append({**whole, "factor": factor, **{name: numbers.get(name, math.nan) for name in IMPORTANCE}, **own})
+        counts = {"level": record.level, "cells_missing": float(record.cells_missing), "cells_failed": failed}
+        rows.append({**whole, "factor": factor, **{name: numbers.get(name, math.nan) for name in IMPORTANCE}, **counts})
     return rows
 
 
@@ -147,7 +147,7 @@ class Sweep:
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name, those of a choice and factor as ``<name>/<choice>/<factor>``."""
         failed = float(self.rows.drop_duplicates("point")["cells_failed"].sum())
-        found = {
+        metrics = {
             "points": float(len(self.points)),
             "points_without_score": float(len(self.failed)),
             "cells_failed": failed,
@@ -155,11 +155,11 @@ class Sweep:
         for one in self.trends:
             names = (*with_interval("trend"), "trend_p_holm")
             numbers = dict(zip(names, (one.slope, one.low, one.high, one.p_holm), strict=True))
-            found |= {f"{name}/{one.choice}/{one.of}": value for name, value in numbers.items()}
+            metrics |= {f"{name}/{one.choice}/{one.of}": value for name, value in numbers.items()}
         for each in self.interactions:
             numbers = {"interaction_std": each.test.spread, "interaction_p_holm": each.p_holm}
-            found |= {f"{name}/{each.choice}/{each.of}": value for name, value in numbers.items()}
-        return known(found)
+            metrics |= {f"{name}/{each.choice}/{each.of}": value for name, value in numbers.items()}
+        return known(metrics)
 
     def trends_frame(self) -> pd.DataFrame:
         """Return one row a trend: the fields of :class:`~mlflow_l3d.studies.sweep.numbers.trends.Trend`."""
@@ -225,19 +225,21 @@ def analyse_sweep(
     if len({point.analysis.metric for point in points if point.analysis is not None}) == 1:
         measured[GOLDEN_STD] = golden_stds(points, clusters)
     trends = [
-        trend(points, choices, choice, of, each, level)
+        one
         for choice, values in tested.items()
         if choice not in _NAMES and is_numeric(values)
         for of, each in measured.items()
+        if (one := trend(points, choices, choice, of, each, level)) is not None
     ]
     moves = [
-        interaction(points, choices, choice, of, each, level)
+        move
         for choice in tested
         if choice not in follows
         for of, each in measured.items()
+        if (move := interaction(points, choices, choice, of, each, level)) is not None
     ]
-    found, moved = [one for one in trends if one is not None], [one for one in moves if one is not None]
-    adjusted = holm([*(one.p for one in found), *(one.test.p for one in moved)]).tolist()
+    adjusted = holm([*(one.p for one in trends), *(each.test.p for each in moves)]).tolist()
+    count = len(trends)
     return Sweep(
         tuple(points),
         choices,
@@ -245,7 +247,7 @@ def analyse_sweep(
         rows,
         follows,
         without_effect,
-        tuple(replace(one, p_holm=p) for one, p in zip(found, adjusted[: len(found)], strict=True)),
-        tuple(replace(one, p_holm=p) for one, p in zip(moved, adjusted[len(found) :], strict=True)),
+        tuple(replace(one, p_holm=p) for one, p in zip(trends, adjusted[:count], strict=True)),
+        tuple(replace(one, p_holm=p) for one, p in zip(moves, adjusted[count:], strict=True)),
         level,
     )

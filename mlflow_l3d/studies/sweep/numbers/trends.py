@@ -30,7 +30,7 @@ class Slope:
     Attributes
     ----------
     value, error, degrees
-        The slope, its standard error and degrees of freedom of Student's t; error and degrees nan where none is known.
+        The slope, its standard error and degrees of freedom of Student's t; error and degrees nan if none is known.
     between
         Standard deviation of what lies between the line and the true numbers.
     points
@@ -52,14 +52,14 @@ class Slope:
         return self.degrees > 0 and _SMALLEST < self.error < math.inf
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Return the interval; both ends nan where there is none."""
+        """Return the interval; both ends nan if there is none."""
         if not self.has_error:
             return math.nan, math.nan
         half = t_quantile(self.degrees, level) * self.error
         return self.value - half, self.value + half
 
     def p_value(self) -> float:
-        """Return the two-sided p-value of no slope; nan where there is no interval."""
+        """Return the two-sided p-value of no slope; nan if there is no interval."""
         from scipy.special import stdtr
 
         if not self.has_error:
@@ -224,7 +224,7 @@ def trend(
     measured: tuple[Indices, Measured],
     level: float,
 ) -> Trend | None:
-    """Return the trend of one number over a numeric choice; None where fewer than two points can be set beside others.
+    """Return the trend of one number over a numeric choice; None if fewer than two points can be set beside others.
 
     Parameters
     ----------
