@@ -16,8 +16,9 @@ from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids, stop_ids
-from mlflow_l3d.approaches.icl.engine import cascade, causal
-from mlflow_l3d.approaches.icl.engine.packed import packing
+from mlflow_l3d.approaches.icl.engine import causal
+from mlflow_l3d.approaches.icl.engine.attention import cascade
+from mlflow_l3d.approaches.icl.engine.trial import packing
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 from mlflow_l3d.approaches.icl.session import PromptSession
 from mlflow_l3d.approaches.models.references import find_gguf

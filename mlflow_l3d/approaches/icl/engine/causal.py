@@ -19,10 +19,11 @@ from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.batches import Batches, Result
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel, Packing, layer_window, packing, takes_places
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel, takes_places
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, copy_to_host, next_tokens
 from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps, type_of
+from mlflow_l3d.approaches.icl.engine.trial import Packing, layer_window, packing
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
 from mlflow_l3d.approaches.models.memory import release
 
