@@ -185,9 +185,9 @@ class InContextLearning(Approach):
         """Return how many prompts were cut off, what ran slowly, and how many answers could not be read or judged."""
         lines = []
         if (cut := _mean(cells, "truncated_share")) > 0:
-            lost = _mean(cells, "truncated_input_share")
+            input_share = _mean(cells, "truncated_input_share")
             lines.append(
-                f"Truncation cut {cut:.1%} of the prompts, and of {lost:.1%} the very text that is asked about."
+                f"Truncation cut {cut:.1%} of the prompts, and of {input_share:.1%} the very text that is asked about."
             )
         if slow := (cells["packed"] == 0).mean() if "packed" in cells else 0.0:
             lines.append(
