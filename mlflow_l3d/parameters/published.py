@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.hooks import PublishedStudy
 from mlflow_l3d.approaches.models.presets import target
-from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.source_text import parse
 from mlflow_l3d.parameters.values import Choice
