@@ -77,8 +77,8 @@ def main() -> None:
 
 def _measure(case: Case, loaded: Any, baseline: Any, options: argparse.Namespace) -> Measured:
     from mlflow_l3d.approaches.icl.engine import CausalEngine, causal
-    from mlflow_l3d.approaches.icl.engine.packed import packing
     from mlflow_l3d.approaches.icl.engine.tensors import type_of
+    from mlflow_l3d.approaches.icl.engine.trial import packing
 
     with loaded.precision():
         found = {(type_of(loaded.model), False): packing(loaded.model)}

@@ -212,5 +212,5 @@ def defect(approach: object) -> str:
     needed = {"name": approach.name, "version": approach.version, "factors": approach.factors}
     if lacking := [name for name, value in needed.items() if not value]:
         return f"it lacks {', '.join(lacking)}"
-    taken = [name for name in OF_NO_APPROACH if name in approach.factors]
-    return f"its factor {taken[0]} must have another name: that one is of no approach" if taken else ""
+    reserved = [name for name in OF_NO_APPROACH if name in approach.factors]
+    return f"its factor {reserved[0]} must have another name: that one is of no approach" if reserved else ""

@@ -7,13 +7,13 @@ platform asks every approach alike.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
-from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
@@ -163,6 +163,32 @@ class SearchableSettings:
         """
         ranges = {name: declaration.searched() for name, declaration in self.hyperparameters.items()}
         return {name: searched for name, searched in ranges.items() if searched is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedStudy:
+    """The setting of Pecher et al. (2024, section 4 and appendix D) for one approach.
+
+    Attributes
+    ----------
+    models
+        Short names of the models, one or more.
+    mitigation_runs, investigation_runs
+        M and N; L is their product.
+    examples
+        Labelled examples, and evaluated ones.
+    metric
+        What was investigated.
+    rate
+        Hyperparameter whose published value suits these models only; empty if there is none.
+    """
+
+    models: tuple[str, ...]
+    mitigation_runs: int = 100
+    investigation_runs: int = 10
+    examples: int = 1000
+    metric: str = "f1_macro"
+    rate: str = ""
 
 
 class PublishedSettings:

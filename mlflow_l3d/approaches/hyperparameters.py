@@ -121,13 +121,13 @@ class Hyperparameter:
 
     def _listed(self, name: str, text: str) -> str:
         """Return choices with ``|`` between them, each known and there once."""
-        given = [each.strip() for each in text.split("|")]
-        for each in given:
+        names = [each.strip() for each in text.split("|")]
+        for each in names:
             if each not in self.choices:
                 raise unknown_name(f"hyperparameters.{name}", each, self.choices)
-        if len(set(given)) < len(given):
+        if len(set(names)) < len(names):
             raise ParameterError(f"hyperparameters.{name}", text, "must name each choice once")
-        return "|".join(given)
+        return "|".join(names)
 
     def searched(self) -> Searched | None:
         """Return all that it allows, or None if that is open or a single value.

@@ -82,11 +82,11 @@ def nearest_shots(
     ParameterError
         If a class has fewer labelled examples than shots.
     """
-    wanted = _unit(features[test])
+    test_units = _unit(features[test])
     columns = []
     for number in classes:
         of_class = members(candidates, labels, number, shots)
-        likeness = wanted @ _unit(features[of_class]).T
+        likeness = test_units @ _unit(features[of_class]).T
         columns.append(of_class[np.argsort(-likeness, axis=1, kind="stable")[:, :shots]])
     return np.concatenate(columns, axis=1)
 
@@ -114,8 +114,8 @@ def members(
     """
     of_class: IntArray = candidates[labels[candidates] == number]
     if len(of_class) < shots + queries:
-        taken = f"them and {queries} queries" if queries else "them"
-        allowed = f"class {number} has {len(of_class)} labelled examples to take {taken} from"
+        needed = f"them and {queries} queries" if queries else "them"
+        allowed = f"class {number} has {len(of_class)} labelled examples to take {needed} from"
         fix = "Use fewer shots, or raise num_labelled."
         raise ParameterError(f"hyperparameters.{hyperparameter}", shots, allowed, fix)
     return of_class
@@ -152,9 +152,9 @@ def check_shots(
     most = available - queries
     if most >= shots:
         return
-    taken = f"them and {queries} queries" if queries else "them"
+    needed = f"them and {queries} queries" if queries else "them"
     who = f"class {task.class_names[smallest]!r} has" if task.form.has_classes else "there are"
-    has = f"{who} {available} labelled examples to take {taken} from; those for validation do not count"
+    has = f"{who} {available} labelled examples to take {needed} from; those for validation do not count"
     leave = "leave the class out with hyperparameter classes" if task.form.has_classes else "give more data"
     other = leave if most_labelled[smallest] else "raise num_labelled"
     fewer = "Use fewer of both" if queries and most < 1 else f"Use at most {most}"

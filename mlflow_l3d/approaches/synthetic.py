@@ -41,8 +41,8 @@ _HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
 
 def sensitivities(hyperparameters: Mapping[str, Value]) -> dict[str, float]:
     """Return the sensitivity ``a_k`` of every factor that has an effect."""
-    given = {factor: float(hyperparameters[f"a_{factor}"]) for factor in FACTORS}
-    return {factor: a for factor, a in given.items() if a < NO_EFFECT}
+    all_factors = {factor: float(hyperparameters[f"a_{factor}"]) for factor in FACTORS}
+    return {factor: a for factor, a in all_factors.items() if a < NO_EFFECT}
 
 
 def score(seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]) -> float:

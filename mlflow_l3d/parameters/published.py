@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.published import PublishedStudy
+from mlflow_l3d.approaches.hooks import PublishedStudy
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments
 from mlflow_l3d.parameters.sources import parse

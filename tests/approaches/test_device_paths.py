@@ -20,7 +20,8 @@ from mlflow_l3d.approaches.finetuning.head import training as heads
 from mlflow_l3d.approaches.finetuning.head.training import Head, train_heads
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress
-from mlflow_l3d.approaches.icl.engine import cascade, causal
+from mlflow_l3d.approaches.icl.engine import causal
+from mlflow_l3d.approaches.icl.engine.attention import cascade
 from mlflow_l3d.approaches.models.pretrained import load_encoder, load_tokenizer
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.stacked.stack import initial_head

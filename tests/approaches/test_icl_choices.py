@@ -136,24 +136,19 @@ def _pairs(lines: list[str]) -> list[str]:
     return ["\n".join(lines[at : at + 2]) for at in range(0, len(lines), 2)]
 
 
-def test_an_endpoint_is_asked_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: str) -> None:
-    pytest.importorskip("openai")
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    server, chosen = Server(gives="prompt"), {"calibration": "none", **EVERYTHING}
+def test_an_endpoint_is_asked_the_same(server: Server, tmp_path: Path, model: str) -> None:
+    server.gives, chosen = "prompt", {"calibration": "none", **EVERYTHING}
     asked = cell(prompt_format=1, verbaliser=2, choice_order=1)
-    try:
-        here = prepared(model, tmp_path, TASK, **chosen)
-        _, prompts, _ = here._asked(asked)
-        here.close()
-        session = prepared("openai:tiny", tmp_path, TASK, **chosen, base_url=server.url)
-        server.requests.clear()
-        (found,) = session.run([asked])
-        session.close()
-        assert found.error is None, found.traceback
-        wanted = {f"{prompt} {word}" for prompt in prompts for word in ("poor", "fine")}
-        assert {str(body["prompt"]) for body in server.requests} == wanted
-    finally:
-        server.stop()
+    here = prepared(model, tmp_path, TASK, **chosen)
+    _, prompts, _ = here._asked(asked)
+    here.close()
+    session = prepared("openai:tiny", tmp_path, TASK, **chosen, base_url=server.url)
+    server.requests.clear()
+    (found,) = session.run([asked])
+    session.close()
+    assert found.error is None, found.traceback
+    wanted = {f"{prompt} {word}" for prompt in prompts for word in ("poor", "fine")}
+    assert {str(body["prompt"]) for body in server.requests} == wanted
 
 
 def test_factors_are_there_where_there_is_something_to_choose() -> None:

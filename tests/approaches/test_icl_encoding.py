@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from icl_tiny_models import ALPHABET, CHAT, byte_tokenizer, encoder_decoder, llama, refusal, save
+from icl_tiny_models import ALPHABET, byte_tokenizer, llama, refusal, save
 from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers import models as tokenizer_models
 from transformers import PreTrainedTokenizerFast
@@ -11,24 +11,9 @@ from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 
 
 @pytest.fixture(scope="module")
-def causal_folder(tmp_path_factory):
-    return save(tmp_path_factory.mktemp("causal"), llama(), byte_tokenizer(CHAT))
-
-
-@pytest.fixture(scope="module")
-def causal(causal_folder, tmp_path_factory):
-    return load_model(str(causal_folder), "cpu", cache=tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     folder = save(tmp_path_factory.mktemp("plain"), llama(), byte_tokenizer())
     return load_model(str(folder), "cpu", quantise="none", cache=folder)
-
-
-@pytest.fixture(scope="module")
-def seq2seq(tmp_path_factory):
-    return encoder_decoder(tmp_path_factory.mktemp("seq2seq"))
 
 
 def test_plain_prompts_have_the_tokenizers_own_tokens(causal, seq2seq):

@@ -39,15 +39,6 @@ pytest.importorskip("openai")
 MODEL = "openai:tiny"
 
 
-@pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    monkeypatch.setattr(clients, "_FIRST_WAIT", 0.001)
-    found = Server()
-    yield found
-    found.stop()
-
-
 def task():
     return handmade_task(40, num_labelled=20, test_size=6)
 

@@ -20,7 +20,8 @@ from icl_engine_models import PAD, SMALL, VOCABULARY, WINDOW, causal, plain_gene
 from mlflow_l3d.approaches.failures import LostDeviceError, is_out_of_memory
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, tensors
 from mlflow_l3d.approaches.icl.engine.batches import Batches
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row, layer_window, packing
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row
+from mlflow_l3d.approaches.icl.engine.trial import layer_window, packing
 from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
 
 # Float32: what batches, padding and masks may change in a log-probability.

@@ -150,15 +150,6 @@ def test_keeps_the_contract_of_an_approach(model: str, chatting: str, tmp_path: 
     check_approach(APPROACH, task(), hyperparameters=settings, model=model, cache=tmp_path, configurations=4)
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Any:
-    pytest.importorskip("openai")
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    made = Server()
-    yield made
-    made.stop()
-
-
 @pytest.mark.parametrize("gives", ["prompt", "first", "nothing"])
 def test_a_judge_behind_an_endpoint(gives: str, server: Server, model: str, tmp_path: Path) -> None:
     server.gives, server.chat = gives, gives != "prompt"

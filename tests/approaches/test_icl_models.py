@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 import torch
-from icl_tiny_models import CHAT, byte_tokenizer, encoder_decoder, llama, refusal, save, t5
+from icl_tiny_models import byte_tokenizer, llama, refusal, save, t5
 from pretended_cards import pretend_cards
 from transformers import (
     AutoModelForCausalLM,
@@ -25,21 +25,6 @@ from mlflow_l3d.approaches.icl.models import context_length, load_model, revisio
 from mlflow_l3d.approaches.models import presets, pretrained
 from mlflow_l3d.approaches.models.presets import PRESETS
 from mlflow_l3d.approaches.models.references import resolve
-
-
-@pytest.fixture(scope="module")
-def causal_folder(tmp_path_factory):
-    return save(tmp_path_factory.mktemp("causal"), llama(), byte_tokenizer(CHAT))
-
-
-@pytest.fixture(scope="module")
-def causal(causal_folder, tmp_path_factory):
-    return load_model(str(causal_folder), "cpu", cache=tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="module")
-def seq2seq(tmp_path_factory):
-    return encoder_decoder(tmp_path_factory.mktemp("seq2seq"))
 
 
 def test_a_causal_model_is_loaded_as_it_was_saved(causal, causal_folder):

@@ -150,16 +150,11 @@ def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path, given: di
     check_approach(APPROACH, questions(), hyperparameters=settings, model=model, cache=tmp_path, configurations=3)
 
 
-def test_an_endpoint_writes_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("openai")
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    server = Server(gives="nothing")
-    try:
-        session = prepared("openai:tiny", tmp_path, chat="single", base_url=server.url)
-        (found,) = session.run([ONE])
-        session.close()
-    finally:
-        server.stop()
+def test_an_endpoint_writes_answers(server: Server, tmp_path: Path) -> None:
+    server.gives = "nothing"
+    session = prepared("openai:tiny", tmp_path, chat="single", base_url=server.url)
+    (found,) = session.run([ONE])
+    session.close()
     assert found.error is None, found.traceback
     assert {*found.predictions.tolist()} <= {"negative", "positive"}
     assert found.metrics["generated"] == 1

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from icl_helpers import APPROACH, complete, log_likelihoods
-from icl_tiny_models import ALPHABET, byte_tokenizer, encoder_decoder, llama, save, t5
+from icl_tiny_models import ALPHABET, byte_tokenizer, llama, save, t5
 from transformers import (
     BloomConfig,
     BloomForCausalLM,
@@ -36,11 +36,6 @@ from mlflow_l3d.testing import one_cell
 
 CELL = one_cell(APPROACH.factors)
 TINY: dict[str, Any] = {"hidden_size": 32, "vocab_size": 100}
-
-
-@pytest.fixture(scope="module")
-def seq2seq(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    return encoder_decoder(tmp_path_factory.mktemp("seq2seq"))
 
 
 def outcome(model: str, cache: Path, **given: Any) -> Outcome:

@@ -9,11 +9,11 @@ from typing import Final
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.finetuning import recipe as recipes
 from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds
+from mlflow_l3d.approaches.hooks import PublishedStudy
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes, need_peft
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
-from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
 from mlflow_l3d.plan.factors import TASK_FACTORS

@@ -81,15 +81,15 @@ class FunctionApproach(Approach):
         task_kinds: Iterable[TaskKind] = ("classification",),
         metrics: Iterable[str] = (),
     ) -> None:
-        given = (factors,) if isinstance(factors, str) else tuple(factors)
+        named_factors = (factors,) if isinstance(factors, str) else tuple(factors)
         kinds: tuple[str, ...] = (task_kinds,) if isinstance(task_kinds, str) else tuple(task_kinds)
         if not callable(function):
             raise ParameterError("function", type(function).__name__, "must be callable")
         for parameter, text in (("name", name), ("version", version)):
             if not isinstance(text, str) or not text:
                 raise ParameterError(parameter, repr(text), "must be a text that is not empty")
-        if len(set(given)) < len(given):
-            raise ParameterError("factors", ",".join(given), "must name each factor once")
+        if len(set(named_factors)) < len(named_factors):
+            raise ParameterError("factors", ",".join(named_factors), "must name each factor once")
         for kind in kinds or ("",):
             if kind not in KINDS:
                 raise unknown_name("task_kinds", kind, KINDS)
@@ -98,8 +98,8 @@ class FunctionApproach(Approach):
         self.version = version
         self.metrics = (metrics,) if isinstance(metrics, str) else tuple(metrics)
         self.brings_data = bool(self.metrics) and not default_task
-        of_task = () if self.brings_data else tuple(factor for factor in TASK_FACTORS if factor not in given)
-        self.factors: tuple[str, ...] = (*of_task, *given)
+        of_task = () if self.brings_data else tuple(factor for factor in TASK_FACTORS if factor not in named_factors)
+        self.factors: tuple[str, ...] = (*of_task, *named_factors)
         self.hyperparameters: Mapping[str, Hyperparameter] = dict(hyperparameters or {})
         self.default_task = default_task
         self.task_kinds = kinds
@@ -199,12 +199,12 @@ def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[An
         flat = returned[:, 0] if isinstance(returned, np.ndarray) and returned.shape[1:] == (1,) else returned
         return _without_classes(flat, examples, task), None
     classes = len(task.class_names)
-    wanted = f"it must return class numbers of shape ({examples},) or class scores of shape ({examples}, {classes})"
-    wanted += ", one a test example"
+    expected = f"it must return class numbers of shape ({examples},) or class scores of shape ({examples}, {classes})"
+    expected += ", one a test example"
     try:
         array = np.asarray(returned)
     except ValueError:
-        raise ValueError(f"rows of unequal length; {wanted}") from None
+        raise ValueError(f"rows of unequal length; {expected}") from None
     numbers = array.dtype.kind in "fiu"
     if array.shape == (examples, 1):
         array = _of_logits(array) if array.dtype.kind == "f" and classes == 2 else array[:, 0]
@@ -213,7 +213,7 @@ def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[An
             raise ValueError(f"the class {min(unknown)!r}; class names are {', '.join(task.class_names)}")
         array = np.array([task.class_names.index(each) for each in array.tolist()], dtype=np.int64)
     if array.shape not in {(examples,), (examples, classes)}:
-        raise ValueError(f"shape {array.shape}; {wanted}")
+        raise ValueError(f"shape {array.shape}; {expected}")
     if array.ndim == 2:
         if not numbers or np.isnan(array).any():
             raise ValueError(f"class scores that are not numbers ({array.dtype})")
@@ -236,11 +236,11 @@ def _of_logits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _without_classes(returned: Any, examples: int, task: Task) -> npt.NDArray[Any]:
     """Return numbers, texts, tags or rankings; errors as of :func:`_interpret`."""
-    wanted = f"a {task.kind} needs {examples} {task.form.words}, one a test example"
+    expected = f"a {task.kind} needs {examples} {task.form.words}, one a test example"
     try:
         predictions = task.form.predictions(returned)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"something else ({error}); {wanted}") from None
+        raise ValueError(f"something else ({error}); {expected}") from None
     if len(predictions) != examples:
-        raise ValueError(f"{len(predictions)} predictions; {wanted}")
+        raise ValueError(f"{len(predictions)} predictions; {expected}")
     return predictions

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.approaches.base import Approach, Session
+from mlflow_l3d.approaches.hooks import PublishedStudy
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.choices import MOST_LISTED
@@ -18,7 +19,6 @@ from mlflow_l3d.approaches.models.presets import PRESETS, default_quantisation, 
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
-from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import OF_TEXTS
@@ -185,9 +185,9 @@ class InContextLearning(Approach):
         """Return how many prompts were cut off, what ran slowly, and how many answers could not be read or judged."""
         lines = []
         if (cut := _mean(cells, "truncated_share")) > 0:
-            lost = _mean(cells, "truncated_input_share")
+            input_share = _mean(cells, "truncated_input_share")
             lines.append(
-                f"Truncation cut {cut:.1%} of the prompts, and of {lost:.1%} the very text that is asked about."
+                f"Truncation cut {cut:.1%} of the prompts, and of {input_share:.1%} the very text that is asked about."
             )
         if slow := (cells["packed"] == 0).mean() if "packed" in cells else 0.0:
             lines.append(

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
-from filelock import FileLock
 
-from mlflow_l3d.approaches.icl.engine.attention import use_products
+from mlflow_l3d.approaches.icl.engine.attention.products import use_products
 from mlflow_l3d.approaches.models import gguf
 from mlflow_l3d.approaches.models.presets import PRESETS, default_quantisation
 from mlflow_l3d.approaches.models.pretrained import (
     TRUST,
+    check_code,
+    code_lock,
     config_and_tokenizer,
     four_bits,
     load_weights,
@@ -188,7 +189,7 @@ def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[t
     """
     location, name = gguf.located(reference, cache, _resolve)
     name = reference if reference in PRESETS or reference.startswith("package:") else name
-    with readable(location, name), _code_lock(trust, cache):
+    with readable(location, name), code_lock(trust, cache):
         if trust:
             check_code(location, name)
         config, tokenizer = config_and_tokenizer(location, trust=trust)
@@ -242,26 +243,6 @@ def dtype_on(config: Any, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if saved is torch.bfloat16 and has_bfloat16(str(device)) else torch.float16
 
 
-def check_code(found: ModelReference, name: str) -> None:
-    """Refuse code that lies in another repository than the model: its revision would not be part of a cell's key.
-
-    The settings are read as they lie there; no code is run.
-    """
-    from transformers import PreTrainedConfig
-    from transformers.models.auto.tokenization_auto import get_tokenizer_config
-
-    config, _ = PreTrainedConfig.get_config_dict(found.path_or_id, revision=found.commit)
-    settings = (config, get_tokenizer_config(found.path_or_id, revision=found.commit))
-    maps: list[Any] = [value.get("auto_map") or {} for value in settings]
-    values = [value for one in maps for value in (one.values() if isinstance(one, dict) else one)]
-    names = [part for value in values for part in (value if isinstance(value, list | tuple) else [value])]
-    other = sorted(str(part).partition("--")[0] for part in names if "--" in str(part))
-    if other:
-        allowed = f"the code of {name} lies in another repository ({other[0]}), whose revision nothing pins"
-        fix = "Put code and weights into one folder, and name that folder."
-        raise ParameterError(f"hyperparameters.{TRUST}", "true", allowed, fix)
-
-
 def context_length(config: Any, tokenizer: Any, kind: str) -> tuple[int, str]:
     """Return how many tokens fit into the model, and where that number comes from."""
     text_config = config.get_text_config()
@@ -283,14 +264,6 @@ def is_bounded(config: Any) -> bool:
     text = config.get_text_config()
     relative = hasattr(text, "relative_attention_num_buckets")
     return not (relative or text.model_type == "bloom" or getattr(text, "alibi", False))
-
-
-def _code_lock(trust: bool, cache: Path) -> AbstractContextManager[object]:
-    """Let one process at a time copy a model's code to where `transformers` imports it from."""
-    if not trust:
-        return nullcontext()
-    cache.mkdir(parents=True, exist_ok=True)
-    return FileLock(cache / "model_code.lock")
 
 
 def _resolve(reference: str) -> ModelReference:

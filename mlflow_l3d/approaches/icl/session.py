@@ -229,7 +229,8 @@ class PromptSession(CellwiseSession):
         else:
             answers = [answer_text(text, stops) for text in texts]
             predictions, unread = self.task.form.predictions(answers), [not answer for answer in answers]
-        reasons = Counter(each.reason(thinks=thinks) for each, lost in zip(written, unread, strict=True) if lost)
+        lost = (each for each, unreadable in zip(written, unread, strict=True) if unreadable)
+        reasons = Counter(each.reason(thinks=thinks) for each in lost)
         if reasons["thought"] and not self.hinted:
             self.hinted = True
             _log.warning("%d of %d answers %s.", reasons["thought"], len(written), REASONS["thought"])

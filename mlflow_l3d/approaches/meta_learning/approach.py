@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.base import Approach, Session
+from mlflow_l3d.approaches.hooks import PublishedStudy
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.meta_learning import recipe as recipes
 from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.approaches.numerics import torch_numerics
-from mlflow_l3d.approaches.published import PublishedStudy
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.plan.factors import TASK_FACTORS

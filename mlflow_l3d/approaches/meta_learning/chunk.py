@@ -61,8 +61,8 @@ class Draws:
         split, shots, queries = Split(*parts), recipe.shots, recipe.queries
         members_of_class = [members(split.train, labels, number, shots, queries=queries) for number in classes]
         episodes = Episodes(seeds["data_order"], members_of_class, classes, shots=shots, queries=queries)
-        wanted = recipe.adaptation_shots, "adaptation_shots"
-        adaptation = random_shots(seeds["sample_choice"], split.train, labels, classes, *wanted)
+        shots_and_name = recipe.adaptation_shots, "adaptation_shots"
+        adaptation = random_shots(seeds["sample_choice"], split.train, labels, classes, *shots_and_name)
         weights = initial_head(seeds["model_initialisation"], inputs, recipe.hidden_units, len(classes))
         return cls(cell, split, episodes, adaptation, weights)
 

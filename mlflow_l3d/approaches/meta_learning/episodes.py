@@ -39,8 +39,8 @@ class Episodes:
     ) -> None:
         self.shots = shots
         self._pieces = [
-            Pieces(stream(seed, "tasks", str(number)), len(own), shots + queries)
-            for own, number in zip(members, numbers, strict=True)
+            Pieces(stream(seed, "tasks", str(number)), len(members_of_class), shots + queries)
+            for members_of_class, number in zip(members, numbers, strict=True)
         ]
         self._members = list(members)
 

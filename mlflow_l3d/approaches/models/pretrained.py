@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from filelock import FileLock
 
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.models.references import ModelReference
@@ -207,3 +210,31 @@ def set_dropout(config: Any, dropout: float) -> None:
         raise ParameterError("hyperparameters.dropout", dropout, allowed, "Set it to 0.")
     for name in names:
         setattr(config, name, dropout)
+
+
+def check_code(found: ModelReference, name: str) -> None:
+    """Refuse code that lies in another repository than the model: its revision would not be part of a cell's key.
+
+    The settings are read as they lie there; no code is run.
+    """
+    from transformers import PreTrainedConfig
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    config, _ = PreTrainedConfig.get_config_dict(found.path_or_id, revision=found.commit)
+    settings = (config, get_tokenizer_config(found.path_or_id, revision=found.commit))
+    maps: list[Any] = [value.get("auto_map") or {} for value in settings]
+    values = [value for one in maps for value in (one.values() if isinstance(one, dict) else one)]
+    names = [part for value in values for part in (value if isinstance(value, list | tuple) else [value])]
+    other = sorted(str(part).partition("--")[0] for part in names if "--" in str(part))
+    if other:
+        allowed = f"the code of {name} lies in another repository ({other[0]}), whose revision nothing pins"
+        fix = "Put code and weights into one folder, and name that folder."
+        raise ParameterError(f"hyperparameters.{TRUST}", "true", allowed, fix)
+
+
+def code_lock(trust: bool, cache: Path) -> AbstractContextManager[object]:
+    """Let one process at a time copy a model's code to where `transformers` imports it from."""
+    if not trust:
+        return nullcontext()
+    cache.mkdir(parents=True, exist_ok=True)
+    return FileLock(cache / "model_code.lock")

@@ -106,9 +106,9 @@ class Project(Command):
         del model
         place, _ = self._project(hyperparameters)
         files = {**place.files, **self.template.files(listed(hyperparameters["files"]))}
-        said = {"entry_point": self.entry_point, "parameters": _public(self.given)}
+        settings = {"entry_point": self.entry_point, "parameters": _public(self.given)}
         return {
-            "project": content_key({**said, "env_manager": hyperparameters["env_manager"]}),
+            "project": content_key({**settings, "env_manager": hyperparameters["env_manager"]}),
             "files": content_key(files),
         }
 
@@ -162,12 +162,12 @@ class Project(Command):
             written = with_predictions(output, metrics, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             if written.predictions is None and not metrics:
                 raise L3DError(f"the project logged no metric where MLflow leads it, and no {' or '.join(PREDICTIONS)}")
-            kept, left_out = store.artifacts(output, float(hyperparameters["artifacts"]) * _MEGABYTE, PREDICTIONS)
+            artifacts, left_out = store.artifacts(output, float(hyperparameters["artifacts"]) * _MEGABYTE, PREDICTIONS)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         tags = {**logged.tags, store.LEFT_OUT: ", ".join(left_out)} if left_out else logged.tags
         params = {**{name: public_value(name, value) for name, value in _public(values).items()}, **logged.params}
-        return replace(written, logged=replace(logged, params=params, tags=tags, artifacts=kept))
+        return replace(written, logged=replace(logged, params=params, tags=tags, artifacts=artifacts))
 
     def _values(self, seeds: Mapping[str, int], output: Path, point: EntryPoint) -> dict[str, str]:
         """Return the parameters of one run; files that are named if we are have whole paths."""
@@ -184,8 +184,8 @@ def _run(line: str, folder: Path, environment: Mapping[str, str]) -> None:
     except L3DError as error:
         if _OTHER_EXPERIMENT not in str(error):
             raise
-        said = "the project sets an experiment in its code: name it, hyperparameters.experiment=NAME"
-        raise L3DError(said) from None
+        advice = "the project sets an experiment in its code: name it, hyperparameters.experiment=NAME"
+        raise L3DError(advice) from None
 
 
 def _check_seeded(given: Mapping[str, str], places: Mapping[str, int]) -> None:

@@ -141,24 +141,24 @@ def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Pa
         words = [sys.executable, "-m", "mlflow", "run", address, "-e", str(probe), "--env-manager", env_manager]
         words += ["--version", version] if version else []
         ours = {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}", "TMPDIR": name}
-        told = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_RUN")}
-        told |= {**ours, **_this_environment(), "L3D_PROBE": str(found), "L3D_PROJECT": str(copied)}
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_RUN")}
+        variables |= {**ours, **_this_environment(), "L3D_PROBE": str(found), "L3D_PROJECT": str(copied)}
         try:
-            run(words, folder, told)
+            run(words, folder, variables)
         except L3DError as error:
             why = str(error).partition(": ")[2]
             what = f"MLflow cannot fetch it, or make its environment (env_manager={env_manager}): {why}"
             raise ParameterError("uri", uri, what) from None
         environment = json.loads(found.read_text(encoding="utf-8"))
         files = hashes(copied)
-        kept = cache / "projects" / content_key(files)
-        if not kept.is_dir():
-            private_folder(kept.parent)
-            shutil.copytree(copied, partial := kept.with_name(f".{folder.name}"))
-            partial.rename(kept)
+        place = cache / "projects" / content_key(files)
+        if not place.is_dir():
+            private_folder(place.parent)
+            shutil.copytree(copied, partial := place.with_name(f".{folder.name}"))
+            partial.rename(place)
     if env_manager == LOCAL:
-        return Located(kept, environment, files, _version())
-    return Located(kept, environment, files, content_key({"PATH": environment["PATH"].split(os.pathsep)[0]}))
+        return Located(place, environment, files, _version())
+    return Located(place, environment, files, content_key({"PATH": environment["PATH"].split(os.pathsep)[0]}))
 
 
 def hashes(folder: Path) -> dict[str, str]:

@@ -110,11 +110,11 @@ def artifacts(folder: Path, most: float, without: tuple[str, ...]) -> tuple[dict
     """
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     sizes = sorted((path.stat().st_size, path.relative_to(folder).as_posix()) for path in files)
-    taken, left_out, total = {}, [], 0
+    contents, left_out, total = {}, [], 0
     for size, name in sizes:
         total += size
         if total > most:
             left_out.append(name)
         elif name not in without:
-            taken[name] = (folder / name).read_bytes()
-    return taken, left_out
+            contents[name] = (folder / name).read_bytes()
+    return contents, left_out

@@ -63,8 +63,8 @@ def dropout_factors(
         # The low half comes first; on all devices of torch it also lies first.
         halves = (words.view(torch.int32).to(torch.int64) & _LOW)[:, skipped : skipped + count]
         uniforms = (halves >> 8).to(torch.float32) * 2.0**-24
-        kept = uniforms >= float(np.float32(probability))
-        factors[at : at + size] = kept * float(np.float32(1.0 / (1.0 - probability)))
+        is_kept = uniforms >= float(np.float32(probability))
+        factors[at : at + size] = is_kept * float(np.float32(1.0 / (1.0 - probability)))
     return factors.view(-1, *shape)
 
 

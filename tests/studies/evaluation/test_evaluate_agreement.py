@@ -113,11 +113,6 @@ def direct(
         planned=Planned(),
         agreement=agreement,
         **more,
-        map(pa.Table.from_pandas, frames),
-        metric=named("quality"),
-        planned=Planned(),
-        agreement=agreement,
-        **more,
     ).analysis
 
 

@@ -21,8 +21,8 @@ def counted(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the tokens of prompt and answer that the server counted, each None if it counted none or nonsense."""
     usage = reply.get("usage")
     usage = usage if isinstance(usage, Mapping) else {}
-    asked, answered = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
-    return _whole(asked), _whole(answered)
+    prompt_tokens, answered = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+    return _whole(prompt_tokens), _whole(answered)
 
 
 def _whole(value: object) -> int | None:
@@ -123,14 +123,14 @@ def first_token_scores(top: Sequence[Sequence[Any]], words: Sequence[str]) -> tu
     A token counts for the one word that begins with it, with or without a blank in front. A word that is not listed has
     at most the probability of the last one that is, and gets that.
     """
-    found = np.zeros(len(words))
+    word_scores = np.zeros(len(words))
     for token, value in top:
         text = str(token).lstrip()
         named = [place for place, word in enumerate(words) if text and word.startswith(text)]
         if len(named) == 1:
-            found[named[0]] += np.exp(float(value))
+            word_scores[named[0]] += np.exp(float(value))
     least = min(float(value) for _, value in top)
-    unseen = found == 0
+    unseen = word_scores == 0
     with np.errstate(divide="ignore"):
-        scores = np.where(unseen, least, np.log(found))
+        scores = np.where(unseen, least, np.log(word_scores))
     return scores, int(unseen.sum())

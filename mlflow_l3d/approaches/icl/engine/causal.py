@@ -19,10 +19,11 @@ from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.batches import Batches, Result
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel, Packing, layer_window, packing, takes_places
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel, takes_places
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, copy_to_host, next_tokens
 from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps, type_of
+from mlflow_l3d.approaches.icl.engine.trial import Packing, layer_window, packing
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
 from mlflow_l3d.approaches.models.memory import release
 
@@ -92,12 +93,12 @@ def plain_generate(
 
 def _until(tokens: Sequence[int], stop: Collection[int], ended: Ended) -> list[int]:
     """Return the tokens up to where the text ends."""
-    kept: list[int] = []
+    tokens_of_text: list[int] = []
     for token in takewhile(lambda token: token not in stop, tokens):
-        kept.append(token)
-        if ended(kept):
+        tokens_of_text.append(token)
+        if ended(tokens_of_text):
             break
-    return kept
+    return tokens_of_text
 
 
 def _have_ended(ended: Ended, start: int, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
@@ -170,8 +171,8 @@ class CausalEngine(Engine):
         reads = on_device(self.model.device, *trie.reads)
 
         def work(batch: Sequence[int]) -> torch.Tensor:
-            own = [texts[item][length:] for item in batch]
-            return read_steps(packed.rest(prefix, own, trie, most=self.batches.tokens), *reads)
+            rests = [texts[item][length:] for item in batch]
+            return read_steps(packed.rest(prefix, rests, trie, most=self.batches.tokens), *reads)
 
         costs = [len(text) - length + len(trie.tokens) for text in texts]
         return trie.total(log_probabilities(self.batches.run(range(len(texts)), costs, work)))
@@ -186,9 +187,9 @@ class CausalEngine(Engine):
         prefix = self._prefix(packed, texts[0][:length])
 
         def work(batch: Sequence[int]) -> list[list[int]]:
-            own = None if sampling is None else sampling.of(batch)
+            draws = None if sampling is None else sampling.of(batch)
             rests = [texts[item][length:] for item in batch]
-            return decode(packed, prefix, rests, limit, stop, own, ended, self.batches.tokens)
+            return decode(packed, prefix, rests, limit, stop, draws, ended, self.batches.tokens)
 
         # What each text adds to the keys that are kept: its own and the new ones.
         costs = [len(text) - length + limit - 1 for text in texts]

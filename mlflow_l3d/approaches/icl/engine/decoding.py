@@ -119,11 +119,11 @@ def _next(texts: IntArray, tokens: IntArray, going: npt.NDArray[np.bool_], ends:
     # Those that go on come first, in their order.
     order = np.argsort(~going, axis=1, kind="stable")[:, :slots]
     alive = np.take_along_axis(going, order, axis=1)
-    left = np.where(alive, np.take_along_axis(texts, order, axis=1), -1)
+    texts_left = np.where(alive, np.take_along_axis(texts, order, axis=1), -1)
     return Block(
         tokens=np.where(alive, np.take_along_axis(tokens, order, axis=1), 0),
-        owners=np.where(alive, left, NOBODY),
-        positions=np.where(alive, ends[left], 0),
-        nodes=np.full(left.shape, -1),
-        texts=left,
+        owners=np.where(alive, texts_left, NOBODY),
+        positions=np.where(alive, ends[texts_left], 0),
+        nodes=np.full(texts_left.shape, -1),
+        texts=texts_left,
     )

@@ -51,8 +51,8 @@ class Seq2SeqEngine(Engine):
         self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None, ended: Ended
     ) -> list[list[int]]:
         def work(batch: Sequence[int]) -> list[list[int]]:
-            own = None if sampling is None else sampling.of(batch)
-            return self._continue([texts[item] for item in batch], limit, stop, own, ended)
+            draws = None if sampling is None else sampling.of(batch)
+            return self._continue([texts[item] for item in batch], limit, stop, draws, ended)
 
         return self._run(texts, work)
 

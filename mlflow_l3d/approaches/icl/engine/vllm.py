@@ -166,9 +166,9 @@ def _asked(trie: AnswerTrie) -> Iterator[tuple[TokenIds, dict[int, list[int]]]]:
     behind: dict[int, dict[int, list[int]]] = {}
     for place, (node, token) in enumerate(zip(*trie.reads, strict=True)):
         behind.setdefault(int(node) - 1, {}).setdefault(int(token), []).append(place)
-    for node, wanted in behind.items():
+    for node, places_of_token in behind.items():
         beginning = () if node == ROOT else tuple(trie.tokens[np.flatnonzero(trie.ancestors[node])].tolist())
-        rest = list(wanted.items())
+        rest = list(places_of_token.items())
         for start in range(0, len(rest), _MOST_TOKENS):
             yield beginning, dict(rest[start : start + _MOST_TOKENS])
 

@@ -135,17 +135,17 @@ class PromptFormat:
         """
         labelled = conversation == "llama"
         turn, label = (self.labelled_turn if labelled else self.turn) or self.shot, self.lead(conversation)
-        said: list[tuple[str, str]] = []
+        spoken: list[tuple[str, str]] = []
         if self.instruction:
-            said += [("system", _SYSTEM)] if labelled else []
-            said += [("user", self.instruction)]
+            spoken += [("system", _SYSTEM)] if labelled else []
+            spoken += [("user", self.instruction)]
             acknowledged = _ACKNOWLEDGED.format(self.topic) if self.verbaliser else _ANSWERS
-            said += [("assistant", acknowledged)] if conversation != "zephyr" else []
+            spoken += [("assistant", acknowledged)] if conversation != "zephyr" else []
         for example, answer in shots:
-            said += [("user", self._filled(turn, example)), ("assistant", f"{label} {self._said(answer)}".strip())]
-        said += [("user", self._filled(turn, texts))]
-        said += [("assistant", label)] if label else []
-        return [{"role": role, "content": content} for role, content in said]
+            spoken += [("user", self._filled(turn, example)), ("assistant", f"{label} {self._said(answer)}".strip())]
+        spoken += [("user", self._filled(turn, texts))]
+        spoken += [("assistant", label)] if label else []
+        return [{"role": role, "content": content} for role, content in spoken]
 
     def lead(self, conversation: Conversation | None) -> str:
         """Return what an answer is begun with in a conversation."""

@@ -82,9 +82,9 @@ def _instruction(instruction: str, words: Sequence[str]) -> str:
     slots_of_words = ("{options}",) if words else ()
     for match in _BRACES.finditer(instruction):
         if match[0] not in slots_of_words:
-            shown = instruction.replace("\n", "\\n")
+            escaped = instruction.replace("\n", "\\n")
             has = "an instruction has only {options}" if words else "where answers are texts an instruction has none"
-            raise ParameterError(INSTRUCTION, shown, f"{match[0]} is no slot; {has}")
+            raise ParameterError(INSTRUCTION, escaped, f"{match[0]} is no slot; {has}")
     return _unescape(instruction).strip().replace("{options}", numbered_options(words))
 
 

@@ -151,9 +151,9 @@ def text_format(letter: str, columns: int) -> PromptFormat:
         labelled = f"{wording.label}: {wording.sentence}"
         instruction, turns = f"Answer the {wording.label.lower()}.", (wording.sentence, labelled, "Answer:")
         return PromptFormat("text-A", (), instruction, f"{labelled}\nAnswer:", "\n", (), *turns)
-    asked = ("Answer?", "Answer is", "The answer is")[LETTERS.index(letter) - 1]
-    plain = f"{wording.sentence} {asked}", f"{wording.sentence}; {asked}"
-    return PromptFormat(f"text-{letter}", (), "", f"{wording.sentence}\n{asked}", "\n", (), *plain)
+    question = ("Answer?", "Answer is", "The answer is")[LETTERS.index(letter) - 1]
+    plain = f"{wording.sentence} {question}", f"{wording.sentence}; {question}"
+    return PromptFormat(f"text-{letter}", (), "", f"{wording.sentence}\n{question}", "\n", (), *plain)
 
 
 def paper_task(name: str) -> str | None:
@@ -171,11 +171,11 @@ def _build(name: str, letter: str, wording: Wording, words: tuple[str, ...], ord
         labelled, label = f"{wording.label}: {sentence}", "Answer:"
         shot, turns = f"{labelled}\n{label}", (sentence, labelled, label, topic)
         return PromptFormat(name, words, instruction, shot, "\n", tuple(order), *turns)
-    asked = wording.asked[LETTERS.index(letter) - 1]
+    question = wording.asked[LETTERS.index(letter) - 1]
     user = "User: " if letter == "D" and wording.user else ""
     # The blank behind the question is the authors'.
-    turns = (f"{sentence} {asked} ", f"{sentence}; {asked}", "", topic)
-    return PromptFormat(name, words, "", f"{user}{sentence}\n{asked}", "\n", (), *turns)
+    turns = (f"{sentence} {question} ", f"{sentence}; {question}", "", topic)
+    return PromptFormat(name, words, "", f"{user}{sentence}\n{question}", "\n", (), *turns)
 
 
 def _generic_wording(columns: int) -> Wording:
@@ -183,8 +183,8 @@ def _generic_wording(columns: int) -> Wording:
     if columns > 1:
         sentence = "; ".join(f"Text {number}: {slot}" for number, slot in enumerate(slots(columns), 1))
     label = "Text" if columns == 1 else "Texts"
-    asked = ("Class?", "Class is", "This is")
-    return Wording(f"Determine class of the {label.lower()}", label, asked, sentence=sentence)
+    questions = ("Class?", "Class is", "This is")
+    return Wording(f"Determine class of the {label.lower()}", label, questions, sentence=sentence)
 
 
 def _positions(table: Table, class_names: Sequence[str]) -> list[int] | None:

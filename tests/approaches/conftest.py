@@ -1,0 +1,51 @@
+"""Models and servers that several tests of in-context learning share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from endpoint_server import Server
+
+    from mlflow_l3d.approaches.icl.models import LoadedModel
+
+
+@pytest.fixture(scope="module")
+def causal_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Save a tiny causal model with a chat template."""
+    from icl_tiny_models import CHAT, byte_tokenizer, llama, save
+
+    return save(tmp_path_factory.mktemp("causal"), llama(), byte_tokenizer(CHAT))
+
+
+@pytest.fixture(scope="module")
+def causal(causal_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    """Load it."""
+    from mlflow_l3d.approaches.icl.models import load_model
+
+    return load_model(str(causal_folder), "cpu", cache=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def seq2seq(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    """Load a tiny encoder-decoder."""
+    from icl_tiny_models import encoder_decoder
+
+    return encoder_decoder(tmp_path_factory.mktemp("seq2seq"))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Start an endpoint; clients hardly wait before they try again."""
+    pytest.importorskip("openai")
+    from endpoint_server import Server
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client._FIRST_WAIT", 0.001)
+    made = Server()
+    yield made
+    made.stop()
