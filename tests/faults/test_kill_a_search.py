@@ -171,7 +171,7 @@ def test_killed_twice_with_pruning_and_a_sampler_that_learns(
     assert "pruned" in set(quiet.result.trials["state"])
 
 
-def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_between_the_recorder_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow_l3d.studies.search import engine
 
     finish = engine.StageRun._finish

@@ -18,14 +18,14 @@ from mlflow_l3d.studies.search.trials import Tuned
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.hyperparameters import Value
     from mlflow_l3d.studies.search.request import SearchRequest
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import TrialRecord
 
 _logger = logging.getLogger("mlflow_l3d")
 
 
 def compare(
-    request: SearchRequest, best: Mapping[str, Value], ledger: Ledger[TrialRecord], *, progress: bool
+    request: SearchRequest, best: Mapping[str, Value], recorder: RunRecorder[TrialRecord], *, progress: bool
 ) -> HeldOut | None:
     """Train both settings on configurations not searched on, and score the test examples.
 
@@ -35,7 +35,7 @@ def compare(
         What was searched; its hyperparameters are the given setting.
     best
         The found setting.
-    ledger
+    recorder
         Takes the records; what it knows already is not trained.
     progress
         Whether to show a progress bar on stderr.
@@ -50,7 +50,7 @@ def compare(
         return None
     settings = {"found": best, "given": setup.hyperparameters}
     cells = held_out_cells(setup.approach, request.context_key, settings, request.compared_on)
-    scores = {key: ending.score for key, ending in known_endings(ledger, "held_out").items()}
+    scores = {key: ending.score for key, ending in known_endings(recorder, "held_out").items()}
     missing = [cell for _, cell in cells if cell.key not in scores]
     kinds = {cell.key: (kind, cell) for kind, cell in cells}
     tuned = Tuned(setup.approach, metric=request.metric, evaluated="test")
@@ -60,7 +60,7 @@ def compare(
         for outcome in outcomes:
             kind, cell = kinds[outcome.key]
             name = f"held out {cell.trial_number}, {kind}"
-            ledger.add(cell.record("held_out", name, "failed" if outcome.error else "complete", outcome))
+            recorder.add(cell.record("held_out", name, "failed" if outcome.error else "complete", outcome))
             if outcome.error is None:
                 scores[outcome.key] = float(outcome.metrics["score"])
             else:

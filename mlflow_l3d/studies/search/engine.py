@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def new_study(pruner: str, *, greater_is_better: bool) -> Study:
-    """Return an empty study of Optuna, in memory: what is worth keeping lies in the ledger."""
+    """Return an empty study of Optuna, in memory: what is worth keeping lies in the recorder."""
     optuna = need_optuna()
     study: Study = optuna.create_study(
         study_name="trials",  # hyperband's brackets follow from it

@@ -1,4 +1,4 @@
-"""What is known of trials once they have ended: how the ledger keeps it, and a whole stage counted and listed."""
+"""What is known of trials once they have ended: how the recorder keeps it, and a whole stage counted and listed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlflow_l3d.studies.search.cells import TrialCell
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import TrialRecord
 
 State = Literal["complete", "pruned", "failed"]
@@ -71,7 +71,7 @@ class FinishedTrial:
     reports
         Step -> score that its training reported to the pruner.
     cell, outcome
-        Where it was trained by this process, for the ledger; the outcome is None where the score was known.
+        Where it was trained by this process, for the recorder; the outcome is None where the score was known.
     """
 
     number: int
@@ -92,29 +92,29 @@ def reports_in(logged: Sequence[tuple[str, float, int, int]]) -> dict[int, float
     return {step: value for name, value, _, step in logged if name == REPORTED}
 
 
-def known_endings(ledger: Ledger[TrialRecord], stage: str) -> dict[str, Ending]:
+def known_endings(recorder: RunRecorder[TrialRecord], stage: str) -> dict[str, Ending]:
     """Return key -> how it ended, of each trial that a stage need not train.
 
     What was complete counts in any stage of any search, what was pruned in the same stage of the same search. Only the
     spool of this machine, where a search lies until it is complete, has all that an interrupted search reported.
     """
     found: dict[str, Ending] = {}
-    for key, metrics in ledger.recovered.pruned.get(stage, {}).items():
+    for key, metrics in recorder.recovered.pruned.get(stage, {}).items():
         if (score := metrics.get("score")) is not None:
             last = max(0, int(metrics.get("epochs_done", 1)) - 1)
             found[key] = Ending("pruned", score, {last: metrics.get(REPORTED, score)})
-    for key, metrics in ledger.recovered.metrics.items():
+    for key, metrics in recorder.recovered.metrics.items():
         if (score := metrics.get("score")) is not None:
             found[key] = Ending("complete", score)
-    for record in spooled_records(ledger, stage):
+    for record in spooled_records(recorder, stage):
         state, reports = cast(State, record.state), reports_in(record.metrics_logged)
         found[record.key] = Ending(state, record.metrics["score"], reports)
     return found
 
 
-def spooled_records(ledger: Ledger[TrialRecord], stage: str) -> list[TrialRecord]:
+def spooled_records(recorder: RunRecorder[TrialRecord], stage: str) -> list[TrialRecord]:
     """Return the records of a stage that lie in the spool: they are of an earlier process at the same search."""
-    return [record for record in map(ledger.spool.record, ledger.spool) if record.stage == stage]
+    return [record for record in map(recorder.spool.record, recorder.spool) if record.stage == stage]
 
 
 def best_of(trials: Sequence[FinishedTrial], metric: Metric | None = None) -> FinishedTrial | None:

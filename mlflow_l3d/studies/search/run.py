@@ -39,8 +39,8 @@ from mlflow_l3d.studies.search.samplers import GRID, Stage, grid_settings, sampl
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.trials import Tuned
 from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.tracking.ledger import Ledger, Work
-from mlflow_l3d.tracking.opening import open_ledger
+from mlflow_l3d.tracking.opening import open_recorder
+from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import TrialRecord
 
 if TYPE_CHECKING:
@@ -136,10 +136,10 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         self.metrics: dict[str, Mapping[str, float]] = {}
         self._started = time.monotonic()
 
-    def open(self, project_run: str | None) -> Ledger[TrialRecord]:
+    def open(self, project_run: str | None) -> RunRecorder[TrialRecord]:
         """Open the parent, and find which trials are known."""
         asked = self.request
-        return open_ledger(Work(asked.card(), TrialRecord, asked.context_key, asked.shared_params()), project_run)
+        return open_recorder(Work(asked.card(), TrialRecord, asked.context_key, asked.shared_params()), project_run)
 
     def how_far(self) -> str:
         """Return how many trials ended."""
@@ -147,14 +147,14 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
 
     def carry_out(self) -> HyperparameterSearch:
         """Search, compare, and write what was found."""
-        ledger, request = self.ledger, self.request
+        recorder, request = self.recorder, self.request
         with temporary_folder() as folder:
             levels = self._levels()
             result = self._result(levels)
-            ledger.log_metrics(result.metrics(), self.ended)
+            recorder.log_metrics(result.metrics(), self.ended)
             write_search(folder, request, result)
-            ledger.finish(folder, complete=True, description=description(result))
-        return HyperparameterSearch(ledger.parent.run_id, result.best, result, request)
+            recorder.finish(folder, complete=True, description=description(result))
+        return HyperparameterSearch(recorder.parent.run_id, result.best, result, request)
 
     def _levels(self) -> dict[Stage, _Level]:
         """Run the stages: the second around the best of the first, where it has something left to search."""
@@ -177,9 +177,9 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
 
     def _result(self, levels: Mapping[Stage, _Level]) -> SearchResult:
         """Compare the best setting with the given one, and join everything that was found."""
-        asked, setup, ledger, best = self.request, self.request.setup, self.ledger, self._best(levels)
-        compared = compare(asked, best.hyperparameters, ledger, progress=self.progress)
-        ledger.wait()
+        asked, setup, recorder, best = self.request, self.request.setup, self.recorder, self._best(levels)
+        compared = compare(asked, best.hyperparameters, recorder, progress=self.progress)
+        recorder.wait()
         found, note = importances(*levels["coarse"], seed=asked.root_seed)
         return SearchResult(
             title=asked.title,
@@ -192,8 +192,8 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
                 {stage: level.trials for stage, level in levels.items()},
                 tuple(asked.space.ranges),
                 default=setup.hyperparameters,
-                run_of=ledger.run_of,
-                metrics={**ledger.recovered.metrics, **self.metrics},
+                run_of=recorder.run_of,
+                metrics={**recorder.recovered.metrics, **self.metrics},
             ),
             best=best.hyperparameters,
             default=setup.hyperparameters,
@@ -204,7 +204,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             validation_examples=asked.validation_examples,
             held_out=compared,
             seconds=time.monotonic() - self._started,
-            run_id=ledger.parent.run_id,
+            run_id=recorder.parent.run_id,
             notes=(*setup.origin.notes, *setup.task.notes, *([note] if note else [])),
         )
 
@@ -212,7 +212,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         self, stage: Stage, space: SearchSpace, best: FinishedTrial | None = None, before: Sequence[FinishedTrial] = ()
     ) -> _Level:
         """Run one stage; `best` is the best trial of the stage before, whose settings are not trained again."""
-        asked, setup, ledger = self.request, self.request.setup, self.ledger
+        asked, setup, recorder = self.request, self.request.setup, self.recorder
         sampler, seed = asked.samplers[stage], asked.sampler_seed(stage)
         trials = asked.coarse_trials if stage == "coarse" else asked.fine_trials
         queue: list[dict[str, Value]] = []
@@ -235,8 +235,8 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             TrialMaker(setup.approach, setup.origin.values, asked.context_key, asked.searched_on),
             partial(sampler_of, sampler, stage, seed),
             partial(self._ended, stage),
-            {**complete, **known_endings(ledger, stage)},
-            {record.number: record.hyperparameters for record in spooled_records(ledger, stage)},
+            {**complete, **known_endings(recorder, stage)},
+            {record.number: record.hyperparameters for record in spooled_records(recorder, stage)},
         )
         tuned = Tuned(setup.approach, asked.metric, asked.pruner, greater_is_better)
         return _Level(space, stage_run.run(trials, executor_of(setup, job_of(setup, tuned)), queue, best=best))
@@ -245,12 +245,12 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         """Keep a trial that ended, and show how far the search is."""
         if trial.outcome is not None and trial.cell is not None:
             record = trial.cell.record(stage, f"{stage} {trial.number}", trial.state, trial.outcome)
-            self.metrics[trial.key] = self.ledger.add(record).metrics
+            self.metrics[trial.key] = self.recorder.add(record).metrics
         if trial.state == "failed":
             _logger.warning("%s trial %d failed: %s", stage, trial.number, trial.error)
         if trial.state == "complete" and trial.score is not None:
             self.best = max(self.best, trial.score, key=lambda score: self.metric.sign * score)
-            self.ledger.log_metrics({"score": trial.score, "best_score": self.best}, self.ended)
+            self.recorder.log_metrics({"score": trial.score, "best_score": self.best}, self.ended)
         self.ended += 1
         if math.isfinite(self.best):
             best = unit_of(self.metric.name).text(self.best, 1)

@@ -202,7 +202,7 @@ class Kill:
 
 
 def killed_after(search: Search, trials: int, queue: Sequence[Setting], ends: int, **before: Any) -> dict[str, Any]:
-    """Run a stage and end it as a kill would, while a trial runs; return what the ledger knows of it."""
+    """Run a stage and end it as a kill would, while a trial runs; return what the recorder knows of it."""
     heard: list[FinishedTrial] = []
     with pytest.raises(KilledError):
         search.stage(heard.append, **before).run(trials, Kill(search, ends), queue, best=None)
