@@ -34,13 +34,13 @@ def place(tmp_path: Path, migrated_store: Path) -> Place:
 
 
 @pytest.fixture(scope="module")
-def request() -> InvestigationRequest:
+def asked() -> InvestigationRequest:
     return specify(SMALL)
 
 
 @pytest.fixture(scope="module")
-def subject(request: InvestigationRequest) -> Subject:
-    return request.setup.subject
+def subject(asked: InvestigationRequest) -> Subject:
+    return asked.setup.subject
 
 
 def search(place: Place, of: InvestigationRequest, noise: float, **changes: Any) -> str:
@@ -78,12 +78,12 @@ def refused(place: Place, text: str, subject: Subject) -> str:
 
 
 def test_the_latest_is_the_one_that_ended_last_in_any_experiment(
-    place: Place, request: InvestigationRequest, subject: Subject
+    place: Place, asked: InvestigationRequest, subject: Subject
 ) -> None:
     other = place.client.create_experiment("other")
-    search(place, request, 0.1)
-    late = search(place, request, 0.2, experiment=other, ends="RUNNING")
-    early = search(place, request, 0.3)
+    search(place, asked, 0.1)
+    late = search(place, asked, 0.2, experiment=other, ends="RUNNING")
+    early = search(place, asked, 0.3)
     with place.entered():
         assert find_search("latest", subject).run_id == early
         place.client.set_terminated(late, "FINISHED")
@@ -95,12 +95,12 @@ def test_the_latest_is_the_one_that_ended_last_in_any_experiment(
 
 
 def test_the_latest_of_another_subject_does_not_count(
-    place: Place, request: InvestigationRequest, subject: Subject
+    place: Place, asked: InvestigationRequest, subject: Subject
 ) -> None:
-    search(place, request, 0.1, tags={names.SEARCH_SUBJECT: replace(subject, task_fingerprint="x").key})
-    search(place, request, 0.1, tags={names.STATE: "incomplete"})
-    search(place, request, 0.1, tags={names.STATE: "running"}, ends="RUNNING")
-    search(place, request, 0.1, tags={names.ROLE: "trial"})
+    search(place, asked, 0.1, tags={names.SEARCH_SUBJECT: replace(subject, task_fingerprint="x").key})
+    search(place, asked, 0.1, tags={names.STATE: "incomplete"})
+    search(place, asked, 0.1, tags={names.STATE: "running"}, ends="RUNNING")
+    search(place, asked, 0.1, tags={names.ROLE: "trial"})
     assert refused(place, "latest", subject) == (
         "hyperparameters=latest: there is no finished search of synthetic on synthetic on this tracking server. "
         "Run mlflow-l3d search --approach synthetic --task synthetic first."
@@ -108,7 +108,7 @@ def test_the_latest_of_another_subject_does_not_count(
     assert "of synthetic with model mini on" in refused(place, "latest", replace(subject, model="mini"))
 
 
-def test_a_run_that_is_no_finished_search(place: Place, request: InvestigationRequest, subject: Subject) -> None:
+def test_a_run_that_is_no_finished_search(place: Place, asked: InvestigationRequest, subject: Subject) -> None:
     client = place.client
     assert refused(place, ABSENT, subject) == (
         f"hyperparameters={ABSENT}: is no run on this tracking server. Look at MLFLOW_TRACKING_URI."
@@ -121,13 +121,13 @@ def test_a_run_that_is_no_finished_search(place: Place, request: InvestigationRe
     assert "and is a run with the role investigation." in refused(place, investigation, subject)
     trial = client.create_run("0", tags={names.ROLE: "trial", names.PARENT_RUN_ID: plain}).info.run_id
     assert refused(place, trial, subject).endswith(f"and is a run with the role trial. Its search is {plain}.")
-    running = search(place, request, 0.1, tags={names.STATE: "running"}, ends="RUNNING")
+    running = search(place, asked, 0.1, tags={names.STATE: "running"}, ends="RUNNING")
     assert refused(place, running, subject) == (
         f"hyperparameters={running}: is a search that did not finish (running). The same command that began it "
         "continues it."
     )
     tags = {names.STATE: "incomplete", names.SUPERSEDED_BY: plain}
-    ended = search(place, request, 0.1, tags=tags, ends="KILLED")
+    ended = search(place, asked, 0.1, tags=tags, ends="KILLED")
     assert f"(incomplete). Run {plain} continued it." in refused(place, ended, subject)
     client.delete_run(ended)
     assert f"is a run that was deleted. Run: mlflow runs restore -r {ended}" in refused(place, ended, subject)
@@ -162,9 +162,9 @@ def test_a_server_that_is_away(tmp_path: Path, subject: Subject) -> None:
 
 
 def test_an_investigation_links_its_search(
-    place: Place, request: InvestigationRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    place: Place, asked: InvestigationRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run_id = search(place, request, 0.25, approach_version="0")
+    run_id = search(place, asked, 0.25, approach_version="0")
     with caplog.at_level(logging.WARNING, "mlflow_l3d"):
         found = place.investigate(hyperparameters="latest")
     note = "Hyperparameters were searched with version 0 of synthetic, and are used with version 1."
@@ -192,10 +192,10 @@ def codes(found: Investigation) -> set[str]:
 
 
 def test_cells_on_the_split_that_was_searched_are_named_also_by_evaluate(
-    place: Place, request: InvestigationRequest
+    place: Place, asked: InvestigationRequest
 ) -> None:
     column = {name: configuration_seed(0, name, 1_000_001) for name in SPLIT}
-    search(place, request, 0.25, searched_on=[{**column, "data_order": 77}])
+    search(place, asked, 0.25, searched_on=[{**column, "data_order": 77}])
     found = place.investigate(hyperparameters="latest", mitigation_runs=3)
     (check,) = (check for check in found.analysis.checks if check.code == "L3D011")
     assert check.message.startswith("3 of 13 cells have the very split")  # one row of 3 columns, no golden run
@@ -208,9 +208,9 @@ def test_cells_on_the_split_that_was_searched_are_named_also_by_evaluate(
 
 
 def test_the_other_entry_points_take_a_search_too(
-    place: Place, request: InvestigationRequest, caplog: pytest.LogCaptureFixture
+    place: Place, asked: InvestigationRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run_id = search(place, request, 0.25, approach_version="0")
+    run_id = search(place, asked, 0.25, approach_version="0")
     note = "Hyperparameters were searched with version 0 of synthetic, and are used with version 1."
     with place.entered():
         made = plan(**SMALL, hyperparameters=run_id, pilot="none")
@@ -226,7 +226,7 @@ def test_the_other_entry_points_take_a_search_too(
 
 
 def test_through_the_command_line(
-    place: Place, request: InvestigationRequest, capsys: pytest.CaptureFixture[str]
+    place: Place, asked: InvestigationRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
     options += ["--executor=inline", "--hyperparameters=latest"]
@@ -239,7 +239,7 @@ def test_through_the_command_line(
             "tracking server. Run mlflow-l3d search --approach synthetic --task synthetic first.\n"
         )
         assert place.parents() == []
-        run_id = search(place, request, 0.25)
+        run_id = search(place, asked, 0.25)
         assert cli.main(["investigate", *options]) == 0
         (parent,) = place.parents()
     assert parent.data.tags["l3d.search"] == run_id
