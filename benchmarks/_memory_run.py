@@ -16,21 +16,21 @@ def main() -> None:
     """Carry out the investigation, and note its memory at three moments."""
     settings = settings_of_child()
     import mlflow_l3d
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
 
     investigate: Any = import_module("mlflow_l3d.studies.investigation.run")
     seen: dict[str, Any] = {}
     if not settings["upload"]:
         _discard_uploads()
     cells: Any = import_module("mlflow_l3d.studies.cells")
-    opened, finalize, finish = cells.open_ledger, investigate.finalize, Ledger.finish
+    opened, finalize, finish = cells.open_recorder, investigate.finalize, RunRecorder.finish
 
-    def open_ledger(*arguments: Any) -> Any:
-        ledger = opened(*arguments)
+    def open_recorder(*arguments: Any) -> Any:
+        recorder = opened(*arguments)
         seen["opened"] = resident()
         if settings["trace"]:
             tracemalloc.start(1)
-        return ledger
+        return recorder
 
     def concluding(*arguments: Any) -> Any:
         seen["trained"] = resident()
@@ -41,12 +41,12 @@ def main() -> None:
         seen["held in the conclusion"] = _held()
         return finish(*arguments, **named)
 
-    cells.open_ledger = open_ledger
+    cells.open_recorder = open_recorder
     investigate.finalize = concluding
-    Ledger.finish = finishing  # type: ignore[method-assign]
+    RunRecorder.finish = finishing  # type: ignore[method-assign]
     steps: dict[str, int] = {}
     if settings["trace"]:
-        for owner, name in ((Ledger, "run_ids"), *((investigate, name) for name in _STEPS)):
+        for owner, name in ((RunRecorder, "run_ids"), *((investigate, name) for name in _STEPS)):
             setattr(owner, name, _with_peak(getattr(owner, name), name, steps))
     result = mlflow_l3d.investigate(
         approach="synthetic",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Carry out the investigation of the settings, then its cells once more without a ledger."""
+    """Carry out the investigation of the settings, then its cells once more without a recorder."""
     settings = settings_of_child()
     began = time.perf_counter()
     from _probe import Probe
@@ -39,7 +39,7 @@ def main() -> None:
     cells = len(trained)
     pure, round_trip = statistics.mean(trained), 0.0
     if settings.get("pure_cells"):
-        pure, round_trip = _without_ledger(result.request, settings["pure_cells"], workers)
+        pure, round_trip = _without_recorder(result.request, settings["pure_cells"], workers)
     steady = probe.steady(pure, workers)
     moments = {name: wall for name, (wall, _) in probe.marks.items()}
     cpu = {name: seconds for name, (_, seconds) in probe.marks.items()}
@@ -51,7 +51,7 @@ def main() -> None:
                 "interpreter": began - settings["spawned"],
                 "imports": moments["imported"] - began,
                 "request": moments["specified"] - moments["imported"],
-                "ledger": moments["opened"] - moments["specified"],
+                "recorder": moments["opened"] - moments["specified"],
                 "workers": probe.window() - moments["opened"],
             },
             "steady": steady,
@@ -62,7 +62,7 @@ def main() -> None:
             "added": (steady["wall"] - steady["ideal"]) / max(1, steady["cells"]),
             "parts": {
                 "plan": clocks["plan"].wall / cells,
-                "executor, without ledger": round_trip,
+                "executor, without recorder": round_trip,
                 "executor, CPU": (clocks["dispatch"].cpu - clocks["plan"].cpu) / cells,
                 "spool write": clocks["spool"].wall / cells,
                 "parent's metrics": (clocks["monitor"].wall + clocks["parent metrics"].wall) / cells,
@@ -81,7 +81,7 @@ def main() -> None:
     )
 
 
-def _without_ledger(request: InvestigationRequest, count: int, workers: int) -> tuple[float, float]:
+def _without_recorder(request: InvestigationRequest, count: int, workers: int) -> tuple[float, float]:
     """Run cells through the same executor and drop what comes out.
 
     Returns

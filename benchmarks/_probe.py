@@ -88,16 +88,16 @@ class Probe:
         from mlflow_l3d.execution.workers import Worker
         from mlflow_l3d.studies.investigation.monitor import Monitor
         from mlflow_l3d.tracking.children import ChildWriter
-        from mlflow_l3d.tracking.ledger import Ledger
+        from mlflow_l3d.tracking.recorder import RunRecorder
 
         # The package's attribute of this name is the function.
         main: Any = import_module("mlflow_l3d.studies.investigation.run")
         main.InvestigationStudy.specify = staticmethod(self._marked("specified", main.specify))
         main.finalize = self._marked("concluded", main.finalize, before="logged")
         cells: Any = import_module("mlflow_l3d.studies.cells")
-        cells.open_ledger = self._marked("opened", cells.open_ledger)
-        Ledger.add = self._record(Ledger.add)  # type: ignore[method-assign]
-        Ledger.log_metrics = self.clocks["parent metrics"].around(Ledger.log_metrics)  # type: ignore[method-assign]
+        cells.open_recorder = self._marked("opened", cells.open_recorder)
+        RunRecorder.add = self._record(RunRecorder.add)  # type: ignore[method-assign]
+        RunRecorder.log_metrics = self.clocks["parent metrics"].around(RunRecorder.log_metrics)  # type: ignore[method-assign]
         Monitor.add = self.clocks["monitor"].around(Monitor.add)  # type: ignore[method-assign]
         Monitor.new_steps = self.clocks["monitor"].around(Monitor.new_steps)  # type: ignore[method-assign]
         ChildWriter.write = self.clocks["upload"].around(ChildWriter.write)  # type: ignore[method-assign]
@@ -118,9 +118,9 @@ class Probe:
     def _record(self, function: Callable[..., Any]) -> Callable[..., Any]:
         timed = self.clocks["spool"].around(function)
 
-        def record(ledger: Any, *arguments: Any) -> Any:
-            value = timed(ledger, *arguments)
-            self.most_pending = max(self.most_pending, ledger.uploader.pending)
+        def record(recorder: Any, *arguments: Any) -> Any:
+            value = timed(recorder, *arguments)
+            self.most_pending = max(self.most_pending, recorder.uploader.pending)
             return value
 
         return record

@@ -153,19 +153,19 @@ def _ours(settings: Mapping[str, Any]) -> dict[str, float]:
     """Run the entry point; from the first trial of level 1 until the server holds the last one of level 2."""
     from mlflow_l3d.studies.search import run as search_run
     from mlflow_l3d.studies.search.engine import StageRun
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
 
-    phase, run, wait = _Phase(), StageRun.run, Ledger.wait
+    phase, run, wait = _Phase(), StageRun.run, RunRecorder.wait
 
     def begin(*arguments: Any, **more: Any) -> Any:
         phase.begin()
         return run(*arguments, **more)
 
-    def end(ledger: Any, *arguments: Any) -> None:
-        wait(ledger, *arguments)
+    def end(recorder: Any, *arguments: Any) -> None:
+        wait(recorder, *arguments)
         phase.end()
 
-    StageRun.run, Ledger.wait = begin, end  # type: ignore[method-assign]
+    StageRun.run, RunRecorder.wait = begin, end  # type: ignore[method-assign]
     result = search_run.search(**_arguments(settings))
     return {**phase.found, "pruned": float(sum(stage.pruned for stage in result.result.stages))}
 

@@ -71,7 +71,7 @@ def _print_ours(ours: Mapping[str, Any], migration: float, workers: int) -> None
             "interpreter, imports, request",
             sum(start[name] for name in ("interpreter", "imports", "request")),
         ],
-        ["open the ledger", start["ledger"]],
+        ["open the recorder", start["recorder"]],
         ["workers: start, load, encode all texts once", start["workers"]],
         ["train and log", steady["wall"]],
         ["of which after the last training, until the store holds all", steady["last uploads"]],
@@ -84,7 +84,7 @@ def _print_ours(ours: Mapping[str, Any], migration: float, workers: int) -> None
     print(f"Training: {ours['training']:.1f} s in all workers, {ours['training'] / cells:.3f} s a cell. ", end="")
     print(f"Logging: {ours['logging_cpu']:.1f} s of CPU, and {ours['conclusion_cpu']:.1f} s for the conclusion, ")
     print(f"together {100 * logging / (wall * workers):.0f} % of {workers} cores x wall clock. ", end="")
-    waits = steady["last uploads"] + ours["conclusion"] + start["ledger"] + migration
+    waits = steady["last uploads"] + ours["conclusion"] + start["recorder"] + migration
     print(f"Wall clock that only logs or concludes: {waits:.1f} s, {100 * waits / wall:.0f} % (goal: at most 25 %).\n")
     if cells != FULL:
         print(f"Extrapolated to {FULL} cells: {_extrapolated(ours, migration):.0f} s (goal: {GOAL_SECONDS} s).\n")

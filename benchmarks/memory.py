@@ -50,7 +50,7 @@ def main() -> None:
         [kind, run["cells"], *(run[name] / MEBI for name in ("opened", "trained", "peak")), run["seconds"]]
         for kind, run in results
     ]
-    print(table(["cells are", "cells", "ledger opened", "all trained", "peak", "seconds"], rows), end="\n\n")
+    print(table(["cells are", "cells", "recorder opened", "all trained", "peak", "seconds"], rows), end="\n\n")
     for kind in ("uploaded", "discarded"):
         runs = [run for name, run in results if name == kind]
         if len(runs) > 1:

@@ -105,7 +105,7 @@ class Executor(Protocol):
     on_worker: ClassVar[Callable[..., Any] | None] = None
     """If workers are on other machines, a function: ``on_worker(function, *arguments, options=...)`` returns what
     `function` gives on one of them. An accelerator is then looked for there, not here, and each worker compares what it
-    finds with `numerics` of the job (:func:`mlflow_l3d.execution.elsewhere.refusal`)."""
+    finds with `numerics` of the job (:func:`mlflow_l3d.execution.worker.refusal`)."""
 
     def __init__(self, *, job: Job, workers: int | None) -> None:
         """Remember the job; nothing starts before :meth:`run`."""

@@ -73,8 +73,6 @@ class JointApproach(Approach):
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = jobs
         self.name = "+".join(dict.fromkeys(job.approach.name for job in jobs))
-        self.version = "+".join(dict.fromkeys(job.approach.version for job in jobs))
-        self.factors = tuple(dict.fromkeys(name for job in jobs for name in job.approach.factors))
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path

@@ -17,9 +17,9 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.progress import shows_progress
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
 from mlflow_l3d.tracking.earlier.past import find_search
-from mlflow_l3d.tracking.ledger import Ledger
 from mlflow_l3d.tracking.pages import told
 from mlflow_l3d.tracking.parent import end_early
+from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import RunRecord
 
 if TYPE_CHECKING:
@@ -128,19 +128,19 @@ class Study(ABC, Generic[S, K, R]):
     ----------
     specify
         Checks the parameters and loads what they name; returns a request.
-    ledger
+    recorder
         What is done; there once the parent is open.
     """
 
     specify: ClassVar[Callable[..., Any]]
-    ledger: Ledger[K]
+    recorder: RunRecorder[K]
 
     def __init__(self, request: S, *, progress: bool | None = False) -> None:
         self.request = request
         self.progress = shows_progress(progress)
 
     @abstractmethod
-    def open(self, project_run: str | None) -> Ledger[K]:
+    def open(self, project_run: str | None) -> RunRecorder[K]:
         """Open the parent, and find what is done already."""
 
     @abstractmethod
@@ -175,27 +175,29 @@ class Study(ABC, Generic[S, K, R]):
             The run that `mlflow run` made, if there is one; it becomes the parent.
         """
         with (
-            self.opened(project_run) as ledger,
-            told(ledger.client.tracking_uri, ledger.parent.experiment_id, ledger.parent.run_id),
+            self.opened(project_run) as recorder,
+            told(recorder.client.tracking_uri, recorder.parent.experiment_id, recorder.parent.run_id),
         ):
             return self.carry_out()
 
     @contextmanager
-    def opened(self, project_run: str | None = None) -> Iterator[Ledger[K]]:
+    def opened(self, project_run: str | None = None) -> Iterator[RunRecorder[K]]:
         """Open the parent; if the block raises, end it in a true state. Before it is open the project run fails."""
         is_open = False
         try:
             with deferred_interrupts():
-                self.ledger = self.open(project_run)
+                self.recorder = self.open(project_run)
                 is_open = True
-            yield self.ledger
-        except BaseException as error:
-            if not is_open and isinstance(error, Exception):
-                fail_project_run(project_run, error)
-            elif is_open and isinstance(error, KeyboardInterrupt):
+            yield self.recorder
+        except KeyboardInterrupt:
+            if is_open:
                 self.interrupt()
-            elif is_open:
+            raise
+        except Exception as error:
+            if is_open:
                 self.end("FAILED", error_line(error))
+            else:
+                fail_project_run(project_run, error)
             raise
 
     def interrupt(self) -> None:
@@ -205,7 +207,7 @@ class Study(ABC, Generic[S, K, R]):
 
     def end(self, status: str, line: str) -> None:
         """End the parent before all is done."""
-        self.ledger.end(status, line)
+        self.recorder.end(status, line)
 
 
 def executor_of(setup: Setup, job: Job | None = None) -> Executor:

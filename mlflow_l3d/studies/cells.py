@@ -22,8 +22,8 @@ from mlflow_l3d.studies.self_test import self_test, tested
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.state import OPEN, OVER, State
 from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
-from mlflow_l3d.tracking.ledger import Ledger, Work
-from mlflow_l3d.tracking.opening import open_ledger
+from mlflow_l3d.tracking.opening import open_recorder
+from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class CellStudy(Study[C, CellRecord, R]):
     @property
     def reused(self) -> int:
         """Cells that were done before."""
-        return len(self.ledger.recovered.metrics)
+        return len(self.recorder.recovered.metrics)
 
     @property
     @abstractmethod
@@ -126,8 +126,8 @@ class CellStudy(Study[C, CellRecord, R]):
         """Take note of a cell that was trained now."""
 
     def open(
-        self, project_run: str | None = None, beside: Ledger[CellRecord] | None = None, studies: int = 1
-    ) -> Ledger[CellRecord]:
+        self, project_run: str | None = None, beside: RunRecorder[CellRecord] | None = None, studies: int = 1
+    ) -> RunRecorder[CellRecord]:
         """Open the parent, and find the cells that are done already.
 
         Parameters
@@ -135,7 +135,7 @@ class CellStudy(Study[C, CellRecord, R]):
         project_run
             The run that `mlflow run` made, if there is one; it becomes the parent.
         beside
-            A ledger that is open all the while, whose threads do the work of this one, too.
+            A recorder that is open all the while, whose threads do the work of this one, too.
         studies
             How many studies look in turn what other processes finish.
         """
@@ -143,10 +143,10 @@ class CellStudy(Study[C, CellRecord, R]):
         work = Work(
             request.card(), CellRecord, request.context_key, request.shared_params(), lambda: request.design().cells()
         )
-        self.ledger = open_ledger(work, project_run, beside=beside)
-        self.elsewhere = Elsewhere(self.ledger, studies)
+        self.recorder = open_recorder(work, project_run, beside=beside)
+        self.elsewhere = Elsewhere(self.recorder, studies)
         self.enter(State.TRAINING)
-        return self.ledger
+        return self.recorder
 
     def enter(self, state: State) -> None:
         """Note how far the study is."""
@@ -161,7 +161,7 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def how_far(self) -> str:
         """Return how many cells are done."""
-        done_keys = {*self.ledger.recovered.metrics, *self.ledger.spool}
+        done_keys = {*self.recorder.recovered.metrics, *self.recorder.spool}
         done = [cell.key in done_keys for cell in self.request.design().cells()]
         return f"with {sum(done)} of {len(done)} {self.unit}s done"
 
@@ -192,7 +192,7 @@ class CellStudy(Study[C, CellRecord, R]):
                 bar.update()
                 if self.hopeless:
                     raise L3DError(self.hopeless)
-        with under_way("uploading", shown=self.progress, left=lambda: self.ledger.uploader.pending):
+        with under_way("uploading", shown=self.progress, left=lambda: self.recorder.uploader.pending):
             self.settle()
 
     def take_tested(self, outcomes: Mapping[str, Outcome]) -> None:
@@ -215,7 +215,7 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def take_known(self, cell: Cell) -> bool:
         """Take note of a cell if it is done by now; return whether it is."""
-        if (metrics := self.ledger.recovered.metrics.get(cell.key)) is None:
+        if (metrics := self.recorder.recovered.metrics.get(cell.key)) is None:
             return False
         self.on_known(cell, metrics)
         return True
@@ -240,7 +240,7 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def take(self, cell: Cell, outcome: Outcome) -> None:
         """Record what came of a cell that was missing."""
-        record = self.ledger.add(CellRecord.of(cell, outcome), outcome)
+        record = self.recorder.add(CellRecord.of(cell, outcome), outcome)
         if record.error:
             self.failed += 1
             self._first_error = self._first_error or record.error
@@ -272,12 +272,12 @@ class CellStudy(Study[C, CellRecord, R]):
         if self.failed and self.size - self.failed < self.fewest:
             what = "Every cell" if self.fewest == 1 else f"{self.failed} of {self.size} {self.unit}s"
             raise L3DError(f"{what} failed; the first said: {self._first_error}")
-        self.ledger.wait()
+        self.recorder.wait()
 
     def result(self) -> dict[str, Any]:
         """Return the attributes of :class:`CellStudyResult` but for the request."""
         return {
-            "run_id": self.ledger.parent.run_id,
+            "run_id": self.recorder.parent.run_id,
             "computed": self.computed,
             "reused": self.reused,
             "seconds": time.monotonic() - self._started,

@@ -14,7 +14,7 @@ from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS
 if TYPE_CHECKING:
     from mlflow_l3d.plan.cells import Cell, Outcome
     from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import CellRecord
 
 _logger = logging.getLogger("mlflow_l3d")
@@ -23,7 +23,7 @@ _logger = logging.getLogger("mlflow_l3d")
 class CellOwner(Protocol):
     """What the loop knows of a study: see :class:`mlflow_l3d.studies.cells.CellStudy`."""
 
-    ledger: Ledger[CellRecord]
+    recorder: RunRecorder[CellRecord]
     elsewhere: Elsewhere
 
     def needs(self, cell: Cell) -> bool:
@@ -103,7 +103,7 @@ class CellLoop(Generic[S]):
         """Give back the claims on all cells that are under way."""
         for studies in self.under_way.values():
             for study, cell in studies:
-                study.ledger.claims.release(cell.key)
+                study.recorder.claims.release(cell.key)
         self.under_way.clear()
         self.elsewhere.clear()
 

@@ -24,7 +24,7 @@ _PRESENT: Final = 1 << 62
 
 
 class Claims:
-    """The claims of one ledger. Threads may share it; they and other ledgers of a process are never refused.
+    """The claims of one recorder. Threads may share it; they and other recorders of a process are never refused.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Claims:
         self._held.discard(key)
 
     def __contains__(self, key: object) -> bool:
-        """Return whether this ledger has claimed a cell."""
+        """Return whether this recorder has claimed a cell."""
         return key in self._held
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class _Shared:
 
     _guard = threading.Lock()
     _open: ClassVar[dict[Path, list[int]]] = {}
-    """Path -> handle, and how many ledgers use it."""
+    """Path -> handle, and how many recorders use it."""
 
     @classmethod
     def open(cls, path: Path) -> int:

@@ -1,4 +1,4 @@
-"""The way to an open ledger: the lock, the spool and the parent of a piece of work, and what is done of it.
+"""The way to an open recorder: the lock, the spool and the parent of a piece of work, and what is done of it.
 
 What an earlier process left is taken over: finished cells are taken, half-written ones ended, parents continued.
 """
@@ -29,8 +29,8 @@ from mlflow_l3d.tracking.children import (
 from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage
 from mlflow_l3d.tracking.earlier.elsewhere import take_finished
-from mlflow_l3d.tracking.ledger import Ledger, R, Work, patience_seconds
 from mlflow_l3d.tracking.pages import link_of
+from mlflow_l3d.tracking.recorder import R, RunRecorder, Work, patience_seconds
 from mlflow_l3d.tracking.spool import Spool, unwritable
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("mlflow_l3d")
 
 
-def open_ledger(work: Work[R], project_run: str | None = None, *, beside: Ledger[Any] | None = None) -> Ledger[R]:
+def open_recorder(
+    work: Work[R], project_run: str | None = None, *, beside: RunRecorder[Any] | None = None
+) -> RunRecorder[R]:
     """Connect, take the lock of this work, open the parent, and find what is already done.
 
     Parameters
@@ -52,7 +54,7 @@ def open_ledger(work: Work[R], project_run: str | None = None, *, beside: Ledger
     project_run
         The run that `mlflow run` made for us; None for a new one.
     beside
-        A ledger that is open all the while, whose threads do the work of this one, too.
+        A recorder that is open all the while, whose threads do the work of this one, too.
 
     Raises
     ------
@@ -67,25 +69,25 @@ def open_ledger(work: Work[R], project_run: str | None = None, *, beside: Ledger
     experiment_id = parents.current_experiment_id(client, project_run)
     folder = _spool_folder(client, experiment_id, card.key)
     lock = _lock(folder, card.role)
-    ledger: Ledger[R] | None = None
+    recorder: RunRecorder[R] | None = None
     spool: Spool[R] | None = None
     try:
         spool = Spool(folder, work.kind)
         parent = parents.open_parent(client, card, project_run, spool.identity)
         claims = Claims(cache_folder() / "claims" / f"{_store(client, experiment_id)}-{work.context_key}")
-        ledger = Ledger(client, parent, work, spool, lock, claims, beside)
-        recover(ledger)
+        recorder = RunRecorder(client, parent, work, spool, lock, claims, beside)
+        recover(recorder)
     except BaseException as error:
         status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
-        if ledger is not None:
-            ledger.end(status, error_line(error), patience=0.0)
+        if recorder is not None:
+            recorder.end(status, error_line(error), patience=0.0)
         elif spool is not None:
             parents.end_unopened(client, experiment_id, spool.identity, status, error_line(error))
         lock.release()
         if getattr(error, "error_code", None) is not None and is_outage(error):
             raise L3DError(f"The tracking server does not answer: {error_line(error)}") from error
         raise
-    return ledger
+    return recorder
 
 
 def spooled_cells(client: MlflowClient, key: str) -> set[str]:
@@ -130,20 +132,20 @@ def _lock(folder: Path, role: str) -> BaseFileLock:
     return lock
 
 
-def recover(ledger: Ledger[Any]) -> None:
+def recover(recorder: RunRecorder[Any]) -> None:
     """Find what is done, take over the children of interrupted parents, and fetch what the tables of the parent need.
 
     What lies in the spool and not on the server is uploaded. Uploads, moving children and fetching predictions go on in
     the uploader's threads after the return.
     """
-    client, spool, work, recovered = ledger.client, ledger.spool, ledger.work, ledger.recovered
+    client, spool, work, recovered = recorder.client, recorder.spool, recorder.work, recorder.recovered
     on_server = finished_cells(client, work.context_key, work.kind.role)
     planned: set[str] | None = None
     if work.cells is not None:
         planned = {cell.key for cell in work.cells()} if on_server or any(True for _ in spool) else set()
     spooled = sorted(key for key in list(spool) if _usable(spool, key, planned))
-    taken_over = take_over(ledger, set(spooled))
-    _tell_holders(ledger, [on_server[key] for key in sorted(planned or ()) if key in on_server], taken_over)
+    taken_over = take_over(recorder, set(spooled))
+    _tell_holders(recorder, [on_server[key] for key in sorted(planned or ()) if key in on_server], taken_over)
     for key in spooled:
         record = spool.record(key)
         if record.status == "KILLED":
@@ -157,21 +159,21 @@ def recover(ledger: Ledger[Any]) -> None:
             run = None if run_id is None else found(client.get_run, run_id)
             if run is None or run.info.lifecycle_stage != "active" or run.data.tags.get(names.CELL_KEY) != key:
                 spool.set_run_id(key, None)  # somebody deleted it, or it is another's
-            ledger.submit(key, repeated=True)
+            recorder.submit(key, repeated=True)
     if work.cells is None:
-        _note_trials(ledger, on_server)
+        _note_trials(recorder, on_server)
     for cell in work.cells() if work.cells is not None and planned else ():
         if cell.key in on_server and cell.key not in recovered.metrics:
-            take_finished(ledger, cell, on_server[cell.key])
+            take_finished(recorder, cell, on_server[cell.key])
 
 
-def _note_trials(ledger: Ledger[Any], on_server: Mapping[str, Run]) -> None:
+def _note_trials(recorder: RunRecorder[Any], on_server: Mapping[str, Run]) -> None:
     """Note the trials that the server holds; what the spool says of one comes first."""
-    recovered = ledger.recovered
+    recovered = recorder.recovered
     for key, run in on_server.items():
         recovered.metrics.setdefault(key, own_metrics(run))
         recovered.runs[key] = str(run.info.run_id)
-    for run in pruned_trials(ledger.client, ledger.parent.experiment_id, ledger.work.card.key):
+    for run in pruned_trials(recorder.client, recorder.parent.experiment_id, recorder.work.card.key):
         key = run.data.tags.get(names.CELL_KEY, "")
         recovered.pruned.setdefault(run.data.tags.get(names.LEVEL, ""), {}).setdefault(key, metrics_in(run))
         recovered.runs.setdefault(key, str(run.info.run_id))
@@ -189,19 +191,19 @@ def _usable(spool: Spool[Any], key: str, planned: set[str] | None) -> bool:
     return False
 
 
-def _tell_holders(ledger: Ledger[Any], finished: list[Run], taken_over: list[Run]) -> None:
+def _tell_holders(recorder: RunRecorder[Any], finished: list[Run], taken_over: list[Run]) -> None:
     """Say on the parent, by tags and in its description, which runs it continues and which hold cells of it.
 
     Parameters
     ----------
-    ledger
+    recorder
         That of the parent.
     finished
         The cells of this work that the server holds.
     taken_over
         The parents that it continues, whose children become its own.
     """
-    client, parent, recovered = ledger.client, ledger.parent, ledger.recovered
+    client, parent, recovered = recorder.client, recorder.parent, recorder.recovered
     own_parents = {parent.run_id, *(str(run.info.run_id) for run in taken_over)}
     for run in finished:
         if run.data.tags.get(names.PARENT_RUN_ID) not in own_parents:
@@ -215,14 +217,14 @@ def _tell_holders(ledger: Ledger[Any], finished: list[Run], taken_over: list[Run
         parents.set_tags(client, parent.run_id, tags)
 
 
-def take_over(ledger: Ledger[Any], spooled: set[str]) -> list[Run]:
+def take_over(recorder: RunRecorder[Any], spooled: set[str]) -> list[Run]:
     """Move the children of interrupted parents of the same work to the new one, and end what was left running.
 
     Also of those that another parent continues: it may have been killed before it had all their children.
 
     Parameters
     ----------
-    ledger
+    recorder
         That of the new parent.
     spooled
         Keys of the records that lie in the spool and are of use.
@@ -232,7 +234,7 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> list[Run]:
     list of Run
         The interrupted parents, as they were.
     """
-    client, parent, spool, card = ledger.client, ledger.parent, ledger.spool, ledger.work.card
+    client, parent, spool, card = recorder.client, recorder.parent, recorder.spool, recorder.work.card
     taken_over = []
     same_work = condition({card.key_tag: card.key, names.ROLE: card.role})
     for earlier in list(search(client, [parent.experiment_id], same_work)):
@@ -255,7 +257,7 @@ def take_over(ledger: Ledger[Any], spooled: set[str]) -> list[Run]:
             settled = child.data.tags.get(names.STATE, "complete") == "complete"
             pruned = status == "KILLED" and child.data.tags.get(names.TRIAL_STATE) == "pruned"
             if settled and (status == "FINISHED" or pruned):
-                ledger.uploader.submit(f"run {child_id}", adopt)
+                recorder.uploader.submit(f"run {child_id}", adopt)
             elif status == "RUNNING" and key in spooled and spool.run_id(key) in {None, child_id}:
                 spool.set_run_id(key, child_id)
                 adopt()

@@ -41,7 +41,7 @@ class Spool(Generic[R]):
     Parameters
     ----------
     folder
-        Where the cells' folders lie; created if need be. Of several processes, one at a time may own it (the ledger
+        Where the cells' folders lie; created if need be. Of several processes, one at a time may own it (the recorder
         holds a lock); several threads may use it.
     kind
         Class of the records.

@@ -7,7 +7,7 @@ import pytest
 
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.execution import dispatch, workers
-from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.joint import JointCell, JointJob
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.execution.sessions import NoFurtherCellError
 from mlflow_l3d.execution.timeouts import FIRST_SECONDS, FLOOR_SECONDS, Limits
@@ -18,16 +18,6 @@ from mlflow_l3d.testing.trouble import worker_processes
 
 CELLS = list(design_cells(FACTORS, 12))
 JOB = bench_job(Trouble(), Path())
-
-
-@dataclass(frozen=True)
-class TwoJobs(Job):
-    """The first three cells are of one job, the others of another."""
-
-    other: Job = JOB
-
-    def of(self, cell):
-        return self.other if cell.key in {cell.key for cell in CELLS[:3]} else self
 
 
 def test_auto_is_a_multiple_of_the_median_and_no_less_than_the_floor():
@@ -45,13 +35,13 @@ def test_auto_is_a_multiple_of_the_median_and_no_less_than_the_floor():
 
 
 def test_each_job_of_a_call_has_its_own_median():
-    job = TwoJobs(**{name: getattr(JOB, name) for name in Job.__dataclass_fields__})
-    limits = Limits(job)
-    limits.finished(CELLS[0], 100.0)
-    assert limits.exceeded(CELLS[:2], 4001.0) == 4000.0
-    assert limits.exceeded(CELLS[:4], 6601.0) == 0.0  # of the other job nothing is known
-    limits.finished(CELLS[5], 1.0)
-    assert limits.exceeded(CELLS[:4], 6601.0) == 6000.0 + FLOOR_SECONDS
+    cells = [JointCell.of(cell, int(number >= 3)) for number, cell in enumerate(CELLS)]
+    limits = Limits(JointJob.of([JOB, replace(JOB)]))
+    limits.finished(cells[0], 100.0)
+    assert limits.exceeded(cells[:2], 4001.0) == 4000.0
+    assert limits.exceeded(cells[:4], 6601.0) == 0.0  # of the other job nothing is known
+    limits.finished(cells[5], 1.0)
+    assert limits.exceeded(cells[:4], 6601.0) == 6000.0 + FLOOR_SECONDS
 
 
 def test_seconds_that_are_given_count_for_each_cell():

@@ -17,7 +17,7 @@ from search_cases import Climb, Trace
 from mlflow_l3d import search
 from mlflow_l3d.studies.search.run import HyperparameterSearch
 from mlflow_l3d.tracking.children import ChildWriter
-from mlflow_l3d.tracking.ledger import Ledger
+from mlflow_l3d.tracking.recorder import RunRecorder
 
 pytestmark = pytest.mark.slow
 
@@ -56,13 +56,13 @@ def cut_off() -> Iterable[pytest.MonkeyPatch]:
     def away(*_: object) -> None:
         raise MlflowException("away", TEMPORARILY_UNAVAILABLE)
 
-    def killed(ledger: Ledger[Any], *_: object, **__: object) -> None:
-        ledger._close()
+    def killed(recorder: RunRecorder[Any], *_: object, **__: object) -> None:
+        recorder._close()
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChildWriter, "_log", away)
-        patch.setattr(Ledger, "wait", killed)
+        patch.setattr(RunRecorder, "wait", killed)
         yield patch
 
 

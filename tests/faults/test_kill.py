@@ -17,7 +17,7 @@ from run_helpers import SMALL, Place, assert_whole, sqlite_place, wait_until
 
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.tracking.children import ChildWriter
-from mlflow_l3d.tracking.ledger import Ledger
+from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import CellRecord
 
 pytestmark = pytest.mark.slow
@@ -128,7 +128,7 @@ def test_what_a_power_cut_or_somebody_spoilt_is_set_aside(
     # Killed before the first upload: what is spoilt must be computed again.
     with monkeypatch.context() as patch:
         patch.setattr("mlflow_l3d.tracking.children.ChildWriter.write", lambda *_, **__: None)
-        patch.setattr("mlflow_l3d.tracking.ledger.Ledger.finish", _killed)
+        patch.setattr("mlflow_l3d.tracking.recorder.RunRecorder.finish", _killed)
         with pytest.raises(KeyboardInterrupt):
             place.investigate(**SLOW)
     assert len(place.spooled()) == CELLS
@@ -147,13 +147,13 @@ def test_what_a_power_cut_or_somebody_spoilt_is_set_aside(
 def test_the_file_of_the_store_was_moved(migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = sqlite_place(migrated_store, tmp_path / "place")
 
-    def killed(ledger: Ledger[CellRecord]) -> None:
-        ledger._close()
+    def killed(recorder: RunRecorder[CellRecord]) -> None:
+        recorder._close()
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(ChildWriter, "write", lambda *_, **__: None)
-        patch.setattr(Ledger, "wait", killed)
+        patch.setattr(RunRecorder, "wait", killed)
         with pytest.raises(KeyboardInterrupt):
             place.investigate(**SLOW)
     (tmp_path / "place" / "mlflow.db").rename(tmp_path / "moved.db")

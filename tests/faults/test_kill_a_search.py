@@ -120,7 +120,7 @@ def test_killed_on_each_level_and_in_the_comparison(place: Place, tmp_path: Path
     assert len(scores) == 1 + COARSE + FINE - sum(result.result.trials["state"] == "pruned")
 
 
-def test_killed_between_the_ledger_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_between_the_recorder_and_optuna(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     finish = StageRun._finish
     finished: list[int] = []
 

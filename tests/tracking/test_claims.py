@@ -88,7 +88,7 @@ def test_what_another_process_has_done_is_not_free_although_nobody_claims_it(tmp
     later.close()
 
 
-def test_ledgers_of_one_process_do_not_end_each_other_s_claims(tmp_path: Path) -> None:
+def test_recorders_of_one_process_do_not_end_each_other_s_claims(tmp_path: Path) -> None:
     path = tmp_path / "claims" / "context"
     mine, too = Claims(path), Claims(path)
     assert mine.take(FIRST)

@@ -13,11 +13,10 @@ from run_helpers import Place, sqlite_place, wait_until
 
 from mlflow_l3d.tracking import auxiliary
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.earlier import open_runs
 
 HOLDER = """
 import sys, time
-from mlflow_l3d.tracking.earlier.open_runs import held_open
+from mlflow_l3d.tracking.auxiliary import held_open
 
 with held_open(sys.argv[1]):
     print("held", flush=True)
@@ -27,7 +26,7 @@ with held_open(sys.argv[1]):
 
 @pytest.fixture
 def place(migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(open_runs, "_YOUNG_SECONDS", 0.0)
+    monkeypatch.setattr(auxiliary, "_YOUNG_SECONDS", 0.0)
     return sqlite_place(migrated_store, tmp_path / "place")
 
 

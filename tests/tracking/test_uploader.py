@@ -15,7 +15,7 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from mlflow_l3d.tracking import uploader as module
 from mlflow_l3d.tracking.claims import Claims
-from mlflow_l3d.tracking.ledger import Ledger
+from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.uploader import Uploader
 
 
@@ -190,7 +190,7 @@ def test_submit_and_stop_do_not_wait_for_a_server_that_is_away() -> None:
 
 
 @pytest.mark.parametrize("earlier", [False, True])
-def test_a_ledger_says_whether_a_try_to_write_a_run_went_before(
+def test_a_recorder_says_whether_a_try_to_write_a_run_went_before(
     uploader: Uploader, earlier: bool, tmp_path: Path
 ) -> None:
     flags: list[bool] = []
@@ -202,10 +202,10 @@ def test_a_ledger_says_whether_a_try_to_write_a_run_went_before(
                 raise ConnectionError
             return key
 
-    ledger: Any = object.__new__(Ledger)
-    ledger.uploader, ledger._writer, ledger.spool = uploader, Writer(), None
-    ledger.claims, ledger._repeated = Claims(tmp_path / "claims"), False
-    ledger.submit("k", repeated=earlier)
+    recorder: Any = object.__new__(RunRecorder)
+    recorder.uploader, recorder._writer, recorder.spool = uploader, Writer(), None
+    recorder.claims, recorder._repeated = Claims(tmp_path / "claims"), False
+    recorder.submit("k", repeated=earlier)
     assert uploader.wait(patience=5)
     assert flags == [earlier, True, True]
     assert uploader.refused == []

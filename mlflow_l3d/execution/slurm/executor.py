@@ -19,10 +19,9 @@ from mlflow_l3d.execution.dispatch import dispatch
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, worker_environment
 from mlflow_l3d.execution.pool import FAREWELL_SECONDS, pickled
 from mlflow_l3d.execution.processes import check_workers, complete
-from mlflow_l3d.execution.slurm.files import Inbox, Outbox, Pulse, looked_for
+from mlflow_l3d.execution.slurm.files import Inbox, Outbox, Pulse, looked_for, run_folder
 from mlflow_l3d.execution.slurm.seat import ALIVE, BEATS, CALLS, JOB, SAID, STOPS, Seat
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
-from mlflow_l3d.paths import cache_folder, private_folder
 from mlflow_l3d.plan.cells import Cell, Outcome
 
 if TYPE_CHECKING:
@@ -182,15 +181,13 @@ class TaskPool(Pool[TaskWorker]):
 
     def end(self, workers: Sequence[TaskWorker], *, at_once: bool) -> None:
         """End tasks: cancel them, or let those that are ready close their sessions first."""
-        for worker in workers:
-            if worker.seat in self._returning or worker.seat not in self._tasks:
-                continue
-            if worker.ready and not at_once:
-                worker.give(None)
+        staying = [worker for worker in workers if worker.seat not in self._returning and worker.seat in self._tasks]
         if not at_once:
-            closing = [self._tasks[worker.seat] for worker in workers if worker.ready and worker.seat in self._tasks]
-            looked_for(lambda: _over(closing), FAREWELL_SECONDS)
-        self._cancel(worker.seat for worker in workers if worker.seat not in self._returning)
+            ready = [worker for worker in staying if worker.ready]
+            for worker in ready:
+                worker.give(None)
+            looked_for(lambda: _over(self._tasks[worker.seat] for worker in ready), FAREWELL_SECONDS)
+        self._cancel(worker.seat for worker in staying)
 
     def _cancel(self, seats: Iterable[int]) -> None:
         """Cancel tasks that are not over, and wait for those of this machine."""
@@ -222,15 +219,6 @@ def _last_words(task: submitit.Job[None]) -> str:
     """Return the state of a task, and the last line of its log that is not submitit's own."""
     lines = [line for line in (task.stderr() or "").splitlines() if line.strip() and not line.startswith("submitit ")]
     return ": ".join([task.state, *lines[-1:]])
-
-
-def run_folder(options: Mapping[str, Any]) -> Path:
-    """Return a new folder for one run, on a file system that all machines share."""
-    parent = Path(options["folder"]).expanduser().absolute() if options["folder"] else cache_folder() / "submitit"
-    private_folder(parent, ours=not options["folder"])
-    folder = parent / uuid.uuid4().hex
-    folder.mkdir(mode=0o700)
-    return folder
 
 
 def submitter(folder: Path, options: Mapping[str, Any], *, gpu: bool) -> submitit.AutoExecutor:

@@ -10,10 +10,13 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+
+from mlflow_l3d.paths import cache_folder, private_folder
 
 SHORTEST_LOOK: Final = 0.01
 """Seconds between two looks if something has just come; they double up to :data:`LONGEST_LOOK`."""
@@ -111,3 +114,12 @@ class Pulse:
         """Stop, and return when it is over."""
         self._stopped.set()
         self._thread.join()
+
+
+def run_folder(options: Mapping[str, Any]) -> Path:
+    """Return a new folder for one run, on a file system that all machines share."""
+    parent = Path(options["folder"]).expanduser().absolute() if options["folder"] else cache_folder() / "submitit"
+    private_folder(parent, ours=not options["folder"])
+    folder = parent / uuid.uuid4().hex
+    folder.mkdir(mode=0o700)
+    return folder

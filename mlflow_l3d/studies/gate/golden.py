@@ -30,7 +30,7 @@ from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
     from mlflow_l3d.plan.cells import Outcome
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
 
 OF_A_PLAN: Final = (
     *("factor", "design", "investigation_runs", "mitigation_runs", "golden_runs", "joint", "mitigation"),
@@ -183,12 +183,12 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         """What stands before the progress bar."""
         return self.request.side
 
-    def open(self, *arguments: Any) -> Ledger[CellRecord]:
+    def open(self, *arguments: Any) -> RunRecorder[CellRecord]:
         """Open the parent, and take note of what is done."""
-        ledger = super().open(*arguments)
+        recorder = super().open(*arguments)
         for cell in self._cells:
             self.take_known(cell)
-        return ledger
+        return recorder
 
     def end(self, status: str, line: str) -> None:
         """Let the workers go, and end the parent before all is done."""
@@ -255,16 +255,16 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
 
     def predictions(self, runs: int) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` runs; None of those that have none."""
-        self.ledger.wait()  # what earlier commands trained is copied to the spool meanwhile
+        self.recorder.wait()  # what earlier commands trained is copied to the spool meanwhile
         for cell in self._cells[:runs]:
-            path = self.ledger.spool.predictions(cell.key) if self.ledger.spool.has(cell.key) else None
+            path = self.recorder.spool.predictions(cell.key) if self.recorder.spool.has(cell.key) else None
             yield None if path is None else pd.read_parquet(path)
 
     def finish(self, runs: int) -> None:
         """Write what a parent holds, and end it; the first `runs` runs were needed."""
         self.pause()
         self.ahead = sum(number >= runs for number in self._trained)
-        self.ledger.wait()
+        self.recorder.wait()
         frame = self._frame()
         scores = self.scores[:runs][np.isfinite(self.scores[:runs])]
         with temporary_folder() as folder:
@@ -272,12 +272,12 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
             document = replace(self.request, runs=len(frame)).document()
             write_json(folder / names.INVESTIGATION, document, indent=2)
             summary = {"score_mean": scores.mean(), "golden_std": scores.std()} if len(scores) else {}
-            self.ledger.log_metrics({**summary, "cells_failed": float(self.failed)}, runs)
-            self.ledger.finish(folder, complete=not self.failed, description=self.request.title)
+            self.recorder.log_metrics({**summary, "cells_failed": float(self.failed)}, runs)
+            self.recorder.finish(folder, complete=not self.failed, description=self.request.title)
         self.enter(State.INCOMPLETE if self.failed else State.COMPLETE)
 
     def _frame(self) -> pd.DataFrame:
-        spool, run_ids, rows = self.ledger.spool, self.ledger.run_ids(), []
+        spool, run_ids, rows = self.recorder.spool, self.recorder.run_ids(), []
         for cell in self._cells:
             if spool.has(cell.key):
                 record = spool.record(cell.key)

@@ -58,7 +58,7 @@ class SideRuns:
         """Run and experiment of the investigation, or of those that were trained now; empty before there is one."""
         if self.side.run_id or not self.begun:
             return self.side.run_id, self.side.experiment_id
-        return self.begun.ledger.parent.run_id, self.begun.ledger.parent.experiment_id
+        return self.begun.recorder.parent.run_id, self.begun.recorder.parent.experiment_id
 
     def missing(self, runs: int) -> bool:
         """Return whether some of the first `runs` are still to be trained, and find those of earlier commands first."""

@@ -24,9 +24,9 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier.reader import fetch_document
-from mlflow_l3d.tracking.ledger import Ledger, Work
-from mlflow_l3d.tracking.opening import open_ledger
+from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.parent import current_experiment_id
+from mlflow_l3d.tracking.recorder import RunRecorder, Work
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -161,44 +161,44 @@ def _there(asked: Import, client: MlflowClient) -> ImportedRuns | None:
 class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
     """One import under way."""
 
-    def open(self, project_run: str | None) -> Ledger[ImportedRecord]:
+    def open(self, project_run: str | None) -> RunRecorder[ImportedRecord]:
         """Open the parent, and find the runs that are there already."""
         asked = self.request
         shared = {"task": asked.task, "approach": asked.given["from_"]}
-        return open_ledger(
+        return open_recorder(
             Work(asked.card(), ImportedRecord, asked.context_key, shared, lambda: asked.cells), project_run
         )
 
     def how_far(self) -> str:
         """Return how many runs are written."""
-        done = {*self.ledger.recovered.metrics, *self.ledger.spool}
+        done = {*self.recorder.recovered.metrics, *self.recorder.spool}
         cells = self.request.cells
         return f"with {sum(cell.key in done for cell in cells)} of {len(cells)} runs written"
 
     def carry_out(self) -> ImportedRuns:
         """Write what is missing, and score all."""
-        asked, ledger = self.request, self.ledger
-        known = set(ledger.recovered.metrics)
+        asked, recorder = self.request, self.recorder
+        known = set(recorder.recovered.metrics)
         for cell, record, outcome in asked.records():
             if cell.key not in known:
-                ledger.add(record, outcome)
+                recorder.add(record, outcome)
         study, frame, predictions = asked.study()
         with temporary_folder() as folder, under_way("writing", shown=self.progress):
-            ledger.wait()
-            run_ids, seeds = ledger.run_ids(), [cell.seeds["seed"] for cell in asked.cells]
+            recorder.wait()
+            run_ids, seeds = recorder.run_ids(), [cell.seeds["seed"] for cell in asked.cells]
             cells = frame.assign(phase="golden", run_id=frame["cell_key"].map(run_ids), **{"seed.seed": seeds})
             cells = cells.drop(columns="seed")
-            settings = {**heading(ledger.parent.run_id), "task": asked.task, "from": asked.given["from_"]}
+            settings = {**heading(recorder.parent.run_id), "task": asked.task, "from": asked.given["from_"]}
             settings |= {**asked.shared, "versions": version_words()}
             description = write_scores(
                 folder, study, cells, predictions, title=asked.title, notes=asked.remarks, settings=settings
             )
             write_json(folder / names.INVESTIGATION, asked.document(), indent=2)
             left_out = float(len(asked.problems))
-            ledger.log_metrics({**study.metrics(), "cells_failed": left_out}, len(study.seeds))
-            ledger.finish(folder, complete=not asked.problems, description=description)
+            recorder.log_metrics({**study.metrics(), "cells_failed": left_out}, len(study.seeds))
+            recorder.finish(folder, complete=not asked.problems, description=description)
         return ImportedRuns(
-            run_id=ledger.parent.run_id,
+            run_id=recorder.parent.run_id,
             study=study,
             written=len(asked.cells) - len(known),
             known=len(known),

@@ -1,4 +1,4 @@
-"""The main job: request -> plan of cells -> executor -> ledger -> analysis -> report."""
+"""The main job: request -> plan of cells -> executor -> recorder -> analysis -> report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.plan.cells import Cell
     from mlflow_l3d.tasks.base import TaskLike
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import CellRecord
     from mlflow_l3d.tracking.spool import Spool
 
@@ -131,7 +131,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         """Let the monitor know."""
         self._monitor.add(cell, metrics)
         for step, values in self._monitor.new_steps():
-            self.ledger.log_metrics(values, step)
+            self.recorder.log_metrics(values, step)
 
     def on_record(self, cell: Cell, record: CellRecord) -> None:
         """Let the monitor know."""
@@ -160,15 +160,15 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         if not request.final_runs:
             request = request.truncate(self._monitor.stopped or rows)
             runs = request.resolved_runs()
-            self.ledger.log_params({f"resolved.{name}": value for name, value in runs.items()})
+            self.recorder.log_params({f"resolved.{name}": value for name, value in runs.items()})
         whole = bool(self._monitor.stopped) or rows == self.request.plan.mitigation_runs
-        cells, scored = finalize(request, self.ledger, self._monitor.interim_analyses, whole=whole)
+        cells, scored = finalize(request, self.recorder, self._monitor.interim_analyses, whole=whole)
         return Investigation(request=request, analysis=scored.analysis, cells=cells, **self.result())
 
 
 def finalize(
     request: InvestigationRequest,
-    ledger: Ledger[CellRecord],
+    recorder: RunRecorder[CellRecord],
     interim_analyses: pd.DataFrame | None = None,
     *,
     whole: bool = True,
@@ -179,7 +179,7 @@ def finalize(
     ----------
     request
         What was investigated; if a stopping rule ended it, cut to the rows up to then.
-    ledger
+    recorder
         Holds the cells.
     interim_analyses
         The looks of the stopping rule.
@@ -187,12 +187,12 @@ def finalize(
         Whether these are all rows that were asked for.
     """
     with deferred_interrupts():
-        run_ids = ledger.run_ids()
-    frame = _cells_frame(request, ledger.spool, run_ids)
+        run_ids = recorder.run_ids()
+    frame = _cells_frame(request, recorder.spool, run_ids)
     with temporary_folder() as folder:
         scored = score(
             frame,
-            _spooled_predictions(frame, ledger.spool),
+            _spooled_predictions(frame, recorder.spool),
             metric=request.metric,
             planned=_planned(request),
             interim_analyses=interim_analyses,
@@ -204,16 +204,16 @@ def finalize(
             scored,
             frame,
             document=request.document(),
-            settings=_settings(request, ledger.parent.run_id),
+            settings=_settings(request, recorder.parent.run_id),
             title=request.title,
             notes=notes,
         )
         for step, metrics in sorted(scored.consistency_steps.items()):
-            ledger.log_metrics(metrics, step)
-        ledger.log_metrics(scored.analysis.metrics(), request.design().steps)
-        ledger.wait()
+            recorder.log_metrics(metrics, step)
+        recorder.log_metrics(scored.analysis.metrics(), request.design().steps)
+        recorder.wait()
         complete = whole and scored.analysis.cells_failed == 0
-        ledger.finish(folder, complete=complete, description=description(scored.analysis, notes))
+        recorder.finish(folder, complete=complete, description=description(scored.analysis, notes))
     return frame, scored
 
 

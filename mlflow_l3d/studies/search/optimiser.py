@@ -135,7 +135,7 @@ def make_sampler(name: str, stage: Stage, seed: int, begun: int = 0) -> BaseSamp
 
 
 def new_study(pruner: str, *, greater_is_better: bool) -> Study:
-    """Return an empty study of Optuna, in memory: the ledger keeps its trials."""
+    """Return an empty study of Optuna, in memory: the recorder keeps its trials."""
     optuna = need_optuna()
     study: Study = optuna.create_study(
         study_name="trials",  # hyperband's brackets follow from it

@@ -27,8 +27,8 @@ from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.training import Tuned
 from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_trials, spooled_records, trials_table
 from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.tracking.ledger import Ledger, Work
-from mlflow_l3d.tracking.opening import open_ledger
+from mlflow_l3d.tracking.opening import open_recorder
+from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import TrialRecord
 
 if TYPE_CHECKING:
@@ -118,10 +118,10 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         self.metrics: dict[str, Mapping[str, float]] = {}
         self._started = time.monotonic()
 
-    def open(self, project_run: str | None) -> Ledger[TrialRecord]:
+    def open(self, project_run: str | None) -> RunRecorder[TrialRecord]:
         """Open the parent run, and find which trials are known."""
         request = self.request
-        return open_ledger(
+        return open_recorder(
             Work(request.card(), TrialRecord, request.context_key, request.shared_params()),
             project_run,
         )
@@ -132,16 +132,16 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
 
     def carry_out(self) -> HyperparameterSearch:
         """Search, compare, and write the artifacts."""
-        ledger, request = self.ledger, self.request
+        recorder, request = self.recorder, self.request
         with temporary_folder() as folder:
             result = self._result(self._run_stages())
-            ledger.log_metrics(result.metrics(), self.ended)
+            recorder.log_metrics(result.metrics(), self.ended)
             write_search(folder, request, result)
             text = "\n\n".join(
                 f"**{each.question}**: {each.short}. {' '.join(each.sentences)}" for each in search_answers(result)
             )
-            ledger.finish(folder, complete=True, description=text)
-        return HyperparameterSearch(ledger.parent.run_id, result.best, result, request)
+            recorder.finish(folder, complete=True, description=text)
+        return HyperparameterSearch(recorder.parent.run_id, result.best, result, request)
 
     def _run_stages(self) -> list[StageRun]:
         """Run the stages: the second around the best of the first, if that leaves something to search."""
@@ -159,12 +159,12 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         self, stage: Stage, space: SearchSpace, best: FinishedTrial | None = None, before: Sequence[FinishedTrial] = ()
     ) -> StageRun:
         """Run one stage; `best` is the best of the trials `before` it, whose settings are not trained again."""
-        request, setup, ledger = self.request, self.request.setup, self.ledger
+        request, setup, recorder = self.request, self.request.setup, self.recorder
         complete = (trial for trial in before if trial.state == "complete")
         known = {trial.key: replace(trial, origin="known", reports={}) for trial in complete}
-        recorded = {record.number: record.hyperparameters for record in spooled_records(ledger, stage)}
+        recorded = {record.number: record.hyperparameters for record in spooled_records(recorder, stage)}
         on_finished = partial(self._record, stage)
-        stage_run = StageRun(request, stage, space, on_finished, {**known, **known_trials(ledger, stage)}, recorded)
+        stage_run = StageRun(request, stage, space, on_finished, {**known, **known_trials(recorder, stage)}, recorded)
         tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.greater_is_better)
         trials, queue = stage_run.plan(best)
         stage_run.run(trials, executor_of(setup, job_of(setup, tuned)), queue, best)
@@ -174,12 +174,12 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         """Record a trial that ended, and show the progress of the search."""
         if outcome is not None:
             record = trial.record(stage, f"{stage} {trial.number}", self.request.searched_on, outcome)
-            self.metrics[trial.key] = self.ledger.add(record).metrics
+            self.metrics[trial.key] = self.recorder.add(record).metrics
         if trial.state == "failed":
             _logger.warning("%s trial %d failed: %s", stage, trial.number, trial.error)
         if trial.state == "complete":
             self.best_score = max(self.best_score, trial.score, key=lambda score: self.metric.sign * score)
-            self.ledger.log_metrics({"score": trial.score, "best_score": self.best_score}, self.ended)
+            self.recorder.log_metrics({"score": trial.score, "best_score": self.best_score}, self.ended)
         self.ended += 1
         if math.isfinite(self.best_score):
             best = unit_of(self.metric).text(self.best_score, 1)
@@ -191,12 +191,12 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
 
         None if no comparison is requested, or the settings are the same.
         """
-        request, setup, ledger = self.request, self.request.setup, self.ledger
+        request, setup, recorder = self.request, self.request.setup, self.recorder
         if not request.held_out_runs or dict(best) == dict(setup.hyperparameters):
             return None
         settings = {"found": best, "given": setup.hyperparameters}
         cells = {kind: request.held_out_cells(setting) for kind, setting in settings.items()}
-        scores = {key: trial.score for key, trial in known_trials(ledger, "held_out").items()}
+        scores = {key: trial.score for key, trial in known_trials(recorder, "held_out").items()}
         # Cells of one setting follow each other, so that a worker keeps its session.
         runs = [(kind, number, cell) for kind in cells for number, cell in enumerate(cells[kind])]
         missing = {cell.key: (kind, number, cell) for kind, number, cell in runs if cell.key not in scores}
@@ -210,7 +210,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
                 kind, number, cell = missing[outcome.key]
                 ended = FinishedTrial(number, {}, cell.hyperparameters, cell.key).with_outcome(outcome)
                 name = f"held out {number}, {kind}"
-                ledger.add(ended.record("held_out", name, cell.configurations_seeds, outcome))
+                recorder.add(ended.record("held_out", name, cell.configurations_seeds, outcome))
                 scores[ended.key] = ended.score
                 if ended.error is not None:
                     _logger.warning("%s failed: %s", name, ended.error)
@@ -220,18 +220,18 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
 
     def _result(self, stage_runs: list[StageRun]) -> SearchResult:
         """Compare the best setting with the given one, and join all results."""
-        request, setup, ledger = self.request, self.request.setup, self.ledger
+        request, setup, recorder = self.request, self.request.setup, self.recorder
         best = best_trial(stage_runs[-1].finished, self.metric.sign).hyperparameters
         comparison = self._compare(best)
-        ledger.wait()
+        recorder.wait()
         scored = [(trial.params, trial.score) for trial in stage_runs[0].finished]
         shares, why_none = compute_importances(request.space, scored, seed=request.root_seed)
         table = trials_table(
             {stage_run.stage: stage_run.finished for stage_run in stage_runs},
             tuple(request.space.ranges),
             default=setup.hyperparameters,
-            run_of=ledger.run_of,
-            metrics={**ledger.recovered.metrics, **self.metrics},
+            run_of=recorder.run_of,
+            metrics={**recorder.recovered.metrics, **self.metrics},
         )
         stages = tuple(
             summarise_stage(each.stage, request.samplers[each.stage], each.space.ranges, table, sign=self.metric.sign)
@@ -249,6 +249,6 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             validation_examples=request.validation_examples,
             held_out=comparison,
             seconds=time.monotonic() - self._started,
-            run_id=ledger.parent.run_id,
+            run_id=recorder.parent.run_id,
             notes=(*setup.origin.notes, *setup.task.notes, *([why_none] if why_none else [])),
         )

@@ -1,4 +1,4 @@
-"""Trials: as cells that are trained, as they have ended, as the ledger keeps them, and as a table."""
+"""Trials: as cells that are trained, as they have ended, as the recorder keeps them, and as a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from optuna.trial import FrozenTrial
 
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
 
 Seeds = Mapping[str, int]
 """Factor -> seed, of one configuration."""
@@ -145,7 +145,7 @@ def reports_in(logged: Sequence[tuple[str, float, int, int]]) -> dict[int, float
     return {step: value for name, value, _, step in logged if name == REPORTED}
 
 
-def known_trials(ledger: Ledger[TrialRecord], stage: str) -> dict[str, FinishedTrial]:
+def known_trials(recorder: RunRecorder[TrialRecord], stage: str) -> dict[str, FinishedTrial]:
     """Return key -> trial, of those that an earlier process or another search trained and that are not trained again.
 
     What was complete counts in any stage of any search, what was pruned in the same stage of the same search. Only the
@@ -157,19 +157,19 @@ def known_trials(ledger: Ledger[TrialRecord], stage: str) -> dict[str, FinishedT
         if (score := metrics.get("score")) is not None:
             trials[key] = FinishedTrial(0, {}, {}, key, state, score, "known", reports=reports)
 
-    for key, metrics in ledger.recovered.pruned.get(stage, {}).items():
+    for key, metrics in recorder.recovered.pruned.get(stage, {}).items():
         last_epoch = max(0, int(metrics.get("epochs_done", 1)) - 1)
         know(key, "pruned", metrics, {last_epoch: metrics.get(REPORTED, metrics.get("score", math.nan))})
-    for key, metrics in ledger.recovered.metrics.items():
+    for key, metrics in recorder.recovered.metrics.items():
         know(key, "complete", metrics, {})
-    for record in spooled_records(ledger, stage):
+    for record in spooled_records(recorder, stage):
         know(record.key, cast(State, record.state), record.metrics, reports_in(record.metrics_logged))
     return trials
 
 
-def spooled_records(ledger: Ledger[TrialRecord], stage: str) -> list[TrialRecord]:
+def spooled_records(recorder: RunRecorder[TrialRecord], stage: str) -> list[TrialRecord]:
     """Return the records of a stage that lie in the spool: they are of an earlier process at the same search."""
-    return [record for record in map(ledger.spool.record, ledger.spool) if record.stage == stage]
+    return [record for record in map(recorder.spool.record, recorder.spool) if record.stage == stage]
 
 
 def best_trial(trials: Sequence[FinishedTrial], sign: float = 1.0) -> FinishedTrial:

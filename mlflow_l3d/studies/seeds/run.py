@@ -20,7 +20,7 @@ from mlflow_l3d.studies.seeds.parameters import SeedsOptions
 from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
 from mlflow_l3d.tasks.sources.glue import benchmark_of
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.ledger import Ledger
+from mlflow_l3d.tracking.recorder import RunRecorder
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
@@ -106,7 +106,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
     def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
         """Log the score, at the place of the seed: in whatever order seeds are done, the chart is the same."""
         if (score := metrics.get(self.request.metric.name)) is not None and math.isfinite(score):
-            self.ledger.log_metrics({"score": score}, cell.index or 0)
+            self.recorder.log_metrics({"score": score}, cell.index or 0)
 
     def on_record(self, cell: Cell, record: CellRecord) -> None:
         """Log the score."""
@@ -116,15 +116,15 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         """Train, and score what is recorded."""
         self.train()
         with under_way("scoring", shown=self.progress):
-            study, notes = _finalize(self.request, self.ledger)
+            study, notes = _finalize(self.request, self.recorder)
         return SeedsRun(request=self.request, study=study, notes=notes, **self.result())
 
 
-def _finalize(request: SeedsRequest, ledger: Ledger[CellRecord]) -> tuple[SeedsStudy, tuple[str, ...]]:
+def _finalize(request: SeedsRequest, recorder: RunRecorder[CellRecord]) -> tuple[SeedsStudy, tuple[str, ...]]:
     """Score everything from what is recorded, write the parent's artifacts, and end the parent."""
     with deferred_interrupts():
-        run_ids = ledger.run_ids()
-    frame, predictions = _recorded(request, ledger, run_ids)
+        run_ids = recorder.run_ids()
+    frame, predictions = _recorded(request, recorder, run_ids)
     task = request.setup.task
     finished = frame[frame["status"].eq("FINISHED")]
     study = seeds_study(
@@ -153,21 +153,21 @@ def _finalize(request: SeedsRequest, ledger: Ledger[CellRecord]) -> tuple[SeedsS
             predictions,
             title=request.title,
             notes=notes,
-            settings=request.settings(about, ledger.parent.run_id),
+            settings=request.settings(about, recorder.parent.run_id),
         )
-        ledger.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
-        ledger.wait()
-        ledger.finish(folder, complete=failed == 0, description=description)
+        recorder.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
+        recorder.wait()
+        recorder.finish(folder, complete=failed == 0, description=description)
     return study, notes
 
 
 def _recorded(
-    request: SeedsRequest, ledger: Ledger[CellRecord], run_ids: Mapping[str, str]
+    request: SeedsRequest, recorder: RunRecorder[CellRecord], run_ids: Mapping[str, str]
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """Return one row a seed, and all predictions (None if there are none)."""
     rows, tables = [], []
     for cell in request.design().cells():
-        record, path, seed = ledger.spool.record(cell.key), ledger.spool.predictions(cell.key), cell.seeds["seed"]
+        record, path, seed = recorder.spool.record(cell.key), recorder.spool.predictions(cell.key), cell.seeds["seed"]
         row = {"phase": cell.phase, "index": cell.index, "seed.seed": seed, "run_id": run_ids.get(cell.key)}
         row |= {"cell_key": cell.key, "status": record.status}
         rows.append({**row, **({} if record.error else record.metrics)})

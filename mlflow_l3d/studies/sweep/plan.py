@@ -1,13 +1,13 @@
-"""What a sweep has to do: points, cells, cells that are done, hours, and how far its budget goes."""
+"""What a sweep has to do, breadth first: points, cells, cells that are done, hours, and how far its budget goes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,6 @@ from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.budget import duration_text
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.numbers.point import value_text
-from mlflow_l3d.studies.sweep.order import FIRST_STEPS, turns
 from mlflow_l3d.studies.sweep.points import PointRequest
 from mlflow_l3d.studies.sweep.request import SweepRequest
 from mlflow_l3d.tracking.children import finished_cells
@@ -28,6 +27,10 @@ from mlflow_l3d.tracking.opening import spooled_cells
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
+
+
+FIRST_STEPS: Final = 2
+"""Steps of every point in the first round: a spread of row means needs two rows."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,6 +105,28 @@ class SweepPlan(OnOneScreen):
         shown = frame.drop(columns="hours").assign(**texts, time=times)
         title = self.request.title
         return "\n".join([title, "=" * len(title), "", shown.to_string(index=False), "", self.line(), ""])
+
+
+def turns(steps: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield (point, step): in each round all points in their order, up to twice as many steps as in the round before.
+
+    The rounds end at 2, 4, 8, 16, ... steps (rows, as a rule). A point that would have a quarter more at most goes to
+    its end at once: so are points of 5, 10 or 20 rows whole one after the other in the last round, and not all at the
+    very end. Wherever work ends, no point has more than 2.5 times the steps of one that is not whole, but for the first
+    round.
+
+    Parameters
+    ----------
+    steps
+        How many steps each point has.
+    """
+    done, until = [0] * len(steps), FIRST_STEPS
+    while any(reached < whole for reached, whole in zip(done, steps, strict=True)):
+        for point, whole in enumerate(steps):
+            end = whole if whole <= 1.25 * until else until
+            yield from ((point, step) for step in range(done[point], end))
+            done[point] = end
+        until *= 2
 
 
 _Finished: TypeAlias = "Mapping[str, Mapping[str, Run]]"

@@ -12,8 +12,8 @@ from mlflow_l3d.execution.joint import JointCell
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.state import OPEN, OVER, State
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
-from mlflow_l3d.studies.sweep.order import FIRST_STEPS
-from mlflow_l3d.tracking.ledger import patience_seconds
+from mlflow_l3d.studies.sweep.plan import FIRST_STEPS
+from mlflow_l3d.tracking.recorder import patience_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.analysis.results import Analysis
     from mlflow_l3d.plan.cells import Cell, Outcome
     from mlflow_l3d.studies.sweep.points import PointRequest
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import CellRecord
 
 _logger = logging.getLogger("mlflow_l3d")
@@ -37,7 +37,7 @@ class PointStudy(InvestigationStudy):
     number
         Its place among the points.
     beside
-        The ledger of the sweep.
+        The recorder of the sweep.
     done
         How many of its cells the plan found done.
     points
@@ -60,7 +60,7 @@ class PointStudy(InvestigationStudy):
     request: PointRequest
 
     def __init__(
-        self, request: PointRequest, number: int, beside: Ledger[CellRecord], done: int = 0, points: int = 1
+        self, request: PointRequest, number: int, beside: RunRecorder[CellRecord], done: int = 0, points: int = 1
     ) -> None:
         super().__init__(request)
         self.number, self.done = number, done
@@ -118,7 +118,7 @@ class PointStudy(InvestigationStudy):
     def wait(self) -> None:
         """Wait until the server holds what was recorded so far, or is away for too long."""
         if self.state in OPEN:
-            self.ledger.uploader.wait(patience=patience_seconds())
+            self.recorder.uploader.wait(patience=patience_seconds())
 
     def take(self, cell: Cell, outcome: Outcome) -> None:
         """Record what came of a cell."""
@@ -148,12 +148,12 @@ class PointStudy(InvestigationStudy):
         borrower
             The other point.
         """
-        record = self.ledger.spool.record(cell.key)
+        record = self.recorder.spool.record(cell.key)
         if record.error:
             return False
         lent = replace(record, **asdict(cell), name=cell.name)
-        borrower.ledger.spool.add(lent, predictions=self.ledger.spool.predictions(cell.key))
-        borrower.ledger.recovered.metrics[cell.key] = lent.metrics
+        borrower.recorder.spool.add(lent, predictions=self.recorder.spool.predictions(cell.key))
+        borrower.recorder.recovered.metrics[cell.key] = lent.metrics
         borrower.borrowed[cell.key] = self
         borrower.on_known(cell, lent.metrics)
         return True
@@ -193,9 +193,9 @@ class PointStudy(InvestigationStudy):
     def take_run_ids(self) -> None:
         """Learn the runs of cells that other points trained; those that have none become children of this point."""
         for key, lender in () if self.is_over else self.borrowed.items():
-            run_id = lender.ledger.spool.run_id(key)
+            run_id = lender.recorder.spool.run_id(key)
             if run_id is None:
-                self.ledger.submit(key)
+                self.recorder.submit(key)
             else:
-                self.ledger.spool.set_run_id(key, run_id)
-                self.ledger.recovered.holders[key] = lender.ledger.parent.experiment_id, lender.run_id
+                self.recorder.spool.set_run_id(key, run_id)
+                self.recorder.recovered.holders[key] = lender.recorder.parent.experiment_id, lender.run_id

@@ -28,8 +28,8 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier.past import find_search
-from mlflow_l3d.tracking.ledger import Ledger, Work
-from mlflow_l3d.tracking.opening import open_ledger
+from mlflow_l3d.tracking.opening import open_recorder
+from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
@@ -139,15 +139,15 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         super().__init__(request, progress=progress)
         self._done = plan.points["done"].tolist()
 
-    def open(self, project_run: str | None) -> Ledger[CellRecord]:
+    def open(self, project_run: str | None) -> RunRecorder[CellRecord]:
         """Open the run on top; complete points of an earlier run of the same sweep become children of this one."""
         request = self.request
-        ledger = open_ledger(Work(request.card(), CellRecord, request.key, {}, lambda: ()), project_run)
+        recorder = open_recorder(Work(request.card(), CellRecord, request.key, {}, lambda: ()), project_run)
         self._points = tuple(
-            PointStudy(replace(point, sweep=ledger.parent.run_id), number, ledger, done, len(request.points))
+            PointStudy(replace(point, sweep=recorder.parent.run_id), number, recorder, done, len(request.points))
             for number, (point, done) in enumerate(zip(request.points, self._done, strict=True))
         )
-        return ledger
+        return recorder
 
     def how_far(self) -> str:
         """Return how many points are done."""
@@ -166,15 +166,15 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         swept = tuple(point.swept() for point in points)
         complete = sum(point.is_complete for point in points)
         with temporary_folder() as folder:
-            experiments = {point.run_id: self.ledger.parent.experiment_id for point in swept if point.run_id}
-            links = links_of(str(self.ledger.client.tracking_uri), experiments)
+            experiments = {point.run_id: self.recorder.parent.experiment_id for point in swept if point.run_id}
+            links = links_of(str(self.recorder.client.tracking_uri), experiments)
             result = write_sweep(folder, swept, title=request.title, links=links)
             ends = [{"run_id": point.run_id, "complete": point.is_complete, "error": point.error} for point in points]
             write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
             counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
-            self.ledger.log_metrics({**counts, "cells_computed": self._computed(engine), **result.metrics()}, 0)
+            self.recorder.log_metrics({**counts, "cells_computed": self._computed(engine), **result.metrics()}, 0)
             finished = Sweep(
-                run_id=self.ledger.parent.run_id,
+                run_id=self.recorder.parent.run_id,
                 request=request,
                 points=swept,
                 computed=engine.computed + sum(len(point.tested) for point in points),
@@ -182,9 +182,9 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
                 spent=engine.is_spent,
                 result=result,
             )
-            self.ledger.wait()
+            self.recorder.wait()
             text = f"{self._description(finished, complete)}\n\n{description(result, experiments)}"
-            self.ledger.finish(folder, complete=complete == len(points), description=text)
+            self.recorder.finish(folder, complete=complete == len(points), description=text)
         return finished
 
     def _test_seeds(self) -> None:
@@ -199,23 +199,23 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
 
     def _computed(self, engine: Engine) -> int:
         """Return how many cells were trained for this sweep, by the processes that it continues, too."""
-        parent = self.ledger.parent
-        if names.CONTINUES not in self.ledger.client.get_run(parent.run_id).data.tags:
+        parent = self.recorder.parent
+        if names.CONTINUES not in self.recorder.client.get_run(parent.run_id).data.tags:
             return engine.computed
         points = [point.run_id for point in self._points if point.run_id]
-        runs = chain.from_iterable(children_of(self.ledger.client, parent.experiment_id, point) for point in points)
+        runs = chain.from_iterable(children_of(self.recorder.client, parent.experiment_id, point) for point in points)
         return len({run.data.tags.get(names.CELL_KEY) for run in runs if run.info.status in {"FINISHED", "FAILED"}})
 
     def _adopt(self) -> None:
         """Take the points that an earlier run of the same sweep completed as they are."""
-        ledger = self.ledger
-        ledger.wait()  # until they are children of this run
-        client, points_by_key = ledger.client, {point.request.key: point for point in self._points}
-        for run in list(children_of(client, ledger.parent.experiment_id, ledger.parent.run_id)):
+        recorder = self.recorder
+        recorder.wait()  # until they are children of this run
+        client, points_by_key = recorder.client, {point.request.key: point for point in self._points}
+        for run in list(children_of(client, recorder.parent.experiment_id, recorder.parent.run_id)):
             point = points_by_key.get(run.data.tags.get(names.INVESTIGATION_KEY, ""))
             [read] = points_of(client, [run]).points
             if point is not None and read.analysis is not None:
-                client.set_tag(run.info.run_id, names.SWEEP, ledger.parent.run_id)
+                client.set_tag(run.info.run_id, names.SWEEP, recorder.parent.run_id)
                 point.adopt(read.run_id, read.analysis)
 
     def _description(self, finished: Sweep, complete: int) -> str:

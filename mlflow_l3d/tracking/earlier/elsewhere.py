@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
     from mlflow_l3d.plan.cells import Cell
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
 
 _PAUSE: Final = 10.0
 """Seconds between two looks, and at least so many times as long as a look takes: looks take 1 % of the time at most."""
@@ -32,29 +32,29 @@ _MARGIN: Final = 300.0
 
 
 class Elsewhere:
-    """What others finish of the cells of a ledger, since it was opened.
+    """What others finish of the cells of a recorder, since it was opened.
 
     Parameters
     ----------
-    ledger
+    recorder
         What is found is recovered there, as at its opening.
     among
         How many look in turn: all of them together take 1 % of the time at most.
     """
 
-    def __init__(self, ledger: Ledger[CellRecord], among: int = 1) -> None:
-        self._ledger, self._times = ledger, _TIMES * among
+    def __init__(self, recorder: RunRecorder[CellRecord], among: int = 1) -> None:
+        self._recorder, self._times = recorder, _TIMES * among
         self._opened = self._last = time.time()
         self._next = time.monotonic() + _PAUSE
 
     def free(self, cell: Cell) -> bool:
         """Claim a cell that is to be trained; return False if it is done by now, or another process trains it."""
         self.look()
-        return cell.key not in self._ledger.recovered.metrics and self._ledger.claims.take(cell.key)
+        return cell.key not in self._recorder.recovered.metrics and self._recorder.claims.take(cell.key)
 
     def settled(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
         """Return those of the cells of other processes that are done now, and those given back, which are claimed."""
-        done, claims = self._ledger.recovered.metrics, self._ledger.claims
+        done, claims = self._recorder.recovered.metrics, self._recorder.claims
         locked = {cell.key for cell in cells if claims.lock(cell.key)}  # before the look: what ends here is found
         for whole in (False, True):
             if not whole or locked - done.keys():
@@ -75,50 +75,50 @@ class Elsewhere:
         Parameters
         ----------
         also
-            Keys of cells that are wanted although this ledger has claimed them.
+            Keys of cells that are wanted although this recorder has claimed them.
         whole
-            Whether to look for all that was finished since the ledger was opened, not since the last look.
+            Whether to look for all that was finished since the recorder was opened, not since the last look.
         """
         from mlflow.exceptions import MlflowException
 
-        ledger, began = self._ledger, time.monotonic()
+        recorder, began = self._recorder, time.monotonic()
         since = (self._opened if whole else self._last) - _MARGIN
         recent = f"attributes.end_time > {int(1000 * since)}"
-        not_ours = f"tags.`{names.PARENT_RUN_ID}` != '{ledger.parent.run_id}'"
-        tags = {names.CONTEXT_KEY: ledger.work.context_key, names.ROLE: "cell"}
+        not_ours = f"tags.`{names.PARENT_RUN_ID}` != '{recorder.parent.run_id}'"
+        tags = {names.CONTEXT_KEY: recorder.work.context_key, names.ROLE: "cell"}
         self._last = time.time()
         try:
             runs = {
                 key: run
-                for run in search(ledger.client, None, f"{condition(tags, 'FINISHED')} and {not_ours} and {recent}")
-                if (key := run.data.tags.get(names.CELL_KEY, "")) not in ledger.recovered.metrics
-                and (key in also or key not in ledger.claims)
-                and not ledger.spool.has(key)
+                for run in search(recorder.client, None, f"{condition(tags, 'FINISHED')} and {not_ours} and {recent}")
+                if (key := run.data.tags.get(names.CELL_KEY, "")) not in recorder.recovered.metrics
+                and (key in also or key not in recorder.claims)
+                and not recorder.spool.has(key)
             }
         except MlflowException as error:
             if not is_outage(error):
                 raise
             self._last, runs = since + _MARGIN, {}
-        for cell in ledger.work.cells() if runs and ledger.work.cells is not None else ():
+        for cell in recorder.work.cells() if runs and recorder.work.cells is not None else ():
             if cell.key in runs:
-                ledger.recovered.held_by(cell.key, runs[cell.key])
-                take_finished(ledger, cell, runs[cell.key])
+                recorder.recovered.held_by(cell.key, runs[cell.key])
+                take_finished(recorder, cell, runs[cell.key])
         self._next = time.monotonic() + max(_PAUSE, self._times * (time.monotonic() - began))
 
 
-def take_finished(ledger: Ledger[CellRecord], cell: Cell, run: Run) -> None:
+def take_finished(recorder: RunRecorder[CellRecord], cell: Cell, run: Run) -> None:
     """Take a cell that the server holds as done; its predictions are copied to the spool by and by."""
-    ledger.recovered.metrics[cell.key] = own_metrics(run)
-    ledger.uploader.submit(f"the predictions of run {run.info.run_id}", partial(_fetch, ledger, cell, run))
+    recorder.recovered.metrics[cell.key] = own_metrics(run)
+    recorder.uploader.submit(f"the predictions of run {run.info.run_id}", partial(_fetch, recorder, cell, run))
 
 
-def _fetch(ledger: Ledger[CellRecord], cell: Cell, run: Run) -> None:
+def _fetch(recorder: RunRecorder[CellRecord], cell: Cell, run: Run) -> None:
     """Copy a cell that the server holds into the spool; safe to call again."""
-    if ledger.spool.has(cell.key):
+    if recorder.spool.has(cell.key):
         return
     with tempfile.TemporaryDirectory() as folder:
         uri = str(run.info.artifact_uri)
-        predictions = file_of(uri, names.PREDICTIONS, Path(folder), str(ledger.client.tracking_uri))
+        predictions = file_of(uri, names.PREDICTIONS, Path(folder), str(recorder.client.tracking_uri))
         ended = int(run.info.end_time or time.time() * 1000)
         record = CellRecord(**asdict(cell), name=cell.name, metrics=own_metrics(run), end_time=ended)
-        ledger.spool.add(record, predictions=predictions, run_id=run.info.run_id)
+        recorder.spool.add(record, predictions=predictions, run_id=run.info.run_id)

@@ -22,7 +22,7 @@ from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.power import power
 from mlflow_l3d.studies.gate.run import Gate, gate
-from mlflow_l3d.tracking.opening import open_ledger
+from mlflow_l3d.tracking.opening import open_recorder
 
 FACTORS = ("label_selection", "data_split", "data_order", "sample_choice", "model_initialisation", "model_randomness")
 SETTING = {f"a_{factor}": 9.0 for factor in FACTORS}
@@ -238,11 +238,11 @@ def test_an_interrupt_while_a_parent_opens_leaves_none_running(
     place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*arguments: Any, **more: Any) -> Any:
-        ledger = open_ledger(*arguments, **more)
+        recorder = open_recorder(*arguments, **more)
         signal.raise_signal(signal.SIGINT)
-        return ledger
+        return recorder
 
-    monkeypatch.setattr("mlflow_l3d.studies.cells.open_ledger", interrupted)
+    monkeypatch.setattr("mlflow_l3d.studies.cells.open_recorder", interrupted)
     with pytest.raises(KeyboardInterrupt):
         gated(place, baseline=baseline)
     assert [run.info.status for role in ("gate", "golden_runs") for run in of_role(place, role)] == ["KILLED"] * 2

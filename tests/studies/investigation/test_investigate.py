@@ -196,21 +196,23 @@ class Stopped(BaseException):
 @pytest.fixture(scope="module")
 def _silent(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> Place:
     from mlflow_l3d import investigate as _  # noqa: F401
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
 
     module = sys.modules["mlflow_l3d.studies.investigation.run"]
-    ledgers: list[Ledger[CellRecord]] = []
+    recorders: list[RunRecorder[CellRecord]] = []
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("silent"))
 
-    def stop(_specification: object, ledger: Ledger[CellRecord], _interim_analyses: object, **_more: object) -> None:
-        ledgers.append(ledger)
+    def stop(
+        _specification: object, recorder: RunRecorder[CellRecord], _interim_analyses: object, **_more: object
+    ) -> None:
+        recorders.append(recorder)
         raise Stopped
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "finalize", stop)
         with pytest.raises(Stopped):
             place.investigate()
-    ledgers[0]._close()
+    recorders[0]._close()
     assert len(place.spooled()) == CELLS
     return place
 

@@ -138,7 +138,7 @@ class Kill:
 
 
 def recovered(trials: Sequence[FinishedTrial]) -> dict[str, Any]:
-    """Return what the ledger has of trials that ended."""
+    """Return what the recorder has of trials that ended."""
     ended = [trial for trial in trials if trial.state != "failed"]
     known = {
         trial.key: FinishedTrial(0, {}, {}, trial.key, trial.state, trial.score, "known", reports=trial.reports)
@@ -148,7 +148,7 @@ def recovered(trials: Sequence[FinishedTrial]) -> dict[str, Any]:
 
 
 def killed_after(search: Search, trials: int, ends: int, **before: Any) -> dict[str, Any]:
-    """Run a stage and end it as a kill would, while a trial runs; return what the ledger has of it."""
+    """Run a stage and end it as a kill would, while a trial runs; return what the recorder has of it."""
     heard: list[FinishedTrial] = []
     with pytest.raises(KilledError):
         search.stage(lambda trial, _: heard.append(trial), **before).run(trials, Kill(search, ends))

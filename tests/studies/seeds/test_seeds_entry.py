@@ -293,9 +293,9 @@ def test_killed_and_started_again(place: Place) -> None:
 
 @pytest.mark.slow
 def test_interrupted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mlflow_l3d.tracking.ledger import Ledger
+    from mlflow_l3d.tracking.recorder import RunRecorder
 
-    kept = Ledger.add
+    kept = RunRecorder.add
 
     def interrupting(self: Any, record: Any, outcome: Any) -> Any:
         kept(self, record, outcome)
@@ -304,7 +304,7 @@ def test_interrupted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         return record
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "add", interrupting)
+        patch.setattr(RunRecorder, "add", interrupting)
         with pytest.raises(KeyboardInterrupt):
             study(place)
     [parent] = place.parents()

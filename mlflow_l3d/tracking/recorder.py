@@ -41,7 +41,7 @@ R = TypeVar("R", bound=RunRecord)
 
 @dataclass(frozen=True)
 class Work(Generic[R]):
-    """What a ledger is opened for.
+    """What a recorder is opened for.
 
     Attributes
     ----------
@@ -101,13 +101,13 @@ class Recovered:
         return "\n\n".join([*self.notes, *notes]), tags
 
 
-class Ledger(Generic[R]):
+class RunRecorder(Generic[R]):
     """What is done, what is new, and a parent in a true state at the end.
 
-    Open with :func:`mlflow_l3d.tracking.opening.open_ledger`; then `add` every record, and end with `finish` or `end`.
+    Open with :func:`~mlflow_l3d.tracking.opening.open_recorder`; then `add` every record, and `finish` or `end`.
 
     Contract: `add` and `log_metrics` never wait for the server. What was added is never lost: it lies in the spool
-    until the server holds it. The main thread owns the ledger.
+    until the server holds it. The main thread owns the recorder.
 
     Parameters
     ----------
@@ -120,9 +120,9 @@ class Ledger(Generic[R]):
     lock
         Held as long as the parent is open.
     claims
-        Cells that others train, and that this ledger's owner does.
+        Cells that others train, and that this recorder's owner does.
     beside
-        A ledger that is open all the while, whose threads do the work of this one, too.
+        A recorder that is open all the while, whose threads do the work of this one, too.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Ledger(Generic[R]):
         spool: Spool[R],
         lock: BaseFileLock,
         claims: Claims,
-        beside: Ledger[Any] | None = None,
+        beside: RunRecorder[Any] | None = None,
     ) -> None:
         self.client, self.parent, self.work, self.spool, self.claims = client, parent, work, spool, claims
         remote = str(client.tracking_uri).startswith(("http://", "https://", "databricks"))
@@ -153,7 +153,7 @@ class Ledger(Generic[R]):
         self._renamed: set[tuple[str, str]] = set()
         self._sending_metrics = threading.Lock()
         self._ended = threading.Event()
-        self._beating: list[Ledger[Any]] = [] if beside is None else beside._beating
+        self._beating: list[RunRecorder[Any]] = [] if beside is None else beside._beating
         self._beating.append(self)
         if beside is None:
             threading.Thread(target=self._beat, name="l3d-heartbeat", daemon=True).start()
@@ -274,10 +274,10 @@ class Ledger(Generic[R]):
 
     def _beat(self) -> None:
         while not self._ended.wait(parents.HEARTBEAT_SECONDS):
-            for ledger in tuple(self._beating) if self.uploader.outage_seconds == 0.0 else ():
+            for recorder in tuple(self._beating) if self.uploader.outage_seconds == 0.0 else ():
                 tags = {names.HEARTBEAT: str(int(time.time()))}
-                beat = partial(parents.set_tags, ledger.client, ledger.parent.run_id, tags)
-                ledger.uploader.submit("the heartbeat", beat)
+                beat = partial(parents.set_tags, recorder.client, recorder.parent.run_id, tags)
+                recorder.uploader.submit("the heartbeat", beat)
 
 
 def patience_seconds() -> float:
