@@ -49,8 +49,12 @@ def answer(difference: float, error: float = 0.002, **more: object) -> GateAnswe
         (0.03, 0.002, "The candidate is better: +3.00 points of f1_macro, repeated 95 % confidence interval "),
         (-0.03, 0.002, "The candidate is worse: -3.00 points of f1_macro, repeated 95 % confidence interval "),
         (0.0, 0.002, "The two are equivalent within 1.00 points: +0.00 points of f1_macro, repeated 90 % confidence "),
-        (-0.004, 0.0004, "It is certain that the candidate is lower, by less than what matters."),
-        (0.0, 0.02, "20 runs do not tell worse, better, and equivalent within 1.00 points apart: +0.00 points"),
+        (-0.004, 0.0004, "The candidate is lower for certain, but by less than what matters."),
+        (
+            0.0,
+            0.02,
+            "After 20 runs it is undecided whether the candidate is worse, better, or equivalent within 1.00 points: ",
+        ),
     ],
 )
 def test_every_text_says_the_same(difference: float, error: float, said: str) -> None:

@@ -50,7 +50,7 @@ def _better(found: Comparison) -> Answer:
         f"{_runs(one)} ({found.metric}, {unit.name}): a difference of {unit.change(one.difference)}.",
         f"Its {percent(found.level)} interval is {limits} (p {probability(one.p)}). It counts the luck of "
         f"{factors}{examples}.",
-        f"{one.first} is better on average with probability {_probability_text(one.probability_better)}: the share of the "
+        f"{one.first} is better on average with probability {_percent(one.probability_better)}: the share of the "
         f"confidence distribution on its side, which is a posterior probability if all differences were equally "
         f"probable before.",
     ]
@@ -88,10 +88,10 @@ def _single(one: Difference) -> Answer:
             f"{one.first} always wins on {_share(wins.first)} of the {wins.examples:,} test examples that ten runs of "
             f"both saw: any ten of its runs are all right, and not all of {one.second}. {one.second} does so on "
             f"{_share(wins.second)}.",
-            f"All ten right against all ten wrong: {_probability_text(wins.first_always)} and {_probability_text(wins.second_always)}.",
+            f"All ten right against all ten wrong: {_percent(wins.first_always)} and {_percent(wins.second_always)}.",
         ]
     question = f"Does a run of {one.first} beat a run of {one.second}?"
-    return Answer(question, f"{_probability_text(one.run_wins.value)} of the time", tuple(sentences))
+    return Answer(question, f"{_percent(one.run_wins.value)} of the time", tuple(sentences))
 
 
 def advice_on(one: Difference) -> Answer:
@@ -154,7 +154,7 @@ def direction_sentence(comparison: Comparison) -> str:
     return f"A difference {side} 0 speaks for the first of a pair."
 
 
-def _probability_text(share: float) -> str:
+def _percent(share: float) -> str:
     """Return a probability in per cent; one that is nearly 0 or 1 without its digits."""
     if math.isnan(share):
         return MISSING
@@ -165,4 +165,4 @@ def _probability_text(share: float) -> str:
 
 def _share(share: Share) -> str:
     limits = between(share.low, share.high, lambda value: points(value, 1))
-    return _probability_text(share.value) + ("" if limits == MISSING else f" ({limits})")
+    return _percent(share.value) + ("" if limits == MISSING else f" ({limits})")
