@@ -182,10 +182,6 @@ def test_any_name_and_number_gives_printable_lines_that_fit(importance, analysis
     assert all(char == "\n" or char.isprintable() for char in text)
 
 
-def test_own_words_are_ascii(six):
-    assert text_of(six, title="t").isascii()
-
-
 def test_escape_codes_do_not_reach_the_terminal():
     assert shorten("a\x1b[31m\nb", 20) == "a [31m b"
     assert shorten("x" * 30, 10) == "xxxxxxx..."
