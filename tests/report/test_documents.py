@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from gate_answers import gate_answer
+from hand_made_analyses import make_analysis, make_importance, nothing
 from pages import Page, plain_words
 from seeds_report_cases import all_studies, regression, study
 from simulated_analyses import simulated, with_interim_analyses
@@ -70,12 +72,24 @@ def sweep(*, scored: bool) -> Document:
     return sweep_document(analyse_sweep([*points, lost]), title=ATTACK)
 
 
+def odd(**changes: Any) -> Document:
+    """Return the document of factors with odd names; `changes` of their records."""
+    names = ["$x_1$ and $", r"\frac{", "数据顺序", "a" * 300, "_hidden"] if not changes else ["a"]
+    records = [replace(make_importance(name, rows=3, columns=2), **changes) for name in names]
+    return investigation(make_analysis(records))
+
+
 MAKERS: dict[str, Callable[[], Document]] = {
     "attacked": lambda: investigation(attacked()),
     **{
         design: partial(lambda name: investigation(simulated(name)), design)
         for design in ("crossed", "nested", "radial", "random", "fixed")
     },
+    "pooled": lambda: investigation(simulated("crossed", pooled=True)),
+    "odd names": odd,
+    "constant scores": lambda: odd(table=np.full((4, 3), 0.5), golden=np.full(6, 0.5)),
+    "no score": lambda: investigation(make_analysis([nothing("data_order")], predictions=False)),
+    "no factor": lambda: investigation(make_analysis([])),
     "seeds": lambda: seeds_document(study("mrpc", model=ATTACK), title=ATTACK, notes=[ATTACK], settings=SETTINGS),
     "seeds of numbers": lambda: seeds_document(regression(), title="t"),
     "seeds over tasks": lambda: over_tasks_document(over_tasks(all_studies()), title=ATTACK),
@@ -126,6 +140,6 @@ def test_page_shows_title_notes_answers_tables_and_settings(document: Document, 
 
 def test_text_fits_the_terminal(document: Document) -> None:
     text = document.to_text()
-    assert text.isascii()
+    assert text.replace("数据顺序", "").isascii()
     assert max(map(len, text.splitlines())) <= WIDTH
     assert not re.search(r"\bnan\b", text)

@@ -156,13 +156,13 @@ def part(scores: Tables, setting: Setting, seeds: Sequence[np.random.SeedSequenc
         choice is part of every larger one.
     """
     tables: dict[str, FloatArray] = {}
-    kept = 0
+    cells = 0
     for name, table in scores.tables.items():
         rows = _chosen(len(table), setting.rows, seeds[0])
         columns = _chosen(table.shape[1], setting.columns, seeds[1])
         tables[name] = table[np.ix_(rows, columns)]
-        kept += tables[name].size
-    share = kept / sum(table.size for table in scores.tables.values())
+        cells += tables[name].size
+    share = cells / sum(table.size for table in scores.tables.values())
     base = scores.base[_chosen(len(scores.base), setting.rows, seeds[0])]
     total = len(scores.golden)
     golden = scores.golden[_chosen(total, min(total, max(2, math.ceil(total * share - 1e-9))), seeds[2])]
@@ -225,8 +225,8 @@ def ablate_tables(
 def _lines(chosen: Tables, records: Mapping[str, Importance]) -> Iterator[dict[str, object]]:
     """Yield the golden model, then every factor."""
     first = next(iter(records.values()))
-    known = first.golden[np.isfinite(first.golden)]
-    mean = float(known.mean()) if len(known) else math.nan
+    golden = first.golden[np.isfinite(first.golden)]
+    mean = float(golden.mean()) if len(golden) else math.nan
     numbers = {GOLDEN_ROW: {"score_mean": mean, "score_std": first.golden_std}}
     numbers |= {factor: {name: getattr(record, name) for name in NUMBERS} for factor, record in records.items()}
     for factor, values in numbers.items():

@@ -57,12 +57,12 @@ def sentence(answer: GateAnswer) -> str:
 
 def advice_on(answer: GateAnswer) -> Answer:
     """Return what would settle a gate: a look at the change, runs, test examples, or nothing more."""
-    left = answer.outstanding
-    if left.equal:
+    outstanding = answer.outstanding
+    if outstanding.equal:
         why = "The two have equal scores in every run: check that what differs between them has an effect."
         return advice("a look at the change", why)
     there = str(answer.looks[-1].runs) if answer.looks else "0"
-    return advise(there, left.runs, left.examples, settled=answer.decision != "undecided")
+    return advise(there, outstanding.runs, outstanding.examples, settled=answer.decision != "undecided")
 
 
 def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: str) -> list[str]:

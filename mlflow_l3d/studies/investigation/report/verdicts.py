@@ -81,8 +81,8 @@ class Shown:
     @property
     def golden_runs(self) -> str:
         """What the golden scores are: golden runs only where they were run."""
-        own = self.golden is not None and self.golden_word == "golden" and self.design.own_golden
-        return own or f"{self.golden_word} runs"
+        own_words = self.golden is not None and self.golden_word == "golden" and self.design.own_golden
+        return own_words or f"{self.golden_word} runs"
 
     @property
     def graded(self) -> bool:
@@ -185,8 +185,8 @@ class Shown:
 
 def golden_share(record: Importance) -> float:
     """Return the std of a factor's runs as a share of the golden std, which is what a baseline strategy judges by."""
-    known = record.golden_std > 0 and math.isfinite(record.golden_std)
-    return record.score_std / record.golden_std if known else math.nan
+    has_golden = record.golden_std > 0 and math.isfinite(record.golden_std)
+    return record.score_std / record.golden_std if has_golden else math.nan
 
 
 class Paragraph(NamedTuple):

@@ -75,23 +75,23 @@ class ShownSweep:
     @property
     def unit(self) -> Unit:
         """What scores are written in; that of the first metric where points have several."""
-        found = (point.analysis.metric for point in self.sweep.points if point.analysis is not None)
-        return unit_of(next(found, "f1_macro"))
+        metrics = (point.analysis.metric for point in self.sweep.points if point.analysis is not None)
+        return unit_of(next(metrics, "f1_macro"))
 
     @cached_property
     def labels(self) -> pd.DataFrame:
         """Factor and choices of every row of the table, as texts."""
-        found = {FACTOR: self.rows["factor"]}
+        labels = {FACTOR: self.rows["factor"]}
         for choice in self.sweep.choices:
-            own = self.rows[TASK if choice == TASK else OF_CHOICE + choice]
-            found[choice] = own.map(lambda value: MISSING if pd.isna(value) else value_text(value)).astype(object)
-        return pd.DataFrame(found)
+            values = self.rows[TASK if choice == TASK else OF_CHOICE + choice]
+            labels[choice] = values.map(lambda value: MISSING if pd.isna(value) else value_text(value)).astype(object)
+        return pd.DataFrame(labels)
 
     @cached_property
     def values(self) -> dict[str, list[str]]:
         """Factor, and each choice, with its values in their order, as texts."""
-        found = {FACTOR: list(self.sweep.factors)}
-        return found | {name: [value_text(one) for one in values] for name, values in self.sweep.choices.items()}
+        factors = {FACTOR: list(self.sweep.factors)}
+        return factors | {name: [value_text(one) for one in values] for name, values in self.sweep.choices.items()}
 
     def panels(self, columns: str = FACTOR, panel: str = "", *, score: str = "importance_corrected") -> list[Panel]:
         """Return the heat map of importance, in which every point and factor is one cell.
@@ -172,8 +172,8 @@ class ShownSweep:
 
     def moved(self) -> list[Interaction]:
         """Return the interactions that are claimed, the surest first."""
-        found = [one for one in self.sweep.interactions if self.claimed(one.p_holm)]
-        return sorted(found, key=lambda one: (one.p_holm, one.test.p))
+        claims = [one for one in self.sweep.interactions if self.claimed(one.p_holm)]
+        return sorted(claims, key=lambda one: (one.p_holm, one.test.p))
 
 
 def short(part: str) -> str:

@@ -26,10 +26,11 @@ def _factors(shown: ShownSweep) -> Answer:
     verdicts = pd.crosstab(shown.rows["factor"], shown.rows["verdict"])
     counts = verdicts.reindex(index=shown.sweep.factors, columns=["dominates", "minor", "undecided"], fill_value=0)
     sentences = []
-    for (yes, no, unsure), factors in counts.groupby(list(counts), sort=False).groups.items():
+    for _, alike in counts.groupby(list(counts), sort=False):
+        yes, no, unsure = (int(count) for count in alike.iloc[0])
         total = counted(yes + no + unsure, "point")
-        said = f"dominates at {yes} of {total}, minor at {no}, undecided at {unsure}"
-        sentences.append(f"{', '.join(factors)}: {said if yes or no else f'undecided at all of {total}'}.")
+        verdict = f"dominates at {yes} of {total}, minor at {no}, undecided at {unsure}"
+        sentences.append(f"{', '.join(alike.index)}: {verdict if yes or no else f'undecided at all of {total}'}.")
     dominant = counts.index[2 * counts["dominates"] > counts.sum(axis=1)]
     decided = bool(counts["minor"].eq(counts.sum(axis=1)).all())
     short = ", ".join(dominant) or ("none of them" if decided else "none at most points")
