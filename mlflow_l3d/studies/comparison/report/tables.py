@@ -11,8 +11,7 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference, TaskMean
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
-from mlflow_l3d.analysis.typing import with_interval
-from mlflow_l3d.report.numbers import MISSING, between, percent, points, probability, signed, unit_of
+from mlflow_l3d.report.numbers import MISSING, between, interval_of, percent, points, probability, signed, unit_of
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.comparison.report.words import advice_on, direction_sentence, verdict_text
 
@@ -157,7 +156,7 @@ def factor_table(comparison: Comparison, importances: pd.DataFrame) -> Table | N
     """
     if importances.empty:
         return None
-    unit, (corrected, *ends) = unit_of(comparison.metric), with_interval("importance_corrected")
+    unit = unit_of(comparison.metric)
     rows = [
         {
             "factor": str(row["factor"]),
@@ -166,8 +165,8 @@ def factor_table(comparison: Comparison, importances: pd.DataFrame) -> Table | N
             f"contributed\n({unit.short})": unit.text(row["contributed_std"]),
             f"mitigated\n({unit.short})": unit.text(row["mitigated_std"]),
             "importance": signed(row.get("importance", math.nan)),
-            "corrected": signed(row.get(corrected, math.nan)),
-            percent(comparison.level): between(*(row.get(name, math.nan) for name in ends)),
+            "corrected": signed(row.get("importance_corrected", math.nan)),
+            percent(comparison.level): interval_of(row, "importance_corrected"),
         }
         for row in importances.to_dict("records")
     ]

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.report import style
-from mlflow_l3d.report.numbers import plain, probability, shorten, size_text, unit_of
+from mlflow_l3d.report.numbers import interval_of, plain, probability, shorten, size_text, unit_of
 from mlflow_l3d.studies.seeds.numbers.better_seed import NAMED_SEED, BetterSeed, normalised
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
@@ -86,7 +86,7 @@ def size_figure(rows: pd.DataFrame, correlations: pd.DataFrame, *, title: str = 
         for axes, (measure, label, colour) in zip(every, _PANELS, strict=True):
             part = rows[rows["training_size"].notna() & rows[measure].notna()]
             row = measures[measure]
-            interval = f"{plain(row['pearson_ci_low'])} to {plain(row['pearson_ci_high'])}"
+            interval = interval_of(row, "pearson", plain)
             style.dress(axes, x="training examples", y=label, grid="y")
             axes.set_title(
                 f"Pearson {plain(row['pearson'])}\n{interval}", **{**style.LABEL, "fontsize": 8.5}, loc="left"

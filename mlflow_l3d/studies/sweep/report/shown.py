@@ -93,25 +93,23 @@ class ShownSweep:
         factors = {FACTOR: list(self.sweep.factors)}
         return factors | {name: [value_text(one) for one in values] for name, values in self.sweep.choices.items()}
 
-    def panels(self, columns: str = FACTOR, panel: str = "", *, score: str = "importance_corrected") -> list[Panel]:
+    def panels(self, columns: str = FACTOR, panel: str = "") -> list[Panel]:
         """Return the heat map of importance, in which every point and factor is one cell.
 
         Parameters
         ----------
         columns, panel
             ``factor`` or a choice; the empty text means one panel. What is left makes the rows.
-        score
-            ``importance_corrected``, or the published ``importance``.
         """
         labels, rest = self.labels, [name for name in self.values if name not in (columns, panel)]
         down = labels[rest].agg(", ".join, axis=1) if rest else pd.Series("importance", index=labels.index)
         titles = [title for title in self.values[panel] if (labels[panel] == title).any()] if panel else [""]
         return [
-            self._panel(title, columns, down, labels[panel].eq(title) if panel else labels[FACTOR].notna(), score)
+            self._panel(title, columns, down, labels[panel].eq(title) if panel else labels[FACTOR].notna())
             for title in titles
         ]
 
-    def _panel(self, title: str, columns: str, down: pd.Series[str], inside: pd.Series[bool], score: str) -> Panel:
+    def _panel(self, title: str, columns: str, down: pd.Series[str], inside: pd.Series[bool]) -> Panel:
         across = self.labels[columns]
         names = [name for name in self.values[columns] if (across[inside] == name).any() or columns == FACTOR]
         # A point without a score has no factor: a row of its own only where factors are columns.
@@ -121,7 +119,7 @@ class ShownSweep:
         unsure = np.zeros(values.shape, dtype=bool)
         for at in np.flatnonzero(scored):
             place = rows.index(down.iloc[at]), names.index(across.iloc[at])
-            values[place] = self.rows[score].iloc[at]
+            values[place] = self.rows["importance_corrected"].iloc[at]
             unsure[place] = self.rows["verdict"].iloc[at] not in DECIDED
         first = self.rows["point"][inside].groupby(down[inside]).first()
         return Panel(title, tuple(rows), tuple(names), values, unsure, tuple(int(first[row]) for row in rows))
@@ -158,7 +156,7 @@ class ShownSweep:
 
     def level(self, of: str, value: float) -> str:
         """Return a mean: of importance as it is, of the log of a standard deviation in the unit of the scores."""
-        return f"{self.unit.text(math.exp(value))} {self.unit.noun}" if of == GOLDEN_STD else signed(value)
+        return self.unit.amount(math.exp(value)) if of == GOLDEN_STD else signed(value)
 
     def claimed(self, p_holm: float) -> bool:
         """Return whether an adjusted p-value is a claim."""
