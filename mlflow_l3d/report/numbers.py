@@ -52,6 +52,10 @@ class Unit:
         """Return a score, or a difference or standard deviation of scores."""
         return plain(self.scale * value, digits if self.scale > 1 else 3)
 
+    def amount(self, value: float) -> str:
+        """Return a score, or a difference or standard deviation of scores, with its unit."""
+        return f"{self.text(value)} {self.noun}"
+
     def change(self, difference: float) -> str:
         """Return a difference with its sign."""
         return plain(self.scale * difference, 2 if self.scale > 1 else 3, "+")

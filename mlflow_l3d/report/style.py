@@ -58,15 +58,15 @@ NAME: Final = 24
 """Longest name of a row, in characters."""
 
 
-_TOLD: Final = "told:"
+_TOOLTIP: Final = "told:"
 
 
-def told(*texts: str) -> str:
+def tooltip_url(*texts: str) -> str:
     """Return what a mark is given as its address (``url``, ``urls``) so that a page shows lines when one points at it.
 
     :func:`to_svg` makes a tooltip of it, which needs no script; other files do not have it.
     """
-    return _TOLD + "\n".join(texts)
+    return _TOOLTIP + "\n".join(texts)
 
 
 @contextmanager
@@ -195,7 +195,7 @@ def to_svg(figure: Figure, name: str) -> str:
     opening, rest = text[text.index("<svg") :].strip().split(">", 1)
     opening = re.sub(r'\s(?:xmlns(?::\w+)?|width|height|version)="[^"]*"', "", opening)
     rest = re.sub(r'(\sid="|url\(#|xlink:href="#)', rf"\g<1>{name}-", rest)
-    marks = rf"""<a xlink:href=(["']){_TOLD}(.*?)\1[^>]*>(.*?)</a>"""
+    marks = rf"""<a xlink:href=(["']){_TOOLTIP}(.*?)\1[^>]*>(.*?)</a>"""
     rest = re.sub(marks, r'<g class="told"><title>\2</title>\3</g>', rest, flags=re.DOTALL)
     for colour, variable in THEME.items():
         rest = rest.replace(colour, f"var(--{variable})")
@@ -213,6 +213,6 @@ def typical_range(values: FloatArray) -> tuple[float, float]:
         return 0.0, 100.0
     first, third = np.percentile(finite, [25, 75])
     reach = 3 * (third - first)
-    kept = finite[(finite >= first - reach) & (finite <= third + reach)]
-    low, high = float(kept.min()), float(kept.max())
+    typical = finite[(finite >= first - reach) & (finite <= third + reach)]
+    low, high = float(typical.min()), float(typical.max())
     return (low, high) if high > low else (low - 0.5, high + 0.5)

@@ -59,9 +59,9 @@ class Table:
     def without_empty(self, names: Collection[str], empty: str = MISSING) -> Table:
         """Return the table without those of the named columns that hold nothing but `empty`."""
         columns = enumerate(zip(self.head, *self.rows, strict=True))
-        kept = [at for at, (name, *cells) in columns if name not in names or set(cells) - {empty}]
-        head, *rows = (tuple(row[at] for at in kept) for row in (self.head, *self.rows))
-        texts = frozenset(place for place, at in enumerate(kept) if at in self.texts)
+        places = [at for at, (name, *cells) in columns if name not in names or set(cells) - {empty}]
+        head, *rows = (tuple(row[at] for at in places) for row in (self.head, *self.rows))
+        texts = frozenset(place for place, at in enumerate(places) if at in self.texts)
         return replace(self, head=head, rows=tuple(rows), texts=texts)
 
     def lines(self, indent: str = "") -> list[str]:
@@ -144,12 +144,12 @@ def document(title: str, lines: Iterable[str], parts: Iterable[Part]) -> str:
     parts
         What follows.
     """
-    found = [*heading(title), *[line for text in lines for line in wrap(text, split_words=False)]]
+    lines_of_text = [*heading(title), *[line for text in lines for line in wrap(text, split_words=False)]]
     for part in parts:
         if isinstance(part, str):
-            found += wrap(part, "    ")
+            lines_of_text += wrap(part, "    ")
         elif isinstance(part, list):
-            found += part
+            lines_of_text += part
         elif part is not None:
-            found += ["", *part.lines()]
-    return ascii_text("\n".join(line.rstrip() for line in found)) + "\n"
+            lines_of_text += ["", *part.lines()]
+    return ascii_text("\n".join(line.rstrip() for line in lines_of_text)) + "\n"

@@ -88,13 +88,13 @@ def _place(cell: Mapping[object, object]) -> Place:
 def _answers(parts: Iterator[_Part], places: Mapping[_Key, Place]) -> Answers | None:
     """Return the predictions of the cells, as small as they can be held; None where a cell has none."""
     examples = Examples()
-    found: dict[Place, tuple[IntArray, IntArray, IntArray]] = {}
+    predicted: dict[Place, tuple[IntArray, IntArray, IntArray]] = {}
     for key, table in parts:
         if key in places:
             ids, *others = (table[name].to_numpy() for name in _ANSWERS)
             labels, predictions = map(_small, others)
-            found[places[key]] = examples.find(ids), labels, predictions  # type: ignore[assignment]
-    if not found or len(found) < len(places):
+            predicted[places[key]] = examples.find(ids), labels, predictions  # type: ignore[assignment]
+    if not predicted or len(predicted) < len(places):
         return None
     # Examples are numbered in the order of their ids, however the cells are.
     number = np.empty(len(examples), dtype=np.int32)
@@ -102,8 +102,8 @@ def _answers(parts: Iterator[_Part], places: Mapping[_Key, Place]) -> Answers | 
     shared: dict[bytes, np.ndarray] = {}
     cells = {}
     for place in places.values():
-        own, *others = found[place]
-        numbers = number[own]
+        ids, *others = predicted[place]
+        numbers = number[ids]
         cells[place] = (shared.setdefault(numbers.tobytes(), numbers), *others)
     return Answers(cells, len(examples))
 

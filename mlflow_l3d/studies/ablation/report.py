@@ -128,10 +128,10 @@ def ablation_figure(frame: pd.DataFrame) -> Figure:
     factors = [name for name in means["factor"].unique() if name != GOLDEN_ROW]
     with panels(0.6 + 2.3 * len(factors), len(factors)) as (figure, every):
         for axes, factor in zip(every, factors, strict=True):
-            own = means[means["factor"] == factor]
-            base = own.loc[own["setting"].idxmin()]
-            by_rows = own[own["investigation_runs"] == base["investigation_runs"]]
-            by_columns = own[own["mitigation_runs"] == base["mitigation_runs"]]
+            part = means[means["factor"] == factor]
+            base = part.loc[part["setting"].idxmin()]
+            by_rows = part[part["investigation_runs"] == base["investigation_runs"]]
+            by_columns = part[part["mitigation_runs"] == base["mitigation_runs"]]
             dress(axes, x=runs, y="importance", title=shorten(str(factor), 60), grid="y")
             _line(axes, by_rows, BLUE, f"published score, fewer {fewer}")
             if not radial:
@@ -143,7 +143,7 @@ def ablation_figure(frame: pd.DataFrame) -> Figure:
             axes.plot(wide.index, corrected, "s", color=ORANGE, markersize=4, label=label)
             axes.axhline(0, color=INK, linewidth=1)
             axes.set_xscale("log")
-            axes.set_xticks(ticks := _ticks(own["runs"]), map(str, ticks))
+            axes.set_xticks(ticks := _ticks(part["runs"]), map(str, ticks))
             axes.set_xticks([], minor=True)
         figure.legend(
             *every[0].get_legend_handles_labels(), loc="outside lower left", ncols=3, fontsize=8, frameon=False
@@ -153,17 +153,17 @@ def ablation_figure(frame: pd.DataFrame) -> Figure:
 
 def _ticks(runs: pd.Series) -> list[int]:
     """Return the numbers of runs, largest first, without those that are too close to a larger one for a label."""
-    kept: list[int] = []
+    labelled: list[int] = []
     for number in sorted({int(each) for each in runs}, reverse=True):
-        if not kept or kept[-1] / number > 1.15:
-            kept.append(number)
-    return kept
+        if not labelled or labelled[-1] / number > 1.15:
+            labelled.append(number)
+    return labelled
 
 
 def _line(axes: Axes, part: pd.DataFrame, colour: str, label: str) -> None:
-    own = part[part["number"] == "importance"].sort_values("share_of_baseline")
-    axes.plot(own["runs"], own["mean"], "o-", color=colour, markersize=4, label=label)
-    axes.fill_between(own["runs"], own["low"], own["high"], color=colour, alpha=0.15, linewidth=0)
+    line = part[part["number"] == "importance"].sort_values("share_of_baseline")
+    axes.plot(line["runs"], line["mean"], "o-", color=colour, markersize=4, label=label)
+    axes.fill_between(line["runs"], line["low"], line["high"], color=colour, alpha=0.15, linewidth=0)
 
 
 def _text(name: str, value: float, unit: Unit) -> str:

@@ -119,10 +119,10 @@ def ablate(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) ->
             temporary_folder() as folder,
             auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=asked.texts) as opened,
         ):
-            found = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
-            tags = {names.OF_INVESTIGATION: run_id, names.NOTE: f"```text\n{found.summary()}```\n"[:5000]}
-            opened.finish(folder, metrics={}, tags=tags, tables=_write(found, folder))
-    return found
+            ablation = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
+            tags = {names.OF_INVESTIGATION: run_id, names.NOTE: f"```text\n{ablation.summary()}```\n"[:5000]}
+            opened.finish(folder, metrics={}, tags=tags, tables=_write(ablation, folder))
+    return ablation
 
 
 def _wanted(name: str, asked: object) -> list[int] | None:
@@ -213,10 +213,10 @@ def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
     return [number for number in wanted if number < most]
 
 
-def _write(found: Ablation, folder: Path) -> list[str]:
+def _write(ablation: Ablation, folder: Path) -> list[str]:
     from mlflow_l3d.report.style import save_png
 
-    frame, table = found.to_frame().replace([np.inf, -np.inf], np.nan), found.table()
+    frame, table = ablation.to_frame().replace([np.inf, -np.inf], np.nan), ablation.table()
     table.columns = pd.Index([" | ".join(column) for column in table.columns])
-    save_png(ablation_figure(found.frame), folder / FIGURE_FILE)
+    save_png(ablation_figure(ablation.frame), folder / FIGURE_FILE)
     return write_tables(folder, {FRAME_FILE: frame, TABLE_FILE: table.reset_index()})

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def planner_notes(
-    request: InvestigationRequest, known: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str
+    request: InvestigationRequest, pilot: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str
 ) -> list[str]:
     """Return the remarks on a plan.
 
     Parameters
     ----------
-    request, known
+    request, pilot
         What is planned, and what is known.
     factors
         What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
@@ -37,11 +37,11 @@ def planner_notes(
         Why past runs could not be read, or nothing.
     """
     notes = [why] if why else []
-    if not math.isnan(known.seconds):
+    if not math.isnan(pilot.seconds):
         note = "Time is that of training and evaluation; loading model and data, once a worker, and scoring come on top"
         side = ", and cells that run side by side may slow each other down" if workers > 1 else ""
         notes.append(f"{note}{side}.")
-    notes += known.notes
+    notes += pilot.notes
     notes += _small_notes(factors, assurance)
     plan = request.plan
     if plan.design.baseline:
@@ -49,7 +49,7 @@ def planner_notes(
             f"design={plan.design.name} is a baseline strategy: it has no corrected importance and no interval."
         )
     if plan.stop == "interval":
-        notes += stop_notes(request, known)
+        notes += stop_notes(request, pilot)
     notes += never_notes(factors, plan.half_width)
     return notes
 
@@ -121,19 +121,19 @@ def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
     return notes
 
 
-def stop_notes(request: InvestigationRequest, known: Pilot) -> list[str]:
+def stop_notes(request: InvestigationRequest, pilot: Pilot) -> list[str]:
     """Say after which look the interval rule may stop, where variances of every factor are known."""
     plan = request.plan
-    if not set(request.factors) <= set(known.factors):
+    if not set(request.factors) <= set(pilot.factors):
         return []
     most = 0
-    for each in known.factors.values():
+    for each in pilot.factors.values():
         if not (each.components.total > 0 and each.components.contributed > 0):
             return []
-        found = plan.design.needed(plan.half_width, each.components, plan.investigation_runs)
-        if found.rows is None:
+        table = plan.design.needed(plan.half_width, each.components, plan.investigation_runs)
+        if table.rows is None:
             return []
-        most = max(most, found.rows)
+        most = max(most, table.rows)
     interim = FIRST_ANALYSIS
     while interim < most:
         interim *= 2

@@ -1,10 +1,10 @@
-"""The document of a plan."""
+"""A plan as text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
 
 import pandas as pd
 
@@ -13,48 +13,21 @@ from mlflow_l3d.report.numbers import (
     MISSING,
     Unit,
     bracketed,
-    counted,
     plain,
     rough_duration,
     share_text,
     shorten,
-    unit_of,
 )
-from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.table import Part, Table
-
-if TYPE_CHECKING:
-    from mlflow_l3d.studies.planning.result import Plan
+from mlflow_l3d.report.table import Part, Table, document
 
 
-def plan_document(plan: Plan) -> Document:
-    """Return a plan as people read it."""
-    request, unknown = plan.request, math.isnan(plan.seconds_per_cell)
-    wanted = f"wanted half-width of the corrected importance: {request.plan.half_width:g}, kept with "
-    wanted += f"{plan.assurance:.0%}"
-    tables = {"Cells": _cells(plan.counts)}
-    if plan.factors["total_index"].notna().any():
-        tables[f"Factors ({wanted})"] = _factors(plan.factors)
-    if plan.guidance is not None:
-        tables[f"For assumed values of S_T ({wanted})"] = _guidance(plan.guidance)
-    tables["Designs side by side (all cells, computed from nothing)"] = _designs(plan.designs)
-    if plan.projection is not None:
-        unit = unit_of(request.metric)
-        tables[f"What the budget says of the mean {request.metric}"] = _projection(plan.projection, unit)
-    text: list[Part] = [["", head, *table.lines("  ")] for head, table in tables.items()]
+def plan_text(title: str, lines: Sequence[str], tables: Mapping[str, Table], notes: Sequence[str]) -> str:
+    """Return a plan as the terminal shows it; the tables stand under their keys."""
+    parts: list[Part] = [["", head, *table.lines("  ")] for head, table in tables.items()]
     if any(MISSING in cell for table in tables.values() for row in table.rows for cell in row):
-        text += [[""], _UNKNOWN]
-    text += [["", "Notes"], *[f"- {note}" for note in plan.notes]] if plan.notes else []
-    most = " at most (a stopping rule may end it)" if request.plan.stop != "none" else ""
-    cost = f"{plan.seconds_per_cell:.3g} s a cell ({plan.cost_source}), {counted(plan.workers, 'worker')}: "
-    cost += f"{rough_duration(plan.hours)} for the cells to compute"
-    lines = [
-        request.plan.words(),
-        f"{plan.cells} cells, {plan.cells_done} of them done on the tracking server, {plan.cells_to_compute} to compute"
-        f"{most}",
-        f"cost {plan.cost_source}. pilot=run measures it with a small part of the plan." if unknown else cost,
-    ]
-    return Document(title=f"plan: {request.title}", lines=lines, text=text)
+        parts += [[""], _UNKNOWN]
+    parts += [["", "Notes"], *[f"- {note}" for note in notes]] if notes else []
+    return document(title, lines, parts)
 
 
 _UNKNOWN: Final = (
@@ -63,13 +36,15 @@ _UNKNOWN: Final = (
 )
 
 
-def _cells(cells: pd.DataFrame) -> Table:
+def cell_rows(cells: pd.DataFrame) -> Table:
+    """Return the cells of a plan."""
     texts = cells.fillna("").astype(str).itertuples(index=False, name=None)
     rows = tuple((f"{phase} {factor}".strip(), *counts) for phase, factor, *counts in texts)
     return Table(("", "cells", "done", "to compute"), rows)
 
 
-def _factors(factors: pd.DataFrame) -> Table:
+def factor_rows(factors: pd.DataFrame) -> Table:
+    """Return what is known of each factor, and the tables that are narrow enough."""
     rows = []
     for row in factors.to_dict("records"):
         texts = {"factor": shorten(str(row["factor"]), 26), "S_T": plain(row["total_index"])}
@@ -89,7 +64,8 @@ def _legend(source: str, how: str) -> str:
     )
 
 
-def _guidance(guidance: pd.DataFrame) -> Table:
+def guidance_rows(guidance: pd.DataFrame) -> Table:
+    """Return the tables that are narrow enough for assumed variances."""
     rows = []
     for row in guidance.to_dict("records"):
         assumed = {"S_T": plain(row["total_index"]), "by main effect": "all" if row["main_share"] == 1 else "half"}
@@ -108,7 +84,8 @@ def _precision(row: Mapping[Hashable, Any]) -> dict[str, str]:
     return texts
 
 
-def _designs(designs: pd.DataFrame) -> Table:
+def design_rows(designs: pd.DataFrame) -> Table:
+    """Return the designs side by side."""
     widths = designs.filter(like="half_width/").max(axis=1, skipna=False)
     rows = []
     for row, width in zip(designs.to_dict("records"), widths, strict=True):
@@ -136,7 +113,8 @@ def _designs(designs: pd.DataFrame) -> Table:
     return Table.of(rows, legend)
 
 
-def _projection(projection: pd.DataFrame, unit: Unit) -> Table:
+def projection_rows(projection: pd.DataFrame, unit: Unit) -> Table:
+    """Return what a budget buys."""
     rows = [
         {
             "test examples": f"{row['examples']:,}",

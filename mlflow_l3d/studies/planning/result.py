@@ -81,9 +81,29 @@ class Plan(OnOneScreen):
 
     def summary(self) -> str:
         """Return the plan as the command line prints it."""
-        from mlflow_l3d.studies.planning.report import plan_document
+        from mlflow_l3d.report.numbers import counted, rough_duration, unit_of
+        from mlflow_l3d.studies.planning import report
 
-        return plan_document(self).to_text()
+        request = self.request
+        wanted = f"wanted half-width of the corrected importance: {request.plan.half_width:g}, kept with "
+        wanted += f"{self.assurance:.0%}"
+        tables = {"Cells": report.cell_rows(self.counts)}
+        if self.factors["total_index"].notna().any():
+            tables[f"Factors ({wanted})"] = report.factor_rows(self.factors)
+        if self.guidance is not None:
+            tables[f"For assumed values of S_T ({wanted})"] = report.guidance_rows(self.guidance)
+        tables["Designs side by side (all cells, computed from nothing)"] = report.design_rows(self.designs)
+        if self.projection is not None:
+            rows = report.projection_rows(self.projection, unit_of(request.metric))
+            tables[f"What the budget says of the mean {request.metric}"] = rows
+        most = " at most (a stopping rule may end it)" if request.plan.stop != "none" else ""
+        cost = f"{self.seconds_per_cell:.3g} s a cell ({self.cost_source}), {counted(self.workers, 'worker')}: "
+        cost += f"{rough_duration(self.hours)} for the cells to compute"
+        if math.isnan(self.seconds_per_cell):
+            cost = f"cost {self.cost_source}. pilot=run measures it with a small part of the plan."
+        done = f"{self.cells} cells, {self.cells_done} of them done on the tracking server, "
+        lines = [request.plan.words(), f"{done}{self.cells_to_compute} to compute{most}", cost]
+        return report.plan_text(f"plan: {request.title}", lines, tables, self.notes)
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run of a plan; those that are not known are left out."""

@@ -80,11 +80,14 @@ def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot
         row: dict[str, Any] = {"factor": factor, **dict.fromkeys(_OF_PILOT, math.nan)}
         outlook = None
         if (pilot := pilots.get(factor)) is not None:
-            outlook, known = pilot.outlook, pilot.components
-            row |= {"total_index": known.total_index, "low": pilot.low, "high": pilot.high}
-            row |= {"pilot_enough": design_named(known.design).promises(known), "pilot_design": known.design}
+            outlook, components = pilot.outlook, pilot.components
+            row |= {"total_index": components.total_index, "low": pilot.low, "high": pilot.high}
+            row |= {
+                "pilot_enough": design_named(components.design).promises(components),
+                "pilot_design": components.design,
+            }
             row |= {"pilot_run_id": pilot.run_id, "pilot_same": pilot.same}
-            row |= {"pilot_rows": known.rows, "pilot_columns": known.columns}
+            row |= {"pilot_rows": components.rows, "pilot_columns": components.columns}
         rows.append(row | _precision(request, outlook, assurance))
     return pd.DataFrame(rows)
 
@@ -152,12 +155,12 @@ def design_table(
         numbers are nan.
     """
     plan = request.plan
-    known, columns = len(request.factors), plan.investigation_runs
+    factor_count, columns = len(request.factors), plan.investigation_runs
     golden = plan.mitigation_runs * columns if plan.design.tables_are_golden else plan.golden_runs
     rows = []
     for name, design in plannable_designs().items():
         golden_runs = 0 if design.tables_are_golden else golden
-        cells = design.count(known, plan.mitigation_runs, columns, golden_runs)
+        cells = design.count(factor_count, plan.mitigation_runs, columns, golden_runs)
         needed = _cells_needed(factors, name)
         row: dict[str, Any] = {"design": name, "rows": plan.mitigation_runs}
         row |= {"columns": design.table_columns or columns, "golden_runs": golden_runs, "cells": cells}
@@ -208,8 +211,8 @@ def _precision(request: InvestigationRequest, pilot: Outlook | None, assurance: 
     if pilot is not None:
         row["nested_optimum"] = optimal_columns(pilot.components.total_index)
     for name, design in plannable_designs().items():
-        found = None if pilot is None else design.needed(plan.half_width, pilot, assurance=assurance)
+        table = None if pilot is None else design.needed(plan.half_width, pilot, assurance=assurance)
         row |= {
-            f"{what}/{name}": float(getattr(found, what, None) or math.nan) for what in ("rows", "columns", "cells")
+            f"{what}/{name}": float(getattr(table, what, None) or math.nan) for what in ("rows", "columns", "cells")
         }
     return row

@@ -21,7 +21,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.numbers import Unit, bracketed, signed, unit_of
-from mlflow_l3d.report.table import Table, document
+from mlflow_l3d.report.table import Part, Table, document
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.request import specify
@@ -83,7 +83,7 @@ class ComparedStrategies(OnOneScreen):
         done = ", ".join(f"{part.computed} for {name}" for name, part in self.investigations.items())
         reused = sum(part.reused for part in self.investigations.values())
         lines = [f"cells computed: {done}; {reused} shared or taken from earlier runs", f"MLflow run {self.run_id}"]
-        text = [self.text_table(), [""], *_differences(crossed.analysis, self.results)]
+        text: list[Part] = [self.text_table(), [""], *_differences(crossed.analysis, self.results)]
         return document(crossed.request.setup.title("strategies"), lines, text)
 
     def text_table(self) -> Table:

@@ -135,7 +135,7 @@ def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
 
 def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
     """Return (point, factor) -> corrected importance without each row, and each column, for points that share them."""
-    estimates = {}
+    influences = {}
     for at, point in enumerate(points):
         if point.analysis is None or point.analysis.collapse is not None:
             continue
@@ -143,5 +143,5 @@ def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
         tables = {factor: record.table for factor, record in point.analysis.importances.items()}
         for factor in tables:
             if (values := without_each(design.compared(tables, factor))) is not None:
-                estimates[at, factor] = values
-    return estimates
+                influences[at, factor] = values
+    return influences

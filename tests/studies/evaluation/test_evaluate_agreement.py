@@ -207,7 +207,7 @@ def test_graded_scores_of_texts(tmp_path: Path, name: str) -> None:
     assert pair_of(analysis.metrics()) == pytest.approx(rows, rel=1e-12)
     assert pair_of(analysis.metrics(), "/golden") == pytest.approx(by_hand(name, ANSWERS[4:], TRUTHS), rel=1e-12)
     assert 0 < analysis.metrics()["consistency"] < 1
-    assert "would rest on 9 comparisons, and a share of fewer than 10 is not told" in told(analysis)
+    assert "is not reported: there are 9 comparisons, and at least 10 are needed" in told(analysis)
     text = told(analysis, ten_times=True)
     assert f"CON, CCON: {name}, mean over pairs of runs and examples" in text
     assert "% mean agreement" in text

@@ -314,7 +314,7 @@ def test_dry_run_says_what_there_is_to_do_and_starts_nothing(
     shown = " ".join(capsys.readouterr().out.split())
     assert "Looks after 5, 7, 9, 12 and 16 runs of either side." in shown
     assert "24 runs to train at most, 8 are done" in shown
-    assert "to find a candidate worse that is so by 1.00 points" in shown
+    assert "to find a candidate that is worse by 1.00 points" in shown
     assert len(place.runs()) == before
 
 

@@ -22,35 +22,37 @@ _MOST_LINES = 200
 """Shared configurations beyond which single ones cannot be seen."""
 
 
-def difference_figure(found: Comparison) -> Figure:
+def difference_figure(comparison: Comparison) -> Figure:
     """Return every difference with its interval, coloured where the better one is known; over tasks below."""
-    unit = unit_of(found.metric)
-    several, nothing = len(found.tasks) > 1, (math.nan, math.nan)
+    unit = unit_of(comparison.metric)
+    several, nothing = len(comparison.tasks) > 1, (math.nan, math.nan)
     rows: list[tuple[tuple[str, str, str], Difference | OverTasks, tuple[float, float], str]] = [
         ((each.first, each.second, each.task * several), each, (each.joint_low, each.joint_high), each.verdict)
-        for each in found.differences
+        for each in comparison.differences
     ]
-    rows += [((pair.first, pair.second, "over tasks"), pair.found, nothing, pair.verdict) for pair in found.over_tasks]
+    rows += [
+        ((pair.first, pair.second, "over tasks"), pair.found, nothing, pair.verdict) for pair in comparison.over_tasks
+    ]
     with style.panels(1.3 + 0.5 * len(rows)) as (figure, (axes,)):
-        style.dress(axes, x=f"difference of {found.metric} ({unit.name})", grid="x")
+        style.dress(axes, x=f"difference of {comparison.metric} ({unit.name})", grid="x")
         style.name_rows(axes, [""] * len(rows))
-        short = shorten_all(found.systems, style.NAME)
+        short = shorten_all(comparison.systems, style.NAME)
         axes.set_yticklabels(["\n".join(_lines_of(short, *names)) for names, *_ in rows], fontsize=8.5)
         axes.axvline(0, color=style.MUTED, linewidth=1)
-        if not math.isnan(found.smallest_effect):
-            reach = unit.scale * found.smallest_effect
+        if not math.isnan(comparison.smallest_effect):
+            reach = unit.scale * comparison.smallest_effect
             axes.axvspan(-reach, reach, color=style.ABSENT, label="smallest effect")
         for at, (names, one, joint, verdict) in enumerate(rows):
             low, middle, high = (unit.scale * value for value in (one.low, one.difference, one.high))
             colour = style.BLUE if verdict in (BETTER, WORSE) else style.GREY
-            name: dict[str, Any] = {"label": f"{percent(found.level)} interval"} if not at else {}
-            told = style.told(
+            name: dict[str, Any] = {"label": f"{percent(comparison.level)} interval"} if not at else {}
+            tooltip = style.tooltip_url(
                 " ".join(part for part in (f"{names[0]} - {names[1]}", names[2]) if part),
                 minus(f"{unit.change(one.difference)} ({between(one.low, one.high, unit.change)})"),
             )
-            axes.plot([unit.scale * value for value in joint], [at, at], color=colour, linewidth=1, url=told)
-            axes.plot([low, high], [at, at], color=colour, linewidth=3, solid_capstyle="butt", url=told, **name)
-            axes.plot(middle, at, "o", color=colour, markersize=6, markeredgecolor="white", url=told)
+            axes.plot([unit.scale * value for value in joint], [at, at], color=colour, linewidth=1, url=tooltip)
+            axes.plot([low, high], [at, at], color=colour, linewidth=3, solid_capstyle="butt", url=tooltip, **name)
+            axes.plot(middle, at, "o", color=colour, markersize=6, markeredgecolor="white", url=tooltip)
         style.legend(figure, axes)
     return figure
 
@@ -60,40 +62,40 @@ def _lines_of(short: Mapping[str, str], first: str, second: str, task: str) -> t
     return short[first], f"- {short[second]}" + (shorten(f", {task}", 10) if task else "")
 
 
-def score_figure(found: Comparison, scores: pd.DataFrame) -> Figure:
+def score_figure(comparison: Comparison, scores: pd.DataFrame) -> Figure:
     """Return the score of every run of every system, lines joining runs that share configurations.
 
     Parameters
     ----------
-    found
+    comparison
         The comparison.
     scores
         One row a run: task, system, score, and `pair`: equal for runs of two systems with shared configurations.
     """
-    unit, tasks = unit_of(found.metric), found.tasks
-    count = len(found.systems)
+    unit, tasks = unit_of(comparison.metric), comparison.tasks
+    count = len(comparison.systems)
     with style.panels(0.7 + len(tasks) * (0.7 + 0.42 * count), len(tasks), 1) as (figure, every):
         for axes, task in zip(every, tasks, strict=True):
             last = axes is every[-1]
-            style.dress(axes, x=f"{found.metric} ({unit.name})" if last else "", title=task, grid="x")
-            style.name_rows(axes, found.systems)
-            own = scores[scores["task"] == task]
+            style.dress(axes, x=f"{comparison.metric} ({unit.name})" if last else "", title=task, grid="x")
+            style.name_rows(axes, comparison.systems)
+            part = scores[scores["task"] == task]
             # Dots side by side, the same in every drawing.
-            place = own["system"].map({system: at for at, system in enumerate(found.systems)})
-            own = own.assign(height=place + np.random.default_rng(0).uniform(-0.16, 0.16, len(own)))
-            if count == 2 and own["pair"].nunique() <= _MOST_LINES:
-                for _, both in own.dropna(subset=["pair"]).groupby("pair"):
+            place = part["system"].map({system: at for at, system in enumerate(comparison.systems)})
+            part = part.assign(height=place + np.random.default_rng(0).uniform(-0.16, 0.16, len(part)))
+            if count == 2 and part["pair"].nunique() <= _MOST_LINES:
+                for _, both in part.dropna(subset=["pair"]).groupby("pair"):
                     joined = unit.scale * both["score"], both["height"]
-                    told_pair = style.told(*_scores(both, unit), "shared configurations")
+                    told_pair = style.tooltip_url(*_scores(both, unit), "shared configurations")
                     axes.plot(*joined, color=style.GREY, alpha=0.5, linewidth=0.5, url=told_pair)
-            for at, system in enumerate(found.systems):
-                runs = own[own["system"] == system]
+            for at, system in enumerate(comparison.systems):
+                runs = part[part["system"] == system]
                 look: dict[str, Any] = {"s": 12, "linewidths": 0, "alpha": min(1.0, 60 / len(runs) + 0.15)}
-                told = [style.told(text) for text in _scores(runs, unit)]
-                axes.scatter(unit.scale * runs["score"], runs["height"], color=style.BLUE, urls=told, **look)
+                tooltips = [style.tooltip_url(text) for text in _scores(runs, unit)]
+                axes.scatter(unit.scale * runs["score"], runs["height"], color=style.BLUE, urls=tooltips, **look)
                 mean = runs["score"].mean()
                 line = unit.scale * np.array([mean, mean]), [at - 0.3, at + 0.3]
-                told_mean = style.told(f"{system}: {unit.text(mean)}", f"mean of {counted(len(runs), 'run')}")
+                told_mean = style.tooltip_url(f"{system}: {unit.text(mean)}", f"mean of {counted(len(runs), 'run')}")
                 axes.plot(*line, color=style.ORANGE, linewidth=2.5, url=told_mean)
     return figure
 

@@ -11,42 +11,42 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference, TaskMean
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
-from mlflow_l3d.analysis.typing import with_interval
-from mlflow_l3d.report.numbers import MISSING, between, percent, points, probability, signed, unit_of
+from mlflow_l3d.report.numbers import MISSING, between, interval_of, percent, points, probability, signed, unit_of
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.comparison.report.words import advice_on, direction_sentence, verdict_text
 
 
-def difference_table(found: Comparison) -> Table:
+def difference_table(comparison: Comparison) -> Table:
     """Return every pair on every task, and over tasks: difference, intervals, p-values, verdict."""
-    unit, several = unit_of(found.metric), len(found.tasks) > 1
-    many = len(found.differences) > 1
+    unit, several = unit_of(comparison.metric), len(comparison.tasks) > 1
+    many = len(comparison.differences) > 1
 
     def row(pair: Difference | TaskMean, task: str, one: Difference | OverTasks, joint: str) -> dict[str, str]:
         return {
             "pair": f"{pair.first} - {pair.second}",
             "task": task,
             f"difference ({unit.short})": unit.change(one.difference),
-            percent(found.level): between(one.low, one.high, unit.change),
+            percent(comparison.level): between(one.low, one.high, unit.change),
             "p": probability(one.p),
             "all together": joint,
             "p adjusted": probability(pair.p_adjusted),
-            "better": verdict_text(found, pair.first, pair.second, pair.verdict, one.difference),
+            "better": verdict_text(comparison, pair.first, pair.second, pair.verdict, one.difference),
         }
 
     rows = [
-        row(each, each.task, each, between(each.joint_low, each.joint_high, unit.change)) for each in found.differences
+        row(each, each.task, each, between(each.joint_low, each.joint_high, unit.change))
+        for each in comparison.differences
     ]
-    rows += [row(pair, f"over {pair.found.tasks} tasks", pair.found, MISSING) for pair in found.over_tasks]
+    rows += [row(pair, f"over {pair.found.tasks} tasks", pair.found, MISSING) for pair in comparison.over_tasks]
     if not many:
         rows = [
             {name: value for name, value in row.items() if name not in ("all together", "p adjusted")} for row in rows
         ]
-    examples = " and of the test examples" if all(each.examples for each in found.differences) else ""
-    note = f"{direction_sentence(found)} Intervals count the luck of every factor{examples}."
+    examples = " and of the test examples" if all(each.examples for each in comparison.differences) else ""
+    note = f"{direction_sentence(comparison)} Intervals count the luck of every factor{examples}."
     if many:
         note += (
-            f" All together, and better: one error rate of {percent(1 - found.level)} for all pairs on all tasks "
+            f" All together, and better: one error rate of {percent(1 - comparison.level)} for all pairs on all tasks "
             "(max-T; p-values are step-down, and so may claim a little more than intervals that hold together)."
         )
     if several:
@@ -54,23 +54,23 @@ def difference_table(found: Comparison) -> Table:
             " Over tasks: each with its own luck, and tasks that differ (Hartung and Knapp's interval). That is a "
             "question of its own, with an error rate of its own for all pairs (Holm)."
         )
-    return _table(found, rows, note, texts=frozenset({len(rows[0]) - 1 - (not several)}))
+    return _table(comparison, rows, note, texts=frozenset({len(rows[0]) - 1 - (not several)}))
 
 
-def _table(found: Comparison, rows: Sequence[Mapping[str, str]], note: str, **more: Any) -> Table:
+def _table(comparison: Comparison, rows: Sequence[Mapping[str, str]], note: str, **more: Any) -> Table:
     """Return a table without the task, where there is one only; what names a row stands again in each part of it."""
-    several = len(found.tasks) > 1
-    kept = [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
-    keys = sum(name in ("factor", "pair", "system", "task") for name in kept[0])
+    several = len(comparison.tasks) > 1
+    shown = [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
+    keys = sum(name in ("factor", "pair", "system", "task") for name in shown[0])
     texts = frozenset(range(1, keys)) | more.pop("texts", frozenset())
-    return Table.of(kept, note, keys=keys, texts=texts, **more)
+    return Table.of(shown, note, keys=keys, texts=texts, **more)
 
 
-def rank_table(found: Comparison) -> Table | None:
+def rank_table(comparison: Comparison) -> Table | None:
     """Return the ranks of three systems or more, or over tasks."""
-    if len(found.systems) < 3 and len(found.tasks) < 2:
+    if len(comparison.systems) < 3 and len(comparison.tasks) < 2:
         return None
-    unit = unit_of(found.metric)
+    unit = unit_of(comparison.metric)
     rows = [
         {
             "system": each.system,
@@ -80,18 +80,18 @@ def rank_table(found: Comparison) -> Table | None:
             "rank": str(each.low) if each.low == each.high else f"{each.low} to {each.high}",
             "letters": each.group,
         }
-        for each in found.ranks
+        for each in comparison.ranks
     ]
     note = (
         "Ranks that a system may have; those of all tasks hold together. Systems that share a letter are not told "
         "apart."
     )
-    return _table(found, rows, note)
+    return _table(comparison, rows, note)
 
 
-def luck_table(found: Comparison) -> Table:
+def luck_table(comparison: Comparison) -> Table:
     """Return what differences vary by, what pairing saves, and what would settle them."""
-    unit = unit_of(found.metric)
+    unit = unit_of(comparison.metric)
     rows = [
         {
             "pair": f"{each.first} - {each.second}",
@@ -104,19 +104,19 @@ def luck_table(found: Comparison) -> Table:
             "pairing\nsaves %": points(each.variance_saved, 0),
             "what would\nsettle it": advice_on(each).short,
         }
-        for each in found.differences
+        for each in comparison.differences
     ]
     note = (
         "error: standard error of the difference. Pairing saves: variance that two systems with other runs and other "
         "test examples would have more. What would settle it: runs of each, if the true difference is the one found."
     )
-    return _table(found, rows, note)
+    return _table(comparison, rows, note)
 
 
 _WHATEVER = "whatever the luck %"
 
 
-def wins_table(found: Comparison) -> Table:
+def wins_table(comparison: Comparison) -> Table:
     """Return how often single runs win, and on how many test examples."""
 
     def share(value: float, low: float = math.nan, high: float = math.nan) -> str:
@@ -133,7 +133,7 @@ def wins_table(found: Comparison) -> Table:
             f"first wins\n{_WHATEVER}": share(*each.example_wins.first),
             f"second wins\n{_WHATEVER}": share(*each.example_wins.second),
         }
-        for each in found.differences
+        for each in comparison.differences
     ]
     note = "In %, for the first of a pair."
     if any(share != MISSING for row in rows for name, share in row.items() if name.endswith(_WHATEVER)):
@@ -141,22 +141,22 @@ def wins_table(found: Comparison) -> Table:
             " Whatever the luck: test examples that any ten runs of one have all right, and any ten of the other (with "
             "the same configurations) not all."
         )
-    return _table(found, rows, note).without_empty(set(rows[0]))
+    return _table(comparison, rows, note).without_empty(set(rows[0]))
 
 
-def factor_table(found: Comparison, importances: pd.DataFrame) -> Table | None:
+def factor_table(comparison: Comparison, importances: pd.DataFrame) -> Table | None:
     """Return how far each factor decides which system is ahead, None where no factor's cells are shared.
 
     Parameters
     ----------
-    found
+    comparison
         The comparison.
     importances
         One row a pair and factor: task, first, second, factor, and metrics of the importance for the difference.
     """
     if importances.empty:
         return None
-    unit, (corrected, *ends) = unit_of(found.metric), with_interval("importance_corrected")
+    unit = unit_of(comparison.metric)
     rows = [
         {
             "factor": str(row["factor"]),
@@ -165,8 +165,8 @@ def factor_table(found: Comparison, importances: pd.DataFrame) -> Table | None:
             f"contributed\n({unit.short})": unit.text(row["contributed_std"]),
             f"mitigated\n({unit.short})": unit.text(row["mitigated_std"]),
             "importance": signed(row.get("importance", math.nan)),
-            "corrected": signed(row.get(corrected, math.nan)),
-            percent(found.level): between(*(row.get(name, math.nan) for name in ends)),
+            "corrected": signed(row.get("importance_corrected", math.nan)),
+            percent(comparison.level): interval_of(row, "importance_corrected"),
         }
         for row in importances.to_dict("records")
     ]
@@ -175,9 +175,9 @@ def factor_table(found: Comparison, importances: pd.DataFrame) -> Table | None:
         "above 0 where it moves the difference more than all other factors do. Contributed, mitigated: standard "
         "deviations."
     )
-    if len(found.systems) < 3:
+    if len(comparison.systems) < 3:
         rows = [{name: text for name, text in row.items() if name != "pair"} for row in rows]
-    return _table(found, rows, note).without_empty({percent(found.level)})
+    return _table(comparison, rows, note).without_empty({percent(comparison.level)})
 
 
 def check_table(checks: Sequence[SelfCheck]) -> Table | None:

@@ -23,41 +23,41 @@ from mlflow_l3d.report.numbers import (
 from mlflow_l3d.report.text import Answer, advise
 
 
-def answers(found: Comparison) -> list[Answer]:
+def answers(comparison: Comparison) -> list[Answer]:
     """Return what a comparison of two systems on one task says; of more the ranks alone."""
-    if len(found.differences) > 1:
-        return [_ranked(found)]
-    return [_better(found), _single(found.differences[0]), _surer(found)]
+    if len(comparison.differences) > 1:
+        return [_ranked(comparison)]
+    return [_better(comparison), _single(comparison.differences[0]), _surer(comparison)]
 
 
-def verdict_text(found: Comparison, first: str, second: str, verdict: str, difference: float) -> str:
+def verdict_text(comparison: Comparison, first: str, second: str, verdict: str, difference: float) -> str:
     """Return a verdict in a few words."""
-    unit = unit_of(found.metric)
+    unit = unit_of(comparison.metric)
     ahead = f"by {unit.text(abs(difference))} {unit.short}"
-    short = shorten_all(found.systems, 24)
+    short = shorten_all(comparison.systems, 24)
     texts = {BETTER: f"{short[first]} {ahead}", WORSE: f"{short[second]} {ahead}", EQUIVALENT: "equivalent"}
     return texts.get(verdict, "undecided")
 
 
-def _better(found: Comparison) -> Answer:
-    one, unit = found.differences[0], unit_of(found.metric)
+def _better(comparison: Comparison) -> Answer:
+    one, unit = comparison.differences[0], unit_of(comparison.metric)
     limits = between(one.low, one.high, unit.change)
     factors = ", ".join((*one.shared_factors, *one.other_factors)) or "the runs"
     examples = f" and of {counted(one.examples, 'test example')}" if one.examples else ""
     sentences = [
         f"{one.first} scores {unit.text(one.means[0])} and {one.second} {unit.text(one.means[1])} on average over "
-        f"{_runs(one)} ({found.metric}, {unit.name}): a difference of {unit.change(one.difference)}.",
-        f"Its {percent(found.level)} interval is {limits} (p {probability(one.p)}). It counts the luck of "
+        f"{_runs(one)} ({comparison.metric}, {unit.name}): a difference of {unit.change(one.difference)}.",
+        f"Its {percent(comparison.level)} interval is {limits} (p {probability(one.p)}). It counts the luck of "
         f"{factors}{examples}.",
-        f"{one.first} is better on average with probability {_probability_text(one.probability_better)}: the share of the "
+        f"{one.first} is better on average with probability {_percent(one.probability_better)}: the share of the "
         f"confidence distribution on its side, which is a posterior probability if all differences were equally "
         f"probable before.",
     ]
-    if not math.isnan(found.smallest_effect):
-        effect = f"{unit.text(found.smallest_effect)} {unit.short}"
+    if not math.isnan(comparison.smallest_effect):
+        effect = f"{unit.text(comparison.smallest_effect)} {unit.short}"
         words = "lies" if one.verdict == EQUIVALENT else "does not lie"
         sentences.append(f"The interval {words} within the smallest effect of {effect}.")
-    short = verdict_text(found, one.first, one.second, one.verdict, one.difference)
+    short = verdict_text(comparison, one.first, one.second, one.verdict, one.difference)
     return Answer(f"Is {one.first} better than {one.second}?", short, tuple(sentences))
 
 
@@ -87,10 +87,10 @@ def _single(one: Difference) -> Answer:
             f"{one.first} always wins on {_share(wins.first)} of the {wins.examples:,} test examples that ten runs of "
             f"both saw: any ten of its runs are all right, and not all of {one.second}. {one.second} does so on "
             f"{_share(wins.second)}.",
-            f"All ten right against all ten wrong: {_probability_text(wins.first_always)} and {_probability_text(wins.second_always)}.",
+            f"All ten right against all ten wrong: {_percent(wins.first_always)} and {_percent(wins.second_always)}.",
         ]
     question = f"Does a run of {one.first} beat a run of {one.second}?"
-    return Answer(question, f"{_probability_text(one.run_wins.value)} of the time", tuple(sentences))
+    return Answer(question, f"{_percent(one.run_wins.value)} of the time", tuple(sentences))
 
 
 def advice_on(one: Difference) -> Answer:
@@ -100,8 +100,8 @@ def advice_on(one: Difference) -> Answer:
     return advise(there, one.runs_to_settle, one.examples_needed, settled=settled, more_runs=more_runs)
 
 
-def _surer(found: Comparison) -> Answer:
-    one = found.differences[0]
+def _surer(comparison: Comparison) -> Answer:
+    one = comparison.differences[0]
     total = one.of_runs + one.of_examples
     parts = (
         f"Of the variance of the difference {share_text(one.of_runs / total)} comes from runs, "
@@ -129,16 +129,16 @@ def pairing_sentence(one: Difference) -> str:
     return f"{text}. Shared runs have the same {', '.join(one.shared_factors)}{apart}."
 
 
-def _ranked(found: Comparison) -> Answer:
-    task = "" if len(found.tasks) > 1 else found.tasks[0]
-    ranks = [each for each in found.ranks if each.task == task]
+def _ranked(comparison: Comparison) -> Answer:
+    task = "" if len(comparison.tasks) > 1 else comparison.tasks[0]
+    ranks = [each for each in comparison.ranks if each.task == task]
     best = [each.system for each in ranks if each.low == 1]
-    unit = unit_of(found.metric)
-    where = f" over {len(found.tasks)} tasks" if len(found.tasks) > 1 else ""
+    unit = unit_of(comparison.metric)
+    where = f" over {len(comparison.tasks)} tasks" if len(comparison.tasks) > 1 else ""
     sentences = [
         f"{each.system}: {unit.text(each.mean)} on average{where}, rank {_rank(each.low, each.high)}." for each in ranks
     ]
-    sentences.append(f"All ranks{where} hold together at {percent(found.level)}.")
+    sentences.append(f"All ranks{where} hold together at {percent(comparison.level)}.")
     short = " or ".join(best) if len(best) < 3 else f"one of {len(best)}"
     return Answer(f"Which of {len(ranks)} systems is best?", short, tuple(sentences))
 
@@ -153,7 +153,7 @@ def direction_sentence(comparison: Comparison) -> str:
     return f"A difference {side} 0 speaks for the first of a pair."
 
 
-def _probability_text(share: float) -> str:
+def _percent(share: float) -> str:
     """Return a probability in per cent; one that is nearly 0 or 1 without its digits."""
     if math.isnan(share):
         return MISSING
@@ -164,4 +164,4 @@ def _probability_text(share: float) -> str:
 
 def _share(share: Share) -> str:
     limits = between(share.low, share.high, lambda value: points(value, 1))
-    return _probability_text(share.value) + ("" if limits == MISSING else f" ({limits})")
+    return _percent(share.value) + ("" if limits == MISSING else f" ({limits})")

@@ -72,10 +72,10 @@ def gate_bounds(answer: GateAnswer) -> tuple[FloatArray, FloatArray]:
 
 def _limit(axes: Axes, answer: GateAnswer, unit: Unit, effect: float) -> None:
     """Show two smallest effects, all differences and the last interval; of wide early intervals what has room."""
-    found = [abs(unit.scale * look.difference) for look in answer.looks if math.isfinite(look.difference)]
+    differences = [abs(unit.scale * look.difference) for look in answer.looks if math.isfinite(look.difference)]
     *early, last = [
         [unit.scale * abs(end) for end in (look.low, look.high) if math.isfinite(end)] for look in answer.looks
     ] or [[]]
-    top = max([2 * effect, *found, *last])
+    top = max([2 * effect, *differences, *last])
     top = 1.1 * max([top, *(min(end, 3 * top) for ends in early for end in ends)])
     axes.set_ylim(-top, top)

@@ -20,11 +20,11 @@ from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
 from mlflow_l3d.studies.gate.report.figure import VERDICT, gate_bounds, gate_figure, verdict
 
 _ABOUT: Final = {
-    "fixed": ("These test data", "On these test data: luck of the runs is the only one that counts."),
+    "fixed": ("These test data", "On these test data: the interval counts the luck of the runs alone."),
     "random": (
         "New examples, too",
-        "On new examples, too: luck of the runs and of the test examples counts. More runs do not make the latter "
-        "smaller.",
+        "On new examples, too: the interval counts the luck of the runs and of the test examples. More runs do not "
+        "make the latter smaller.",
     ),
 }
 _CAPTION: Final = (
@@ -37,41 +37,42 @@ _DOTTED: Final = " Dotted: one between these lines is claimed to be equivalent."
 
 def sentence(answer: GateAnswer) -> str:
     """Return the answer in one sentence or two."""
-    unit = unit_of(answer.metric)
     if not answer.looks:
         return "No look was taken."
-    look = answer.looks[-1]
-    effect = f"{unit.text(answer.plan.smallest_effect)} {unit.noun}"
-    found = f"{unit.change(look.difference)} {unit.noun} of {answer.metric}, repeated {_interval(answer, look)}, after "
-    found += f"{counted(look.runs, 'run')} of either"
+    unit, look = unit_of(answer.metric), answer.looks[-1]
+    effect = unit.amount(answer.plan.smallest_effect)
+    measured = (
+        f"{unit.change(look.difference)} {unit.noun} of {answer.metric}, repeated {_interval(answer, look)}, after "
+        f"{counted(look.runs, 'run')} of either"
+    )
     same = f"{verdict(answer)}: its runs score as those of the baseline do. " if answer.outstanding.equal else ""
     if answer.decision == "equivalent":
-        sure = "lower" if look.high < 0 else "higher" if look.low > 0 else ""
-        also = f" It is certain that the candidate is {sure}, by less than what matters." if sure else ""
-        return f"{same}The two are equivalent within {effect}: {found}.{also}"
+        side = "lower" if look.high < 0 else "higher" if look.low > 0 else ""
+        also = f" The candidate is {side} for certain, but by less than what matters." if side else ""
+        return f"{same}The two are equivalent within {effect}: {measured}.{also}"
     if answer.decision == "undecided":
-        return f"{same}{look.runs} runs do not tell worse, better, and equivalent within {effect} apart: {found}."
-    return f"{VERDICT[answer.decision]}: {found}. Smallest effect: {effect}."
+        open_ = f"whether the candidate is worse, better, or equivalent within {effect}"
+        return f"{same}After {look.runs} runs it is undecided {open_}: {measured}."
+    return f"{VERDICT[answer.decision]}: {measured}. Smallest effect: {effect}."
 
 
 def advice_on(answer: GateAnswer) -> Answer:
     """Return what would settle a gate: a look at the change, runs, test examples, or nothing more."""
-    left = answer.outstanding
-    if left.equal:
+    outstanding = answer.outstanding
+    if outstanding.equal:
         why = "The two have equal scores in every run: check that what differs between them has an effect."
         return advice("a look at the change", why)
     there = str(answer.looks[-1].runs) if answer.looks else "0"
-    return advise(there, left.runs, left.examples, settled=answer.decision != "undecided")
+    return advise(there, outstanding.runs, outstanding.examples, settled=answer.decision != "undecided")
 
 
 def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: Metric) -> list[str]:
     """Return what is said before the first run: looks and power."""
     unit = unit_of(metric)
-    effect = f"{unit.text(plan.smallest_effect)} {unit.noun}"
     return [
         f"Looks after {_list(plan.looks)} runs of either side.",
-        f"Power, if runs of the two share nothing (difference of two runs: std {unit.text(forecast.std)} {unit.noun}): "
-        f"{_power(forecast, effect)}.",
+        f"Power, if runs of the two share nothing (difference of two runs: std {unit.amount(forecast.std)}): "
+        f"{_power(forecast, unit.amount(plan.smallest_effect))}.",
     ]
 
 
@@ -85,9 +86,10 @@ def look_line(answer: GateAnswer, look: Look) -> str:
     unit, number = unit_of(answer.metric), answer.looks.index(look) + 1
     line = f"Look {number} of {len(answer.plan.looks)}, {counted(look.runs, 'run')}: "
     line += f"{unit.change(look.difference)} {unit.noun}, {_interval(answer, look)}: {look.decision}"
-    if number == 1 and answer.after is not None:
-        effect = f"{unit.text(answer.plan.smallest_effect)} {unit.noun}"
-        line += f". {_again(answer.after, unit)}: {_power(answer.after, effect)}"
+    if number == 1 and (after := answer.after) is not None:
+        pairs = f", correlation of pairs {after.correlation:.2f}" if abs(after.correlation) <= 1 else ""
+        power = _power(after, unit.amount(answer.plan.smallest_effect))
+        line += f". Difference of two runs: std {unit.amount(after.std)}{pairs}; power again: {power}"
     return f"{line}."
 
 
@@ -131,24 +133,19 @@ def look_table(answer: GateAnswer) -> Table:
 def power_table(answer: GateAnswer) -> Table:
     """Return what was to be expected before, and after the first look."""
     unit = unit_of(answer.metric)
-    rows = []
-    forecasts = {"before the first run": answer.before, "after the first look": answer.after}
-    for when, forecast in forecasts.items():
-        if forecast is None:
-            continue
-        effect = unit.text(answer.plan.smallest_effect)
-        for true, outlook in ((unit.change(0.0), forecast.same), (f"-{effect}", forecast.worse)):
-            rows.append(
-                {
-                    "true difference": f"{true}, {when}",
-                    "better": share_text(outlook.better),
-                    "equivalent": share_text(outlook.equivalent),
-                    "worse": share_text(outlook.worse),
-                    "undecided": share_text(outlook.undecided),
-                    "runs": plain(outlook.runs, 0),
-                    "std": unit.text(forecast.std),
-                }
-            )
+    effect, forecasts = unit.text(answer.plan.smallest_effect), {"before the first run": answer.before}
+    if answer.after is not None:
+        forecasts["after the first look"] = answer.after
+    rows = [
+        {
+            "true difference": f"{true}, {when}",
+            **{name: share_text(getattr(outlook, name)) for name in ("better", "equivalent", "worse", "undecided")},
+            "runs": plain(outlook.runs, 0),
+            "std": unit.text(forecast.std),
+        }
+        for when, forecast in forecasts.items()
+        for true, outlook in ((unit.change(0.0), forecast.same), (f"-{effect}", forecast.worse))
+    ]
     note = "Simulated normal scores. std: of the difference of one run of each; at first they are to share nothing."
     return Table.of(rows, note, title="Power")
 
@@ -225,22 +222,17 @@ def _bounds_note(plan: SequentialPlan) -> str:
     )
 
 
-def _again(forecast: Forecast, unit: Unit) -> str:
-    share = "" if not abs(forecast.correlation) <= 1 else f", correlation of pairs {forecast.correlation:.2f}"
-    return f"Difference of two runs: std {unit.text(forecast.std)} {unit.noun}{share}; power again"
-
-
 def _power(forecast: Forecast, effect: str) -> str:
     same, worse = forecast.same, forecast.worse
     return (
-        f"{share_text(same.equivalent)} to find two that are equal equivalent (after {same.runs:.0f} runs on average), "
-        f"{share_text(worse.worse)} to find a candidate worse that is so by {effect} ({worse.runs:.0f} runs)"
+        f"{share_text(same.equivalent)} to find two equal systems equivalent (after {same.runs:.0f} runs on average), "
+        f"{share_text(worse.worse)} to find a candidate that is worse by {effect} ({worse.runs:.0f} runs)"
     )
 
 
 def _between(unit: Unit, low: float, high: float) -> str:
-    found = between(low, high, unit.change)
-    return "no limits yet" if found == MISSING else found
+    limits = between(low, high, unit.change)
+    return "no limits yet" if limits == MISSING else limits
 
 
 def _list(numbers: Sequence[int]) -> str:

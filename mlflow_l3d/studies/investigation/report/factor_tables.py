@@ -116,13 +116,10 @@ def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...
     """
     if ranking is None:
         return ()
+    letters = ranking.to_frame()["group"].tolist()
     rows = [
-        {
-            "factor": row.factor,
-            "corrected importance": signed(row.importance_corrected),
-            "letters": row.group or MISSING,
-        }
-        for row in ranking.to_frame().itertuples()
+        {"factor": name, "corrected importance": signed(importance), "letters": group or MISSING}
+        for name, importance, group in zip(ranking.factors, ranking.importances, letters, strict=True)
     ]
     order = Table.of(rows).without_empty(["letters"])
     if "letters" not in order.head:

@@ -89,8 +89,8 @@ def convergence(path: pd.DataFrame, factor: str, *, level: float = 0.95) -> Figu
         axes.plot(rows, corrected, color=style.ORANGE, linestyle="--", label="corrected", **look)
         axes.plot(rows, published, color=style.BLUE, label="published", **look)
         axes.axhline(0, color=style.INK, linewidth=1)
-        if (known := np.flatnonzero(np.isfinite(published))).size:
-            last = rows[known[-1]], published[known[-1]]
+        if (finite := np.flatnonzero(np.isfinite(published))).size:
+            last = rows[finite[-1]], published[finite[-1]]
             axes.plot(*last, "o", color=style.BLUE, markersize=5)
             text = signed(last[1]).replace("-", "\N{MINUS SIGN}")
             place: Any = {"xytext": (6, 7), "textcoords": "offset points", "va": "center", "annotation_clip": False}

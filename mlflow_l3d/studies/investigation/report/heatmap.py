@@ -50,8 +50,8 @@ def heatmap(importance: Importance, *, metric: Metric = SCORE) -> Figure:
     height = 1.6 + rows * 0.235 if numbers else min(1.6 + rows * 0.06, 8.0)
     ratios = [max(columns, 5), 1.25, 1.25] if numbers else [8, 1.8, 1.8]
     with style.panels(max(height, 2.6), 1, 3, width_ratios=ratios) as (figure, (scores, means, stds)):
-        known = np.ma.masked_invalid(table)
-        row_mean, row_std = (np.ma.filled(each, np.nan) for each in (known.mean(axis=1), known.std(axis=1)))
+        scored = np.ma.masked_invalid(table)
+        row_mean, row_std = (np.ma.filled(each, np.nan) for each in (scored.mean(axis=1), scored.std(axis=1)))
         low, high = style.typical_range(table)
         image = style.draw_matrix(scores, table, "Blues", low, high)
         _label(importance, scores, means, stds, unit)

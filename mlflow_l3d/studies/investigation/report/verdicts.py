@@ -91,13 +91,14 @@ class Shown:
 
     def agreement(self, name: str) -> Consistency | None:
         """Return how far runs agree where a factor, or `golden`, changes; None where too few examples were compared."""
-        found = self.analysis.consistencies.get(name)
-        return found if found is not None and self.examples_behind(found) >= FEWEST_EXAMPLES else None
+        group = self.analysis.consistencies.get(name)
+        return group if group is not None and self.examples_behind(group) >= FEWEST_EXAMPLES else None
 
     def prediction_importance(self, factor: str) -> PredictionImportance | None:
         """Return the importance of a factor for single predictions; None where too few examples were compared."""
-        known = self.agreement(factor) is not None and self.agreement("golden") is not None
-        return self.analysis.prediction_importances.get(factor) if known else None
+        if self.agreement(factor) is None or self.agreement("golden") is None:
+            return None
+        return self.analysis.prediction_importances.get(factor)
 
     def examples_behind(self, group: Consistency) -> int:
         """Return on how many test examples an agreement rests, or at most rests: comparisons, where that is known."""
@@ -130,15 +131,12 @@ class Shown:
         return record.importance > 0 if math.isfinite(record.importance) else None
 
     def moves(self, record: Importance) -> str:
-        """Return by how much the factor moves the score, with the unit."""
-        return f"{self.unit.text(record.moves_by_std)} {self.unit.noun}"
-
-    def part(self, record: Importance) -> str:
-        """Return the factor's part in the variance with its interval, in per cent."""
-        share = total_index_of(record.importance_corrected)
+        """Return by how much the factor moves the score, and its part in the variance with its interval."""
+        share = points(total_index_of(record.importance_corrected), 0)
         ends = [total_index_of(end) for end in record.corrected_interval]
-        known = f" ({' to '.join(points(end, 0) for end in ends)} %)" if all(map(math.isfinite, ends)) else ""
-        return f"{points(share, 0)} % of the variance{known}"
+        interval = f" ({' to '.join(points(end, 0) for end in ends)} %)" if all(map(math.isfinite, ends)) else ""
+        moved = self.unit.amount(record.moves_by_std)
+        return f"moves the score by {moved} (std), {share} % of the variance{interval}"
 
     def sentence(self, record: Importance) -> str:
         """Return the verdict on a factor in plain words, without its name."""
@@ -147,27 +145,22 @@ class Shown:
         verdict = self.analysis.verdict(record.factor)
         if not math.isfinite(record.importance_corrected):
             return f"{verdict.word}. There is no corrected importance ({self._reason(record)})."
-        text = f"{verdict.word}. It moves the score by {self.moves(record)} (std), {self.part(record)}"
+        text = f"{verdict.word}. It {self.moves(record)}"
         if verdict.doubt:
             text += f": {verdict.reason}"
         if verdict.doubt == "collapse":
-            text += self._rest(record)
+            assert self.analysis.collapse is not None
+            rest = self.analysis.collapse.rest[record.factor]
+            if math.isfinite(rest.importance_corrected):
+                corrected, ends = signed(rest.importance_corrected), between(*rest.corrected_interval)
+                text += f". Among the other runs the corrected importance is {corrected} ({ends})"
         advice = self.analysis.advice.get(record.factor, Advice())
         return f"{text}. {advice.text}".rstrip()
-
-    def _rest(self, record: Importance) -> str:
-        """Return the corrected importance among the runs that did not collapse, with its interval."""
-        assert self.analysis.collapse is not None
-        rest = self.analysis.collapse.rest[record.factor]
-        if not math.isfinite(rest.importance_corrected):
-            return ""
-        ends = between(*rest.corrected_interval)
-        return f". Among the other runs the corrected importance is {signed(rest.importance_corrected)} ({ends})"
 
     def share(self, record: Importance) -> str:
         """Return the spread of a factor's runs, alone and as a share of the golden std, for a baseline strategy."""
         share = f"{plain(golden_share(record))} of the {self.golden_word} std"
-        return f"the std of the runs is {self.unit.text(record.score_std)} {self.unit.noun}, {share}"
+        return f"the std of the runs is {self.unit.amount(record.score_std)}, {share}"
 
     def _baseline(self, record: Importance) -> str:
         strategy = f"by the {self.analysis.design} strategy"
@@ -192,8 +185,8 @@ class Shown:
 
 def golden_share(record: Importance) -> float:
     """Return the std of a factor's runs as a share of the golden std, which is what a baseline strategy judges by."""
-    known = record.golden_std > 0 and math.isfinite(record.golden_std)
-    return record.score_std / record.golden_std if known else math.nan
+    has_golden = record.golden_std > 0 and math.isfinite(record.golden_std)
+    return record.score_std / record.golden_std if has_golden else math.nan
 
 
 class Paragraph(NamedTuple):
@@ -211,18 +204,17 @@ def by_code(checks: Iterable[Check]) -> list[Paragraph]:
     groups: dict[tuple[str, str, str], list[Check]] = {}
     for check in checks:
         groups.setdefault((check.code, check.severity, check.title), []).append(check)
-    found = []
+    paragraphs = []
     for head, group in groups.items():
         sentences = [check.message.split(". ") for check in group]
         common = [each for each in sentences[0] if all(each in other for other in sentences)]
         # A check of the whole investigation has no name to stand before what it says alone.
-        own = [
+        single = [
             (f"{check.factor}: " if check.factor and len(group) > 1 else "")
-            + ". ".join(each for each in said if each not in common).rstrip(".")
-            for check, said in zip(group, sentences, strict=True)
-            if not set(said) <= set(common)
+            + ". ".join(each for each in parts if each not in common).rstrip(".")
+            for check, parts in zip(group, sentences, strict=True)
+            if not set(parts) <= set(common)
         ]
         factors = tuple(dict.fromkeys(check.factor for check in group if check.factor))
-        message = ". ".join([*own, *common])
-        found.append(Paragraph(*head, factors, message if message.endswith(".") else f"{message}."))
-    return found
+        paragraphs.append(Paragraph(*head, factors, ". ".join([*single, *common]).rstrip(".") + "."))
+    return paragraphs

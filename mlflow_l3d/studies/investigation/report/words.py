@@ -10,6 +10,7 @@ import numpy as np
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.checks.collapse import Collapse
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.verdicts import Word
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, signed
@@ -37,22 +38,22 @@ def answers(shown: Shown) -> tuple[Answer, Answer, Answer]:
 
 
 def early_stops(analysis: Analysis) -> tuple[str, ...]:
-    """Return why an investigation ended when it did; empty where no stopping rule ended it."""
-    found = analysis.interim_analyses
-    if found is None or not len(found):
+    """Return why an investigation ended when it did; empty if no stopping rule ended it."""
+    looks = analysis.interim_analyses
+    if looks is None or not len(looks):
         return ()
-    last = found.groupby("factor", sort=False).tail(1)
-    looked = (_LOOKED,) if last["alpha"].notna().any() else ()
+    last = looks.groupby("factor", sort=False).tail(1)
+    sentences = (_LOOKED,) if last["alpha"].notna().any() else ()
     if (last["decision"] != "stop").any() or not set(analysis.importances) <= set(last["factor"]):
-        return looked
+        return sentences
     final = last.sort_values("rows", kind="stable").iloc[-1]
-    why = f"Stopped by its rule: {final['reason']}."
-    if len(last) > 1:
-        why = (
-            f"Stopped after {final['rows']} rows, when the rule of every factor said stop; that of {final['factor']}: "
-            f"{final['reason']}."
-        )
-    return (why, *looked)
+    if len(last) == 1:
+        return (f"Stopped by its rule: {final['reason']}.", *sentences)
+    return (
+        f"Stopped after {final['rows']} rows, when the rule of every factor said stop; that of {final['factor']}: "
+        f"{final['reason']}.",
+        *sentences,
+    )
 
 
 def _luck(shown: Shown) -> Answer:
@@ -75,8 +76,8 @@ def _luck(shown: Shown) -> Answer:
             f"{shown.analysis.metric} in {unit.name}, mean ± standard deviation over {len(scores)} {runs}{sure}: "
             f"{shown.design.words.drawn or _DRAWN[shown.golden_word]}.",
             *([] if collapse is None or not collapse.collapsed else [_parts(shown, collapse, len(scores))]),
-            f"The unluckiest run scored {unit.text(unlucky)}, the luckiest {unit.text(lucky)}: {unit.text(high - low)} "
-            f"{unit.noun} apart.",
+            f"The unluckiest run scored {unit.text(unlucky)}, the luckiest {unit.text(lucky)}: "
+            f"{unit.amount(high - low)} apart.",
             f"Rule of thumb: one run of each of two methods distinguishes them only if they differ by more than "
             f"{unit.text(SINGLE_RUN_LIMIT * std, 1)} {unit.noun}.",
         ),
@@ -85,16 +86,14 @@ def _luck(shown: Shown) -> Answer:
 
 def _which(shown: Shown) -> Answer:
     question = "Which kind of luck is it?"
-    known = [record for record in shown.records if math.isfinite(record.importance_corrected)]
-    if not known:
+    records = [record for record in shown.records if math.isfinite(record.importance_corrected)]
+    if not records:
         return Answer(question, MISSING, ("No investigated factor has an importance.",))
-    words = {word: [each.factor for each in known if shown.verdict(each) == word] for word in get_args(Word)}
-    verdicts = [f"{word.capitalize()}: {', '.join(factors)}." for word, factors in words.items() if factors]
-    sentences = [" ".join(verdicts)]
-    if advice := [(name, found.text) for name, found in shown.analysis.advice.items() if found.text]:
-        few = len(advice) <= _SHORT
-        sentences.append(" ".join(f"{name}: {text}" for name, text in advice) if few else "See each factor for advice.")
-    sentences.append(f"{known[0].factor} moves the score by {shown.moves(known[0])} (std), {shown.part(known[0])}.")
+    factors = {word: [each.factor for each in records if shown.verdict(each) == word] for word in get_args(Word)}
+    sentences = [" ".join(f"{word.capitalize()}: {', '.join(names)}." for word, names in factors.items() if names)]
+    if advice := [f"{name}: {each.text}" for name, each in shown.analysis.advice.items() if each.text]:
+        sentences.append(" ".join(advice) if len(advice) <= _SHORT else "See each factor for advice.")
+    sentences.append(f"{records[0].factor} {shown.moves(records[0])}.")
     if shown.analysis.collapse is not None:
         sentences += _two_parts(shown.analysis.collapse)
     sentences.append(
@@ -102,20 +101,39 @@ def _which(shown: Shown) -> Answer:
         f"minor if it makes up less; it is undecided if its {shown.say('{level}')} interval contains one half"
         f"{shown.together}. An interaction counts for each factor in it, so that several can dominate."
     )
-    short = _first_two(words["dominates"]) or "undecided"
-    if not words["dominates"] and not words["undecided"]:
-        short = "none of them" if len(known) > 1 else f"not {known[0].factor}"
-    return Answer(question, short, tuple(sentences))
+    open_ = factors["undecided"] and not factors["dominates"]
+    return Answer(question, "undecided" if open_ else _named(factors["dominates"], records), tuple(sentences))
+
+
+def _baseline_which(shown: Shown) -> Answer:
+    question, strategy = "Which kind of luck is it?", shown.analysis.design
+    records = [record for record in shown.records if shown.is_important(record) is not None]
+    about = (
+        f"The {strategy} strategy has no importance: it calls a factor important if the std of its runs is at "
+        f"least half the golden std{shown.design.words.caution}"
+    )
+    if not records:
+        return Answer(question, MISSING, ("No investigated factor has a result.", about))
+    short = _named([record.factor for record in records if shown.is_important(record)], records)
+    sentences = [f"{record.factor}: {shown.share(record)}." for record in records[:3]]
+    return Answer(question, f"{short} (by the {strategy} strategy)", (*sentences, about))
+
+
+def _named(factors: list[str], records: list[Importance]) -> str:
+    """Return some of the factors of these records in a few words."""
+    if not factors:
+        return "none of them" if len(records) > 1 else f"not {records[0].factor}"
+    return ", ".join(factors[:2]) + (f" and {len(factors) - 2} more" if len(factors) > 2 else "")
 
 
 def _parts(shown: Shown, collapse: Collapse, runs: int) -> str:
     """Return the two parts of the luck."""
     low, high = (points(end, 1) for end in collapse.share_interval())
     rest = next(iter(collapse.rest.values())).golden_std
-    which = "of them" if collapse.runs == runs else "that share nothing"
+    which = "of them" if collapse.runs == runs else "independent runs"
     return (
-        f"{collapse.collapsed} of {collapse.runs} {which} score below chance ({low} to {high} % of all that could be "
-        f"drawn); without these, the deviation is {shown.unit.text(rest)} {shown.unit.noun}."
+        f"{collapse.collapsed} of {collapse.runs} {which} score below chance (of all possible runs {low} to {high} %); "
+        f"without these, the deviation is {shown.unit.amount(rest)}."
     )
 
 
@@ -124,44 +142,28 @@ def _two_parts(collapse: Collapse) -> list[str]:
     above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
     causes = [record.factor for record in above if record.importance_corrected_ci_low > 0]
     perhaps = [record.factor for record in above if record.factor not in causes]
-    rest = [record for record in collapse.rest.values() if math.isfinite(record.importance_corrected)]
-    order = sorted(rest, key=lambda record: -record.importance_corrected)
-    told = f"which ones, {' and '.join(causes)} decide{'s' * (len(causes) == 1)}"
+    deciding = f"{' and '.join(causes)} decide{'s' * (len(causes) == 1)} which ones"
     if not causes:
-        told = "no factor is known to decide which ones" + (f", perhaps {' or '.join(perhaps)}" if perhaps else "")
-    among = ", ".join(f"{record.factor} {signed(record.importance_corrected)}" for record in order)
-    found = [f"Some runs collapse, so that intervals of the whole score do not hold; {told}."]
-    return [*found, f"Corrected importance among the others: {among}."] if among else found
-
-
-def _first_two(names: list[str]) -> str:
-    """Return some factors in a few words."""
-    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
-
-
-def _baseline_which(shown: Shown) -> Answer:
-    question, strategy = "Which kind of luck is it?", shown.analysis.design
-    known = [record for record in shown.records if shown.is_important(record) is not None]
-    about = (
-        f"The {strategy} strategy has no importance: it calls a factor important if the std of its runs is at "
-        f"least half the golden std{shown.design.words.caution}"
-    )
-    if not known:
-        return Answer(question, MISSING, ("No investigated factor has a result.", about))
-    short = _first_two([record.factor for record in known if shown.is_important(record)])
-    short = short or ("none of them" if len(known) > 1 else f"not {known[0].factor}")
-    sentences = [f"{record.factor}: {shown.share(record)}." for record in known[:3]]
-    return Answer(question, f"{short} (by the {strategy} strategy)", (*sentences, about))
+        deciding = "which factor decides which ones is not established"
+        deciding += f", perhaps {' or '.join(perhaps)}" if perhaps else ""
+    rest = [record for record in collapse.rest.values() if math.isfinite(record.importance_corrected)]
+    rest.sort(key=lambda record: -record.importance_corrected)
+    among = ", ".join(f"{record.factor} {signed(record.importance_corrected)}" for record in rest)
+    return [
+        f"Some runs collapse, so that intervals of the whole score do not hold; {deciding}.",
+        *([f"Corrected importance among the others: {among}."] if among else []),
+    ]
 
 
 def _stable(shown: Shown) -> Answer:
     question, analysis = "Are single predictions stable?", shown.analysis
-    known = {name: one for name, one in analysis.consistencies.items() if math.isfinite(one.consistency)}
-    if not known:
+    groups = {name: one for name, one in analysis.consistencies.items() if math.isfinite(one.consistency)}
+    if not groups:
         return _stable_numbers(question, shown)
-    group = known.get("golden") or min(known.values(), key=lambda one: one.consistency)
-    told = shown.agreement(group.group) is not None
-    sentences = [*(_stable_sentences(shown, group) if told else [_too_few(shown, group)]), *_unparsed(shown, group)]
+    group = groups.get("golden") or min(groups.values(), key=lambda one: one.consistency)
+    is_reported = shown.agreement(group.group) is not None
+    sentences = _stable_sentences(shown, group) if is_reported else [_too_few(shown, group)]
+    sentences += _unparsed(shown, group)
     if analysis.regression:
         sentences += _stable_numbers(question, shown).sentences
     votes = analysis.examples
@@ -175,22 +177,23 @@ def _stable(shown: Shown) -> Answer:
         )
         if most > TEN and votes.seen_by_ten >= FEWEST_EXAMPLES:
             sentences.append(
-                f"In ten runs, of the {votes.seen_by_ten:,} examples that ten saw, it would be "
-                f"{points(votes.robust_share_10, 1)} %, {points(votes.never_right_share_10, 1)} % and "
-                f"{points(votes.fragile_share_10, 1)} %: compare these with other studies, since more runs find fewer "
-                "examples that are right in all."
+                f"In any ten runs these shares are {points(votes.robust_share_10, 1)} %, "
+                f"{points(votes.never_right_share_10, 1)} % and {points(votes.fragile_share_10, 1)} % of the "
+                f"{votes.seen_by_ten:,} examples that ten saw. Compare these with other studies: with more runs, fewer "
+                "examples are right in all."
             )
     word = "mean agreement" if shown.graded else "agree"
-    return Answer(question, f"{points(group.consistency, 1)} % {word}" if told else MISSING, tuple(sentences))
+    short = f"{points(group.consistency, 1)} % {word}" if is_reported else MISSING
+    return Answer(question, short, tuple(sentences))
 
 
 def _too_few(shown: Shown, group: Consistency) -> str:
-    """Return why nothing is said of the agreement of a group."""
+    """Return why the report has no agreement of a group."""
     seen, votes = shown.examples_behind(group), shown.analysis.examples
     what = "comparison" if votes is None or group.group != "golden" else "test example"
     return (
-        f"How far {_compared(shown, group.group)} agree would rest on {counted(seen, what)}, and a share of fewer than "
-        f"{FEWEST_EXAMPLES} is not told. Raise test_size, or keep one test set for all runs with test_selection=fixed."
+        f"How far {_compared(shown, group.group)} agree is not reported: there are {counted(seen, what)}, and at least "
+        f"{FEWEST_EXAMPLES} are needed. Raise test_size, or keep one test set for all runs with test_selection=fixed."
     )
 
 
@@ -214,13 +217,13 @@ def _compared(shown: Shown, group: str) -> str:
 
 def _stable_numbers(question: str, shown: Shown) -> Answer:
     """Return the answer for predicted numbers, from the golden runs or else from the factor that agrees least."""
-    known = {name: metrics for name, metrics in shown.analysis.regression.items() if metrics}
-    if not known:
+    groups = {name: metrics for name, metrics in shown.analysis.regression.items() if metrics}
+    if not groups:
         few = "predict too few different numbers to correlate"
         none = few if shown.analysis.regression else "hold no predictions to compare"
         return Answer(question, MISSING, (f"The runs {none}.",))
-    group = "golden" if "golden" in known else min(known, key=lambda name: min(known[name].values()))
-    pearson, ccc = (known[group].get(f"consistency_{kind}", math.nan) for kind in ("pearson", "ccc"))
+    group = "golden" if "golden" in groups else min(groups, key=lambda name: min(groups[name].values()))
+    pearson, ccc = (groups[group].get(f"consistency_{kind}", math.nan) for kind in ("pearson", "ccc"))
     return Answer(
         question,
         f"Pearson's correlation {plain(pearson)}" if math.isfinite(pearson) else f"concordance {plain(ccc)}",
@@ -233,18 +236,18 @@ def _stable_numbers(question: str, shown: Shown) -> Answer:
 
 
 def _stable_sentences(shown: Shown, group: Consistency) -> list[str]:
-    where, agreement = _compared(shown, group.group), shown.analysis.agreement
+    compared, agreement = _compared(shown, group.group), shown.analysis.agreement
     correct, changed = points(group.correct_consistency, 1), 1 - group.consistency
     if shown.graded:
         sentences = [
-            f"Mean {agreement} of the predictions of {where} for one test example (consistency, "
+            f"Mean {agreement} of the predictions of {compared} for one test example (consistency, "
             f"{_rests_on(shown, group)}); 100 % is full agreement."
         ]
         if correct != MISSING:
             sentences.append(f"Against the truth: {correct} % (correct consistency).")
     else:
         sentences = [
-            f"Mean share of test examples on which {where} give the same prediction (consistency, "
+            f"Mean share of test examples on which {compared} give the same prediction (consistency, "
             f"{_rests_on(shown, group)})."
         ]
         if correct != MISSING:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.report import style
-from mlflow_l3d.report.numbers import plain, probability, shorten, size_text, unit_of
+from mlflow_l3d.report.numbers import interval_of, plain, probability, shorten, size_text, unit_of
 from mlflow_l3d.studies.seeds.numbers.better_seed import NAMED_SEED, BetterSeed, normalised
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
@@ -78,18 +78,18 @@ def size_figure(rows: pd.DataFrame, correlations: pd.DataFrame, *, title: str = 
         The model.
     """
     logs = correlations[correlations["scale"] == "log"]
-    known = {str(row["measure"]): row for row in logs.to_dict("records")}
+    measures = {str(row["measure"]): row for row in logs.to_dict("records")}
     with style.panels(3.4, 1, 3) as (figure, every):
         if title:
             figure.suptitle(shorten(title, 80), **style.HEADING)
         named = []
         for axes, (measure, label, colour) in zip(every, _PANELS, strict=True):
             part = rows[rows["training_size"].notna() & rows[measure].notna()]
-            found = known[measure]
-            interval = f"{plain(found['pearson_ci_low'])} to {plain(found['pearson_ci_high'])}"
+            row = measures[measure]
+            interval = interval_of(row, "pearson", plain)
             style.dress(axes, x="training examples", y=label, grid="y")
             axes.set_title(
-                f"Pearson {plain(found['pearson'])}\n{interval}", **{**style.LABEL, "fontsize": 8.5}, loc="left"
+                f"Pearson {plain(row['pearson'])}\n{interval}", **{**style.LABEL, "fontsize": 8.5}, loc="left"
             )
             if not len(part):
                 continue
@@ -119,9 +119,11 @@ def seed_figure(study: SeedsStudy) -> Figure:
     scale, seeds = unit_of(study.metric).scale, len(frame)
     hollow = frame.get("collapsed", pd.Series(False, index=frame.index)).to_numpy(dtype=bool)
     with style.panels(min(1.2 + 0.24 * seeds, 10.0), 1, 1 if agreement is None else 2, sharey=True) as (figure, every):
-        score, unit, own = every[0], " (%)" if scale > 1 else "", study.own
+        score, unit, spread = every[0], " (%)" if scale > 1 else "", study.own
         _dots(score, scale * frame[study.metric.name].to_numpy(dtype=np.float64), hollow, style.BLUE)
-        score.axvspan(scale * (own.mean - own.var), scale * (own.mean + own.var), color=style.GRID, alpha=0.6)
+        score.axvspan(
+            scale * (spread.mean - spread.var), scale * (spread.mean + spread.var), color=style.GRID, alpha=0.6
+        )
         style.dress(
             score, x=f"{shorten(study.metric.name, 30)}{unit}", y=study.unit, grid="x", title=shorten(study.task, 40)
         )
@@ -192,11 +194,11 @@ def size_ticks(smallest: float, largest: float, most: int = 4) -> list[float]:
     low, high = smallest / 1.25, largest * 1.25
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for digits in ((1, 2, 5), (1, 3), (1,)):
-        found = [digit * 10.0**power for power in powers for digit in digits]
-        found = [tick for tick in found if low <= tick <= high]
-        if len(found) <= most:
+        ticks = [digit * 10.0**power for power in powers for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) <= most:
             break
-    return found[:: -(-len(found) // most)] if found else [smallest]
+    return ticks[:: -(-len(ticks) // most)] if ticks else [smallest]
 
 
 def name_points(axes: Axes, names: Sequence[str], x: FloatArray, y: FloatArray) -> None:

@@ -45,7 +45,7 @@ def _in_unit(study: SeedsStudy, answer: Answer) -> Answer:
 
 
 def in_unit(study: SeedsStudy, text: str) -> str:
-    """Return a text about seeds as one about runs, where those were not told apart by a seed alone."""
+    """Return a text about seeds as one about runs, if these differ in more than a seed."""
     return text if study.unit == "seed" else re.sub(r"(?<![\w_])seed(s?)(?![\w_])", rf"{study.unit}\1", text)
 
 
@@ -53,44 +53,46 @@ def settings_sentences(study: SeedsStudy) -> tuple[str, ...]:
     """Return which recorded settings move the score, and what the runs cannot tell."""
     if study.settings is None:
         return ()
-    shown, found, frame = unit_of(study.metric).text, study.settings.found, study.settings.frame
+    shown, moving, frame = unit_of(study.metric).text, study.settings.found, study.settings.frame
     sentences = [
         f"{row['setting']} moves it (p {probability(row['p_holm'])}, adjusted): {shown(row['highest_mean'])} at "
         f"{shorten(row['highest'], 40)}, {shown(row['lowest_mean'])} at {shorten(row['lowest'], 40)}."
-        for row in frame[frame["setting"].isin(found)].to_dict("records")
+        for row in frame[frame["setting"].isin(moving)].to_dict("records")
     ]
-    others = frame.loc[frame["p_holm"] > 0, "setting"][lambda names: ~names.isin(found)].tolist()
+    others = frame.loc[frame["p_holm"] > 0, "setting"][lambda names: ~names.isin(moving)].tolist()
     if others:
         sentences.append(f"Of {', '.join(others)} no effect is found.")
-    if found:
+    if moving:
         sentences.append("Intervals over runs take them for independent, which runs that share such a setting are not.")
     return (*sentences, *study.settings.cannot_tell)
 
 
 def _score(study: SeedsStudy) -> Answer:
     question = f"How much does the seed move the score ({study.metric})?"
-    own, shown = study.own, unit_of(study.metric).text
-    if math.isnan(own.var):
+    scores, shown = study.own, unit_of(study.metric).text
+    if math.isnan(scores.var):
         return Answer(question, MISSING, ("Fewer than two seeds have a score.",))
     sentences = [
-        f"{own.runs} seeds score {shown(own.mean)} on average, from {shown(own.lowest)} to {shown(own.highest)}."
+        f"{scores.runs} seeds score {shown(scores.mean)} on average, from {shown(scores.lowest)} to "
+        f"{shown(scores.highest)}."
     ]
-    if (spread := between(own.std_ci_low, own.std_ci_high, shown)) != MISSING:
+    if (spread := between(scores.std_ci_low, scores.std_ci_high, shown)) != MISSING:
         sentences.append(f"All seeds would have a standard deviation of {spread} (95 %).")
     population = study.together.get("accuracy_std_population", math.nan)
     if study.metric.name == "accuracy" and not math.isnan(population):
         sentences.append(
-            f"Of the std of {shown(own.std)}, {shown(population)} would be left on a test set "
-            "without end; the rest comes with these examples."
+            f"Of the std of {shown(scores.std)}, {shown(population)} would be left on an endless test set; the rest "
+            "comes with these examples."
         )
-    return Answer(question, f"VAR {shown(own.var)}", tuple(sentences))
+    return Answer(question, f"VAR {shown(scores.var)}", tuple(sentences))
 
 
 def _predictions(study: SeedsStudy) -> Answer:
     question = "Are single predictions stable?"
     if study.examples is not None and 0 < len(study.examples.frame) < FEWEST_EXAMPLES:
         few = counted(len(study.examples.frame), "test example")
-        return Answer(question, MISSING, (f"A share of {few} is not told; it takes {FEWEST_EXAMPLES} at least.",))
+        few += f", and at least {FEWEST_EXAMPLES} are needed"
+        return Answer(question, MISSING, (f"How far seeds agree is not reported: there are {few}.",))
     if study.examples is not None:
         seeds, seen = len(study.compared), len(study.examples.frame)
         con, ccon = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
@@ -128,8 +130,7 @@ def _seeds(study: SeedsStudy) -> Answer:
     if study.collapsed_seeds:
         level = math.nan if study.chance is None else study.chance
         low = "" if math.isnan(level) else f"score at or below chance ({unit_of(study.metric).text(level)}) or "
-        listed = ", ".join(map(str, study.collapsed_seeds))
-        sentences.append(f"Seeds that {low}give every example the same prediction: {listed}.")
+        sentences.append(f"Seeds that {low}give every example the same prediction: {_list(study.collapsed_seeds)}.")
         sentences += [_MOVED_BY_FEW] * (len(study.collapsed_seeds) < study.judged)
     elif study.judged:
         sentences.append(
@@ -137,74 +138,61 @@ def _seeds(study: SeedsStudy) -> Answer:
             "seeds may collapse. The intervals here are about those that do not."
         )
     if study.unanswered_seeds:
-        listed = ", ".join(map(str, study.unanswered_seeds))
         sentences.append(
-            f"Half of the predictions or more name no class of the task: {listed}. Whether these seeds trained is "
-            "not known."
+            f"Half of the predictions or more name no class of the task: {_list(study.unanswered_seeds)}. Whether "
+            "these seeds trained is not known."
         )
     if study.missing_seeds:
-        sentences.append(f"Seeds without a score: {', '.join(map(str, study.missing_seeds))}.")
-    column = study.scores[study.metric.name].dropna()
-    if study.unit == "seed" and len(column) and 42 in column.index:
-        place = int((column > column.loc[42]).sum()) + 1
-        sentences.append(f"Seed 42 has the score of rank {place} of {len(column)}, the highest being 1.")
+        sentences.append(f"Seeds without a score: {_list(study.missing_seeds)}.")
+    scores = study.scores[study.metric.name].dropna()
+    if study.unit == "seed" and len(scores) and 42 in scores.index:
+        place = int((scores > scores.loc[42]).sum()) + 1
+        sentences.append(f"Seed 42 has the score of rank {place} of {len(scores)}, the highest being 1.")
     collapsed = len(study.collapsed_seeds) or "none"
     short = f"{collapsed} of {study.judged} collapsed" if study.judged else "not known"
     return Answer("Did every seed train?", short, tuple(sentences) or ("Every seed has a score.",))
 
 
-def over_answers(found: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answer]:
+def _list(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
+
+
+def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answer]:
     """Return what the tasks say: where the seed matters most, whether one is better, whether training size helps."""
-    return _where(found), _better(found), _size(found)
-
-
-def _where(found: Sequence[ModelOverTasks]) -> Answer:
-    question = "Where does the seed matter most?"
-    sentences, names = [], []
-    for one in found:
-        rows = one.rows.dropna(subset=["var"]).sort_values("var", ascending=False, kind="stable")
-        if rows.empty:
-            continue
-        names.append(str(rows["task"].iloc[0]))
-        listed = [f"{task} {points(var)}" for task, var in zip(rows["task"], rows["var"], strict=True)]
-        sentences.append(f"{_of(one, found)}Largest VAR: {', '.join(listed[:3])}; smallest: {listed[-1]}.")
-    return Answer(question, " / ".join(dict.fromkeys(names)) or MISSING, tuple(sentences))
-
-
-def _better(found: Sequence[ModelOverTasks]) -> Answer:
-    question = "Is there a better seed?"
-    tested = [
-        (one, one.better_seed) for one in found if one.better_seed is not None and not math.isnan(one.better_seed.p)
-    ]
-    if not tested:
-        return Answer(question, MISSING, ("One task alone cannot tell.",))
-    short = _count([better.found for _, better in tested], "none found", "yes")
-    sentences = [
-        f"{_of(one, found)}Friedman's p {probability(better.p)}, Kendall's W {plain(better.kendall_w)}, over "
-        f"{len(better.tasks)} tasks and {len(better.seeds)} seeds."
-        for one, better in tested
-    ]
-    return Answer(question, short, tuple(sentences))
-
-
-def _size(found: Sequence[ModelOverTasks]) -> Answer:
-    question = "Do larger training sets make it matter less?"
-    sentences, settled = [], []
-    for one in found:
-        row = one.correlations.query("measure == 'var' and scale == 'log'").iloc[0]
-        low, high = float(row["pearson_ci_low"]), float(row["pearson_ci_high"])
-        if math.isnan(low):
-            continue
-        settled.append(high < 0 or low > 0)
-        sentences.append(
-            f"{_of(one, found)}The log of the size correlates with VAR at {signed(float(row['pearson']))} "
-            f"({between(low, high)}), over {row['tasks']} tasks."
-        )
-    if not settled:
-        return Answer(question, MISSING, ("Too few tasks have a known training size.",))
-    down = [" at -" in sentence for sentence in sentences]
+    where, better, size = [], [], []
+    tasks, found, slopes = [], [], []
+    for model in models:
+        name = f"{model.model}: " if len(models) > 1 and model.model else ""
+        rows = model.rows.dropna(subset=["var"]).sort_values("var", ascending=False, kind="stable")
+        if len(rows):
+            tasks.append(str(rows["task"].iloc[0]))
+            listed = [f"{task} {points(var)}" for task, var in zip(rows["task"], rows["var"], strict=True)]
+            where.append(f"{name}Largest VAR: {', '.join(listed[:3])}; smallest: {listed[-1]}.")
+        if model.better_seed is not None and not math.isnan(model.better_seed.p):
+            found.append(model.better_seed.found)
+            better.append(name + better_sentences(model)[0])
+        slope = model.correlations.query("measure == 'var' and scale == 'log'").iloc[0]
+        low, high = float(slope["pearson_ci_low"]), float(slope["pearson_ci_high"])
+        if not math.isnan(low):
+            slopes.append((float(slope["pearson"]), high < 0 or low > 0))
+            numbers = f"{signed(slopes[-1][0])} ({between(low, high)}), over {slope['tasks']} tasks"
+            size.append(f"{name}The log of the size correlates with VAR at {numbers}.")
+    down = [pearson < 0 for pearson, _ in slopes]
     direction = "yes" if all(down) else "it depends" if any(down) else "no"
-    return Answer(question, _count(settled, "not settled", direction), tuple(sentences))
+    settled = _count([sure for _, sure in slopes], "not settled", direction)
+    return (
+        Answer("Where does the seed matter most?", " / ".join(dict.fromkeys(tasks)) or MISSING, tuple(where)),
+        Answer(
+            "Is there a better seed?",
+            _count(found, "none found", "yes") if found else MISSING,
+            tuple(better) or ("One task alone cannot show it.",),
+        ),
+        Answer(
+            "Do larger training sets make it matter less?",
+            settled if slopes else MISSING,
+            tuple(size) or ("Too few tasks have a known training size.",),
+        ),
+    )
 
 
 def _count(found: Sequence[bool], none: str, every: str) -> str:
@@ -212,13 +200,9 @@ def _count(found: Sequence[bool], none: str, every: str) -> str:
     return none if not any(found) else every if all(found) else f"for {sum(found)} of {len(found)} models"
 
 
-def _of(one: ModelOverTasks, found: Sequence[ModelOverTasks]) -> str:
-    return f"{one.model}: " if len(found) > 1 and one.model else ""
-
-
-def better_sentences(found: ModelOverTasks) -> tuple[str, ...]:
+def better_sentences(model: ModelOverTasks) -> tuple[str, ...]:
     """Return what the tasks say together about better seeds, effect sizes first."""
-    better, power = found.better_seed, found.power
+    better, power = model.better_seed, model.power
     if better is None or math.isnan(better.p):
         return ("A better seed can be looked for on two tasks or more that share two seeds or more.",)
     verdict = "some seed is better than others" if better.found else "no seed is found to be better than others"
@@ -239,11 +223,12 @@ def better_sentences(found: ModelOverTasks) -> tuple[str, ...]:
             f"taken by itself it differs from any seed with p {probability(better.named_p)}."
         )
     if power is not None:
+        size = f"{len(better.tasks)} tasks and {len(better.seeds)} seeds"
         sentences.append(
-            f"So many tasks and seeds find one better seed in {percent(power.power)} of studies if it is "
-            f"{plain(power.one_better)} standard deviations better on every task (W about {plain(power.kendall_w)}); a "
-            "smaller one is likely missed."
+            f"{size} find one better seed in {percent(power.power)} of studies if it is {plain(power.one_better)} "
+            f"standard deviations better on every task (W about {plain(power.kendall_w)}); a smaller advantage is "
+            "likely missed."
             if not math.isnan(power.one_better)
-            else f"So few tasks and seeds cannot find a better seed in {percent(power.power)} of studies, however good."
+            else f"{size} are too few to find a better seed in {percent(power.power)} of studies, however good it is."
         )
     return tuple(sentences)

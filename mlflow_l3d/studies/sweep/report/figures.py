@@ -108,13 +108,13 @@ def trends(shown: ShownSweep, choice: str) -> Figure:
     Points that are alike in all other choices are joined; the colour is that of their task. The line is the slope
     through the mean of all points.
     """
-    found = [one for one in shown.sweep.trends if one.choice == choice]
-    across = min(_ACROSS, len(found))
-    down = -(-len(found) // across)
+    slopes = [one for one in shown.sweep.trends if one.choice == choice]
+    across = min(_ACROSS, len(slopes))
+    down = -(-len(slopes) // across)
     with style.panels(0.7 + 2.3 * down, down, across) as (figure, every):
-        for axes, one in zip(every, found, strict=False):
+        for axes, one in zip(every, slopes, strict=False):
             _trend(axes, shown, one)
-        for axes in every[len(found) :]:
+        for axes in every[len(slopes) :]:
             axes.set_visible(False)
         if len(shown.values.get(TASK, [])) > 1:
             style.legend(figure, every[0])
@@ -129,23 +129,23 @@ def trend_points(shown: ShownSweep, one: Trend) -> pd.DataFrame:
     names = _GOLDEN if golden else _CORRECTED
     scale = shown.unit.scale if golden else 1
     blocks = blocks_of(sweep.points, sweep.choices, one.choice)
-    found = []
+    points = []
     for row in rows.to_dict("records"):
         value = value_of(sweep.points[row["point"]], one.choice)
         if value is not None and math.isfinite(row[names[0]]):
             y, low, high = (scale * row[name] for name in names)
             line = str((row["task"], blocks[row["point"]]))
             told = _told(shown, row, names, shown.unit.text if golden else signed)
-            found.append(
+            points.append(
                 {"x": float(value), "y": y, "low": low, "high": high, "task": row["task"], "line": line, "told": told}
             )
-    return pd.DataFrame(found, columns=["x", "y", "low", "high", "task", "line", "told"])
+    return pd.DataFrame(points, columns=["x", "y", "low", "high", "task", "line", "told"])
 
 
 def _told(shown: ShownSweep, row: Mapping[Any, Any], names: Sequence[str], text: Callable[[float], str]) -> str:
     """Return what is told of a point: its name, and a number with its interval."""
     value, low, high = (row[name] for name in names)
-    return style.told(shown.names[row["point"]], minus(f"{text(value)} ({between(low, high, text)})"))
+    return style.tooltip_url(shown.names[row["point"]], minus(f"{text(value)} ({between(low, high, text)})"))
 
 
 _CORRECTED: Final = with_interval("importance_corrected")

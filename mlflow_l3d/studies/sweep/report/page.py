@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from mlflow_l3d.report.numbers import between, percent
+from mlflow_l3d.report.numbers import interval_of, percent
 from mlflow_l3d.report.page import Document, Item, Picture, Section, Snippet
 from mlflow_l3d.report.table import Part
 from mlflow_l3d.report.text import heading
@@ -94,7 +94,7 @@ def page_data(shown: ShownSweep, links: Mapping[str, str]) -> dict[str, Any]:
             "of": {FACTOR: row["factor"], **{name: shown.labels[name].iloc[place] for name in names}},
             "corrected": _number(row["importance_corrected"]),
             "published": _number(row["importance"]),
-            "interval": between(row["importance_corrected_ci_low"], row["importance_corrected_ci_high"]),
+            "interval": interval_of(row, "importance_corrected"),
             "moves": unit.text(row["moves_by_std"]),
             "golden": unit.text(row["golden_std"]),
             "score": unit.text(row["score_mean"]),

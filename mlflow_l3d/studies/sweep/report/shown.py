@@ -74,43 +74,41 @@ class ShownSweep:
     @property
     def unit(self) -> Unit:
         """What scores are written in; that of the first metric where points have several."""
-        found = (point.analysis.metric for point in self.sweep.points if point.analysis is not None)
-        return unit_of(next(found, F1_MACRO))
+        metrics = (point.analysis.metric for point in self.sweep.points if point.analysis is not None)
+        return unit_of(next(metrics, F1_MACRO))
 
     @cached_property
     def labels(self) -> pd.DataFrame:
         """Factor and choices of every row of the table, as texts."""
-        found = {FACTOR: self.rows["factor"]}
+        labels = {FACTOR: self.rows["factor"]}
         for choice in self.sweep.choices:
-            own = self.rows[TASK if choice == TASK else OF_CHOICE + choice]
-            found[choice] = own.map(lambda value: MISSING if pd.isna(value) else value_text(value)).astype(object)
-        return pd.DataFrame(found)
+            values = self.rows[TASK if choice == TASK else OF_CHOICE + choice]
+            labels[choice] = values.map(lambda value: MISSING if pd.isna(value) else value_text(value)).astype(object)
+        return pd.DataFrame(labels)
 
     @cached_property
     def values(self) -> dict[str, list[str]]:
         """Factor, and each choice, with its values in their order, as texts."""
-        found = {FACTOR: list(self.sweep.factors)}
-        return found | {name: [value_text(one) for one in values] for name, values in self.sweep.choices.items()}
+        factors = {FACTOR: list(self.sweep.factors)}
+        return factors | {name: [value_text(one) for one in values] for name, values in self.sweep.choices.items()}
 
-    def panels(self, columns: str = FACTOR, panel: str = "", *, score: str = "importance_corrected") -> list[Panel]:
+    def panels(self, columns: str = FACTOR, panel: str = "") -> list[Panel]:
         """Return the heat map of importance, in which every point and factor is one cell.
 
         Parameters
         ----------
         columns, panel
             ``factor`` or a choice; the empty text means one panel. What is left makes the rows.
-        score
-            ``importance_corrected``, or the published ``importance``.
         """
         labels, rest = self.labels, [name for name in self.values if name not in (columns, panel)]
         down = labels[rest].agg(", ".join, axis=1) if rest else pd.Series("importance", index=labels.index)
         titles = [title for title in self.values[panel] if (labels[panel] == title).any()] if panel else [""]
         return [
-            self._panel(title, columns, down, labels[panel].eq(title) if panel else labels[FACTOR].notna(), score)
+            self._panel(title, columns, down, labels[panel].eq(title) if panel else labels[FACTOR].notna())
             for title in titles
         ]
 
-    def _panel(self, title: str, columns: str, down: pd.Series[str], inside: pd.Series[bool], score: str) -> Panel:
+    def _panel(self, title: str, columns: str, down: pd.Series[str], inside: pd.Series[bool]) -> Panel:
         across = self.labels[columns]
         names = [name for name in self.values[columns] if (across[inside] == name).any() or columns == FACTOR]
         # A point without a score has no factor: a row of its own only where factors are columns.
@@ -120,7 +118,7 @@ class ShownSweep:
         unsure = np.zeros(values.shape, dtype=bool)
         for at in np.flatnonzero(scored):
             place = rows.index(down.iloc[at]), names.index(across.iloc[at])
-            values[place] = self.rows[score].iloc[at]
+            values[place] = self.rows["importance_corrected"].iloc[at]
             unsure[place] = self.rows["verdict"].iloc[at] not in DECIDED
         first = self.rows["point"][inside].groupby(down[inside]).first()
         return Panel(title, tuple(rows), tuple(names), values, unsure, tuple(int(first[row]) for row in rows))
@@ -157,7 +155,7 @@ class ShownSweep:
 
     def level(self, of: str, value: float) -> str:
         """Return a mean: of importance as it is, of the log of a standard deviation in the unit of the scores."""
-        return f"{self.unit.text(math.exp(value))} {self.unit.noun}" if of == GOLDEN_STD else signed(value)
+        return self.unit.amount(math.exp(value)) if of == GOLDEN_STD else signed(value)
 
     def claimed(self, p_holm: float) -> bool:
         """Return whether an adjusted p-value is a claim."""
@@ -171,8 +169,8 @@ class ShownSweep:
 
     def moved(self) -> list[Interaction]:
         """Return the interactions that are claimed, the surest first."""
-        found = [one for one in self.sweep.interactions if self.claimed(one.p_holm)]
-        return sorted(found, key=lambda one: (one.p_holm, one.test.p))
+        claims = [one for one in self.sweep.interactions if self.claimed(one.p_holm)]
+        return sorted(claims, key=lambda one: (one.p_holm, one.test.p))
 
 
 def short(part: str) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pandas as pd
 
-from mlflow_l3d.report.numbers import MISSING, between, counted, shorten
+from mlflow_l3d.report.numbers import MISSING, counted, interval_of, shorten
 from mlflow_l3d.report.text import Answer
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import TASK
@@ -26,10 +26,11 @@ def _factors(shown: ShownSweep) -> Answer:
     verdicts = pd.crosstab(shown.rows["factor"], shown.rows["verdict"])
     counts = verdicts.reindex(index=shown.sweep.factors, columns=["dominates", "minor", "undecided"], fill_value=0)
     sentences = []
-    for (yes, no, unsure), factors in counts.groupby(list(counts), sort=False).groups.items():
+    for _, alike in counts.groupby(list(counts), sort=False):
+        yes, no, unsure = (int(count) for count in alike.iloc[0])
         total = counted(yes + no + unsure, "point")
-        said = f"dominates at {yes} of {total}, minor at {no}, undecided at {unsure}"
-        sentences.append(f"{', '.join(factors)}: {said if yes or no else f'undecided at all of {total}'}.")
+        verdict = f"dominates at {yes} of {total}, minor at {no}, undecided at {unsure}"
+        sentences.append(f"{', '.join(alike.index)}: {verdict if yes or no else f'undecided at all of {total}'}.")
     dominant = counts.index[2 * counts["dominates"] > counts.sum(axis=1)]
     decided = bool(counts["minor"].eq(counts.sum(axis=1)).all())
     short = ", ".join(dominant) or ("none of them" if decided else "none at most points")
@@ -78,15 +79,14 @@ def _luck(shown: ShownSweep) -> Answer:
     if rows.empty:
         return Answer(question, MISSING, ("No point has a golden standard deviation.",))
     ordered = rows.sort_values("golden_std", ascending=False, kind="stable").to_dict("records")
-    most = f"{shown.unit.text(ordered[0]['golden_std'])} {shown.unit.noun}"
+    most = shown.unit.amount(ordered[0]["golden_std"])
     if len(ordered) > 1 and ordered[0]["golden_std"] == ordered[-1]["golden_std"]:
         return Answer(question, "nowhere", (f"All points have a golden standard deviation of {most}.",))
     sentences = []
     for word, row in (("Most", ordered[0]), ("Least", ordered[-1]))[: len(ordered)]:
-        limits = between(row["golden_std_ci_low"], row["golden_std_ci_high"], shown.unit.text)
-        name, std = shown.names[row["point"]], shown.unit.text(row["golden_std"])
+        limits = interval_of(row, "golden_std", shown.unit.text)
         ends = "" if limits == MISSING else f", {limits}"
-        sentences.append(f"{word}: {name} ({std} {shown.unit.noun}{ends}).")
+        sentences.append(f"{word}: {shown.names[row['point']]} ({shown.unit.amount(row['golden_std'])}{ends}).")
     return Answer(question, most, (*sentences, "Golden standard deviation: every factor varies."))
 
 

@@ -1,0 +1,48 @@
+"""A page as a reader sees it."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+VOID = {"meta", "br", "wbr", "link", "img", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """Reads a page: tags must nest, attributes and words are kept."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "script"} & set(self.open):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        """Its words, with plain spaces and signs."""
+        return plain_words("".join(self.words))
+
+
+def plain_words(text: str) -> str:
+    """Return a text on one line without true minus signs and spaces that do not break."""
+    return re.sub(r"\s+", " ", text.replace("\N{MINUS SIGN}", "-"))

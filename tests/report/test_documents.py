@@ -1,0 +1,145 @@
+"""What holds for the document of every study: its page is whole and safe, and its text fits the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from gate_answers import gate_answer
+from hand_made_analyses import make_analysis, make_importance, nothing
+from pages import Page, plain_words
+from seeds_report_cases import all_studies, regression, study
+from simulated_analyses import simulated, with_interim_analyses
+from sweep_cases import drawn_sweep
+
+from mlflow_l3d.analysis.comparison.compare import compare_systems
+from mlflow_l3d.analysis.comparison.system import System
+from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.page import Document, Picture
+from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.studies.comparison.report.page import comparison_document
+from mlflow_l3d.studies.gate.report.page import gate_document
+from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
+from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
+from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
+from mlflow_l3d.studies.sweep.report.page import sweep_document
+
+pytestmark = pytest.mark.slow
+
+ATTACK = "<script>alert('x')</script>"
+SETTINGS = {ATTACK: ATTACK, '"><img src=x onerror=alert(1)>': '" onload="x'}
+
+
+def investigation(analysis: Analysis) -> Document:
+    paths = partial(design_named(analysis.design).paths, analysis.importances)
+    return investigation_document(analysis, title=ATTACK, notes=[ATTACK], settings=SETTINGS, paths=paths)
+
+
+def attacked() -> Analysis:
+    analysis = with_interim_analyses(simulated("crossed", factors=(ATTACK, "b")))
+    frame = analysis.examples.frame.assign(example_id=ATTACK)  # type: ignore[union-attr]
+    looks = analysis.interim_analyses.assign(reason=ATTACK)  # type: ignore[union-attr]
+    checks = (Check("L3D001", "warning", ATTACK, ATTACK, ATTACK),)
+    examples = replace(analysis.examples, frame=frame)  # type: ignore[type-var]
+    return replace(analysis, examples=examples, interim_analyses=looks, checks=checks, metric=ATTACK)
+
+
+def comparison() -> Document:
+    systems = [System(name, np.array([0.5, 0.6, 0.7, level])) for name, level in ((ATTACK, 0.8), ("b", 0.9))]
+    compared = compare_systems({ATTACK: systems}, named("accuracy"))
+    scores = [
+        {"task": ATTACK, "system": one.name, "score": score, "pair": at}
+        for one in systems
+        for at, score in enumerate(one.scores)
+    ]
+    return comparison_document(compared, pd.DataFrame(scores), pd.DataFrame(), run_id="r1", settings=SETTINGS)
+
+
+def sweep(*, scored: bool) -> Document:
+    lost = SweptPoint("lost", {"shots": 8, "prompt_format": ATTACK}, "sst2", None, ATTACK)
+    points = drawn_sweep({"shots": [2, 4], "prompt_format": [ATTACK, "B"]}) if scored else []
+    return sweep_document(analyse_sweep([*points, lost]), title=ATTACK)
+
+
+def odd(**changes: Any) -> Document:
+    """Return the document of factors with odd names; `changes` of their records."""
+    names = ["$x_1$ and $", r"\frac{", "数据顺序", "a" * 300, "_hidden"] if not changes else ["a"]
+    records = [replace(make_importance(name, rows=3, columns=2), **changes) for name in names]
+    return investigation(make_analysis(records))
+
+
+MAKERS: dict[str, Callable[[], Document]] = {
+    "attacked": lambda: investigation(attacked()),
+    **{
+        design: partial(lambda name: investigation(simulated(name)), design)
+        for design in ("crossed", "nested", "radial", "random", "fixed")
+    },
+    "pooled": lambda: investigation(simulated("crossed", pooled=True)),
+    "odd names": odd,
+    "constant scores": lambda: odd(table=np.full((4, 3), 0.5), golden=np.full(6, 0.5)),
+    "no score": lambda: investigation(make_analysis([nothing("data_order")], predictions=False)),
+    "no factor": lambda: investigation(make_analysis([])),
+    "seeds": lambda: seeds_document(study("mrpc", model=ATTACK), title=ATTACK, notes=[ATTACK], settings=SETTINGS),
+    "seeds of numbers": lambda: seeds_document(regression(), title="t"),
+    "seeds over tasks": lambda: over_tasks_document(over_tasks(all_studies()), title=ATTACK),
+    "seeds of one task": lambda: over_tasks_document(over_tasks([study("mrpc", model=ATTACK)]), title="t"),
+    "sweep": partial(sweep, scored=True),
+    "sweep without scores": partial(sweep, scored=False),
+    "comparison": comparison,
+    "gate": lambda: gate_document(gate_answer(-0.03, other=(-0.05, 0.001)), settings=SETTINGS),
+}
+
+
+@pytest.fixture(scope="module", params=MAKERS)
+def document(request: pytest.FixtureRequest) -> Document:
+    return MAKERS[request.param]()
+
+
+@pytest.fixture(scope="module")
+def html(document: Document) -> str:
+    return document.to_html()
+
+
+def test_page_is_whole_and_safe(document: Document, html: str) -> None:
+    page = Page(html)
+    scripts = page.tags.count("script")
+    assert scripts == 2 * ("points.csv" in html)  # data and filter of a sweep
+    assert not {"img", "link", "iframe", "object", "embed", "base", "form", "a"} & set(page.tags)
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    links = ("src", "href", "xlink:href", "srcset", "data", "action")
+    addresses = [value for _, name, value in page.attributes if name in links]
+    assert all(value.startswith(("#", "data:image/png;base64,")) for value in addresses)
+    assert not re.search(r"@import|@font-face|http|url\((?!#)", html)
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', html)) <= set(ids)
+    assert not re.search(r"\b(?:nan|inf|None)\b", page.text)
+    drawn = sum(isinstance(part, Picture) for section in document.sections for part in section.parts)
+    assert page.tags.count("svg") == drawn + ('id="still"' in html)
+    assert document.to_html() == html
+
+
+def test_page_shows_title_notes_answers_tables_and_settings(document: Document, html: str) -> None:
+    shown = Page(html).text
+    notes = [part for answer in document.answers for part in (answer.question, answer.short, *answer.sentences)]
+    cells = [section.title for section in document.sections if any(section.parts)]
+    for text in (document.title, *document.notes, *notes, *cells, *document.settings, *document.settings.values()):
+        assert plain_words(text) in shown
+
+
+def test_text_fits_the_terminal(document: Document) -> None:
+    text = document.to_text()
+    assert text.replace("数据顺序", "").isascii()
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert not re.search(r"\bnan\b", text)
