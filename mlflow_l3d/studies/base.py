@@ -189,15 +189,13 @@ class Study(ABC, Generic[S, K, R]):
                 self.recorder = self.open(project_run)
                 is_open = True
             yield self.recorder
-        except KeyboardInterrupt:
-            if is_open:
-                self.interrupt()
-            raise
-        except Exception as error:
-            if is_open:
-                self.end("FAILED", error_line(error))
-            else:
+        except BaseException as error:
+            if not is_open and isinstance(error, Exception):
                 fail_project_run(project_run, error)
+            elif is_open and isinstance(error, KeyboardInterrupt):
+                self.interrupt()
+            elif is_open:
+                self.end("FAILED", error_line(error))
             raise
 
     def interrupt(self) -> None:
