@@ -193,7 +193,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("investigate --approach synthetic --task nowhere.csv", "task=nowhere.csv: .*"),
         (
             f"investigate --approach synthetic --task {300 * 'x'}",
-            r"task=x+\.\.\.: is no task, .* \(File name too long\)\.",
+            r"task=x+\.\.\.: is not a task, .* \(File name too long\)\.",
         ),
         (
             f"investigate --approach icl --model {300 * 'x'}",

@@ -1,4 +1,4 @@
-"""What is wrong with recorded runs: each finding is one line, and a run that has one is left out."""
+"""Checks of recorded runs: each problem is one line, and a run with a problem is left out."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mlflow_l3d.studies.importing.recorded import RecordedRun
 
 
 def read_runs(path: Path, source: str, columns: Mapping[str, str], metric: str) -> tuple[list[RecordedRun], list[str]]:
-    """Read all runs of a file or folder; return them, and one line for each file that cannot be read.
+    """Return all runs of a file or folder, and one line for each file that cannot be read.
 
     Raises
     ------
     ParameterError
-        If there is no file of that tool.
+        If there is no file of the tool.
     """
     form = FORMATS[source]
     files = sorted({file for pattern in form.patterns for file in path.rglob(pattern)}) if path.is_dir() else [path]
@@ -44,22 +44,22 @@ def read_runs(path: Path, source: str, columns: Mapping[str, str], metric: str) 
 
 
 def chosen(runs: Sequence[RecordedRun], tasks: str, only: Mapping[str, str]) -> list[RecordedRun]:
-    """Return the runs that are wanted: of one task, or of some that are one setting more, with some settings.
+    """Return the requested runs: those of one task, or of several variants of one task, with the given settings.
 
     Raises
     ------
     ParameterError
-        If there are several tasks and none is named, one is not there, or no run has the settings.
+        If there are several tasks and none is named, a task is missing, or no run has the settings.
     """
-    found = sorted({run.task for run in runs})
-    if tasks == "auto" and len(found) > 1:
-        fix = f"Name one, --task {found[0]}; or, of variants of one task with the same examples, several."
-        raise ParameterError("task", "auto", f"there are runs of {len(found)} tasks, {', '.join(found)}", fix)
-    wanted = found if tasks == "auto" else [name.strip() for name in tasks.split(",")]
-    check_names("task", wanted, found)
+    available = sorted({run.task for run in runs})
+    if tasks == "auto" and len(available) > 1:
+        fix = f"Name one, --task {available[0]}; or, of variants of one task with the same examples, several."
+        raise ParameterError("task", "auto", f"there are runs of {len(available)} tasks, {', '.join(available)}", fix)
+    names = available if tasks == "auto" else [name.strip() for name in tasks.split(",")]
+    check_names("task", names, available)
     recorded = {name for run in runs for name in run.settings}
     check_names("only", only, recorded, "a recorded setting:")
-    kept = [run for run in runs if run.task in wanted and only.items() <= run.settings.items()]
+    kept = [run for run in runs if run.task in names and only.items() <= run.settings.items()]
     if not kept:
         raise ParameterError("only", ",".join(f"{name}={value}" for name, value in only.items()), "no run has these")
     return kept
@@ -70,10 +70,11 @@ def checked(
 ) -> tuple[list[RecordedRun], str, list[str], list[str]]:
     """Return the runs that can be compared, the metric, one line for each other run, and notes.
 
-    Runs are compared on the examples that most of them have.
+    Runs are compared on the examples that most of them share.
     """
-    found = [(run, _broken(run)) for run in runs]
-    problems, sound = [f"{run.source}: {line}" for run, line in found if line], [run for run, line in found if not line]
+    defects = [_defect(run) for run in runs]
+    problems = [f"{run.source}: {defect}" for run, defect in zip(runs, defects, strict=True) if defect]
+    sound = [run for run, defect in zip(runs, defects, strict=True) if not defect]
     sound, wrong, remarks = with_kinds(sound, task_kind, classes) if sound else ([], [], [])
     problems += wrong
     kept, notes = _once(_with_most(sound, problems))
@@ -83,14 +84,14 @@ def checked(
     if kept:
         check_names("metric", [metric], {name for run in kept for name in run.scores}, "one that the runs have:")
     whole = [run for run in kept if np.isfinite(run.scores.get(metric, np.nan))]
-    problems += [f"{run.source}: has no {metric}, or it is no number." for run in kept if run not in whole]
-    # Of scores alone the metric says what kind they are of.
+    problems += [f"{run.source}: has no {metric}, or it is not a number." for run in kept if run not in whole]
+    # Without predictions the metric determines the kind.
     whole = [run if run.kind else replace(run, kind=named(metric).kinds[0]) for run in whole]
     return whole, metric, problems, [*notes, *remarks, *percent]
 
 
-def _broken(run: RecordedRun) -> str:
-    """Return what is wrong with a run taken alone; the empty text where nothing is."""
+def _defect(run: RecordedRun) -> str:
+    """Return the first defect of a run considered alone; the empty text if it has none."""
     for name, value in run.scores.items():
         if not np.isfinite(value):
             return f"its {name} is not a number (NaN). Evaluate it again."
@@ -114,7 +115,7 @@ def _broken(run: RecordedRun) -> str:
 
 
 def _with_most(runs: Sequence[RecordedRun], problems: list[str]) -> list[RecordedRun]:
-    """Return the runs with the most common examples; of each other one say what differs."""
+    """Return the runs with the most common examples; add a problem for each other run."""
     if not runs:
         return []
     hashes = [run.examples for run in runs]
@@ -129,9 +130,9 @@ def _with_most(runs: Sequence[RecordedRun], problems: list[str]) -> list[Recorde
 def _difference(run: RecordedRun, other: RecordedRun) -> str:
     if run.ids is None or other.ids is None or run.labels is None or other.labels is None:
         return "has no predictions, unlike those" if run.ids is None else "has predictions, unlike those"
-    own, their = set(run.ids.tolist()), set(other.ids.tolist())
-    if own != their:
-        sides = (("lacks", sorted(their - own)), ("has beside them", sorted(own - their)))
+    ids, other_ids = set(run.ids.tolist()), set(other.ids.tolist())
+    if ids != other_ids:
+        sides = (("lacks", sorted(other_ids - ids)), ("has in addition", sorted(ids - other_ids)))
         parts = [f"{what} {len(names)} ({names[0]}, ...)" for what, names in sides if names]
         return f"has other examples ({'; '.join(parts)}) than those"
     labels = dict(zip(other.ids.tolist(), other.labels.tolist(), strict=True))
@@ -140,25 +141,24 @@ def _difference(run: RecordedRun, other: RecordedRun) -> str:
 
 
 def _once(runs: Iterable[RecordedRun]) -> tuple[list[RecordedRun], list[str]]:
-    """Return each run once; of those that are there again say where."""
-    found: dict[str, RecordedRun] = {}
+    """Return each run once, and one note for each repetition that names both files."""
+    runs_by_key: dict[str, RecordedRun] = {}
     notes = []
     for run in runs:
-        first = found.setdefault(run.key, run)
+        first = runs_by_key.setdefault(run.key, run)
         if first is not run:
             notes.append(f"{run.source} is the same run as {first.source}, and left out.")
-    return list(found.values()), notes
+    return list(runs_by_key.values()), notes
 
 
 def _scored(run: RecordedRun, *, classes_named: bool = False) -> RecordedRun:
-    """Return a run with the metrics of its kind, which its predictions give; the tool's own come first.
+    """Return a run with the metrics of its kind, computed from its predictions; the tool's own come first.
 
     Macro averages are over the classes that the user names, else over those of the run's own labels and predictions, as
-    in scikit-learn: what another run predicts changes nothing. Answers that are texts, of which the tool or equality
-    says which are right, have no classes to average over.
+    in scikit-learn: predictions of other runs change nothing. Answers that are texts have no classes to average over;
+    the tool or equality decides which of them are right.
     """
     if run.labels is None or run.predictions is None or (run.labels.dtype == object and run.kind in OF_CLASSES):
         return run
     scores = scores_of(run.labels, run.predictions, run.kind, classes=len(run.classes) if classes_named else None)
-    known = {name: value for name, value in scores.items() if name not in run.scores}
-    return replace(run, scores={**run.scores, **known})
+    return replace(run, scores={**run.scores, **{name: scores[name] for name in scores if name not in run.scores}})

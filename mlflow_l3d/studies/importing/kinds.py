@@ -1,4 +1,4 @@
-"""What the answers of recorded runs are: classes, numbers or texts; and whether their scores are fractions."""
+"""The kind of the answers of recorded runs: classes, numbers or texts; and scores in percent as fractions."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _SPELL = "Spell them alike; if they are right, name all classes, --classes a|b; 
 def with_kinds(
     runs: Sequence[RecordedRun], task_kind: str, classes: str
 ) -> tuple[list[RecordedRun], list[str], list[str]]:
-    """Return the runs with answers as their kind holds them, one line for each run that cannot be so, and notes.
+    """Return the runs with answers in the form of their kind, one line for each run without this form, and notes.
 
-    Only runs whose tool does not say what its answers are have answers as texts, and no kind.
+    Runs have answers as texts, and no kind, only if their tool does not record the kind.
     """
     raw = [run for run in runs if not run.kind and run.labels is not None]
     if not raw:
         if (task_kind, classes) != ("auto", "auto"):
             name, value = ("classes", classes) if task_kind == "auto" else ("task_kind", task_kind)
-            raise ParameterError(name, value, "has no effect: no file leaves open what its answers are")
+            raise ParameterError(name, value, "has no effect: every file records the kind of its answers")
         return list(runs), [], []
     labels = [[str(label) for label in _of(run.labels)] for run in raw]
     every, answers = {*chain.from_iterable(labels)}, Counter(chain.from_iterable(_of(run.predictions) for run in raw))
@@ -40,17 +40,16 @@ def with_kinds(
     kind = "classification" if names and task_kind == "auto" else task_kind
     kind = kind_of(every, answers, max(map(len, labels))) if kind == "auto" else kind
     read_as: Classes | None = None
-    notes = [f"Read as {kind}{', which are compared as they stand' if kind == 'texts' else ''}."]
+    notes = [f"Read as {kind}{', which are compared literally' if kind == 'texts' else ''}."]
     if kind in OF_CLASSES:
-        read_as = Classes.named(names, every) if names else Classes.found([{*own} for own in labels], answers)
+        read_as = Classes.named(names, every) if names else Classes.found([{*run} for run in labels], answers)
         notes = [f"Read as {kind} with the classes {class_words(read_as.names)}."]
         notes += read_as.remarks(chain.from_iterable(labels), answers)
     problems, sound = [], []
     for run in runs:
         try:
-            sound.append(
-                _read(run, kind, read_as, known=bool(names)) if not run.kind and run.labels is not None else run
-            )
+            is_raw = not run.kind and run.labels is not None
+            sound.append(_read(run, kind, read_as, are_named=bool(names)) if is_raw else run)
         except ValueError as error:
             problems.append(f"{run.source}: {error}")
     return sound, problems, notes
@@ -60,14 +59,14 @@ def _of(values: Array | None) -> list[Any]:
     return [] if values is None else values.tolist()
 
 
-def _read(run: RecordedRun, kind: str, classes: Classes | None, *, known: bool) -> RecordedRun:
-    """Return a run with answers as a kind holds them; raise a ValueError where they cannot be so."""
+def _read(run: RecordedRun, kind: str, classes: Classes | None, *, are_named: bool) -> RecordedRun:
+    """Return a run with answers in the form of a kind; raise a ValueError if an answer does not have it."""
     labels, answers = _of(run.labels), _of(run.predictions)
     if classes is not None:
-        if known and (unknown := classes.strangers(labels, ())):
+        if are_named and (unknown := classes.strangers(labels, ())):
             raise ValueError(f"has the label {unknown[0]!r}, which --classes does not name.")
         numbers = classes.numbers(answers)
-        if not (known and (numbers >= 0).any()) and (problem := classes.mismatch(answers)):
+        if not (are_named and (numbers >= 0).any()) and (problem := classes.mismatch(answers)):
             raise ValueError(f"{problem}. {_SPELL}")
         return replace(run, kind=kind, classes=classes.names, labels=classes.numbers(labels), predictions=numbers)
     if kind == "texts":
@@ -80,15 +79,16 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, known: bool) 
                 raise ValueError(f"the {name} of example {run.ids[bad[0]]} is not a number ({len(bad)} are not).")
         truth, guess = (np.array(values, dtype=np.float64) for values in (labels, answers))
         return replace(run, kind=kind, labels=truth, predictions=guess)
-    form, given = form_of(kind), [answer or "" for answer in answers]
-    return replace(run, kind=kind, labels=form.labels(labels), predictions=form.predictions(given))
+    form = form_of(kind)
+    predictions = form.predictions([answer or "" for answer in answers])
+    return replace(run, kind=kind, labels=form.labels(labels), predictions=predictions)
 
 
 def as_fractions(runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], list[str]]:
-    """Return the runs with scores in percent as fractions, and notes on which these are.
+    """Return the runs with scores in percent as fractions, and one note for each such metric.
 
-    A metric is in percent if one of its scores is above 1 and none above 100; of one that is not known to lie between 0
-    and 1 all must be above 1.
+    A metric is in percent if one of its scores is above 1 and none above 100; of a metric that may lie outside 0
+    to 1 all must be above 1.
 
     Raises
     ------

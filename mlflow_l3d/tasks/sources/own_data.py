@@ -16,7 +16,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class OwnData(Task):
-    """A task without an example: what is trained on and evaluated, the approach decides."""
+    """A task without an example: the approach decides on its training and test data."""
 
     def split(self, seeds: Mapping[str, int]) -> Split:
         """Return a split without an example."""
@@ -25,7 +25,7 @@ class OwnData(Task):
 
 
 def own_data(name: str, classes: tuple[str, ...], kind: TaskKind = "classification") -> Task:
-    """Return the task with these classes; none of a kind without classes, and where the approach has metrics only."""
+    """Return the task with these classes; none for a kind without classes, or an approach with metrics only."""
     metric = of_kind(kind)[0].name
     task = OwnData(name, ((),), _NONE, classes, _NONE, kind=kind, metric=metric)
     return replace(task, fingerprint=fingerprint(task))
