@@ -82,9 +82,9 @@ def test_behind_two_dashes_stands_the_command() -> None:
     [
         (
             ["seeds", "--command", "a {seed}", "--", "b {seed}"],
-            "command='?a {seed}'?: is given beside a command behind",
+            "command='?a {seed}'?: cannot be combined with a command behind",
         ),
-        (["investigate", "--approach", "icl", "--", "b {seed}"], "approach=icl: is given beside a command behind --"),
+        (["investigate", "--approach", "icl", "--", "b {seed}"], "approach=icl: cannot be combined with a command behind --"),
         (["list", "--", "a"], "list: takes no command behind --"),
     ],
 )
@@ -162,7 +162,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("investigate --fact data_order", r"option='--fact': must be one of .*\. Did you mean '--factor'\?"),
         ("investigate --mitigation_runs 5", r"option='--mitigation_runs': .*\. Did you mean '--mitigation-runs'\?"),
         ("investigate a.csv b.csv", r"option='b.csv': must be one of --approach, .*"),
-        ("seeds a.csv --task b", r"task=a\.csv: is given twice, as --task b, too\. Leave one out\."),
+        ("seeds a.csv --task b", r"task=a\.csv: is named twice, also as --task b\. Leave one out\."),
         ("seeds --seeds 2 missing.csv", r"task=missing\.csv: there is no such file .*"),
         ("seeds --approach synthetic --entry-point x", r"entry_point=x: has no effect\. Use approach=project\."),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,7 @@ from mlflow_l3d.metrics.base import OF_NUMBERS
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import of_kind
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
-from mlflow_l3d.tasks.settings import IntArray
+from mlflow_l3d.tasks.settings import IntArray, Split
 
 _whole: Final[WeakValueDictionary[int, Task]] = WeakValueDictionary()
 """Tasks that :func:`checked` returned, by their identity."""
@@ -108,6 +108,25 @@ def make_task(
     judged = metric or next((each.name for each in of_kind(kind)), "")
     task = Task(name, columns, held, names, ids, kind=kind, choices=options, parts=parts, metric=judged)
     return checked(replace(task, notes=tuple(notes), features=numbers))
+
+
+_NO_EXAMPLES: Final = np.empty(0, dtype=np.int64)
+
+
+class OwnData(Task):
+    """A task without an example: the approach decides on its training and test data."""
+
+    def split(self, seeds: Mapping[str, int]) -> Split:
+        """Return a split without an example."""
+        del seeds
+        return Split(_NO_EXAMPLES, _NO_EXAMPLES, _NO_EXAMPLES)
+
+
+def own_data(name: str, classes: tuple[str, ...], kind: TaskKind = "classification") -> Task:
+    """Return the task with these classes; none for a kind without classes, or an approach with metrics only."""
+    metric = of_kind(kind)[0].name
+    task = OwnData(name, ((),), _NO_EXAMPLES, classes, _NO_EXAMPLES, kind=kind, metric=metric)
+    return replace(task, fingerprint=fingerprint(task))
 
 
 def _held(name: str, labels: npt.ArrayLike, kind: TaskKind) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""What a finished comparison leaves on its run."""
+"""The artifacts and the description of a comparison."""
 
 from __future__ import annotations
 
@@ -20,42 +20,41 @@ DOCUMENT: Final = "comparison.json"
 TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks.json", "self_check.json"
 
 
-def write_comparison(folder: Path, found: ComparedRuns) -> list[str]:
-    """Write tables, pictures and report; return the names of what MLflow shows as tables."""
+def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
+    """Write tables, pictures and report; return the names of the files that MLflow shows as tables."""
     from mlflow_l3d.report.style import save_png
     from mlflow_l3d.studies.comparison.report.figures import difference_figure, score_figure
     from mlflow_l3d.studies.comparison.report.page import comparison_page
 
-    comparison, frame = found.comparison, found.to_frame()
+    comparison, frame = compared.comparison, compared.to_frame()
     frame.to_csv(folder / "differences.csv", index=False)
     frame.to_parquet(folder / "differences.parquet", index=False)
-    found.scores.to_parquet(folder / "scores.parquet", index=False)
-    parents = [parent._asdict() for parent in found.parents]
-    checks = [asdict(check) | {"rate": check.rate} for check in found.self_checks]
+    compared.scores.to_parquet(folder / "scores.parquet", index=False)
+    parents = [parent._asdict() for parent in compared.parents]
+    checks = [asdict(check) | {"rate": check.rate} for check in compared.self_checks]
     advice = [asdict(advice_on(each)) for each in comparison.differences]
-    more = {"parents": parents, "metrics": found.metrics(), "self_checks": checks, "advice": advice}
-    document = {**asdict(comparison), **more}
-    write_json(folder / DOCUMENT, document, indent=2)
-    figures = {"difference": difference_figure(comparison), "scores": score_figure(comparison, found.scores)}
+    more = {"parents": parents, "metrics": compared.metrics(), "self_checks": checks, "advice": advice}
+    write_json(folder / DOCUMENT, {**asdict(comparison), **more}, indent=2)
+    figures = {"difference": difference_figure(comparison), "scores": score_figure(comparison, compared.scores)}
     for name, figure in figures.items():
         save_png(figure, folder / f"{name}.png")
-    settings = {f"{parent.system} ({parent.task})": f"run {parent.run_id}" for parent in found.parents}
-    page = comparison_page(comparison, figures, found.importances, found.self_checks, settings=settings)
+    settings = {f"{parent.system} ({parent.task})": f"run {parent.run_id}" for parent in compared.parents}
+    page = comparison_page(comparison, figures, compared.importances, compared.self_checks, settings=settings)
     (folder / names.REPORT).write_text(page, encoding="utf-8")
     frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
-    importances = None if found.importances.empty else found.importances
+    importances = None if compared.importances.empty else compared.importances
     frames |= {"importances.json": importances, CHECKS: pd.DataFrame(checks) if checks else None}
     return write_tables(folder, frames)
 
 
-def note(found: ComparedRuns) -> str:
-    """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI."""
-    said = [
+def note(compared: ComparedRuns) -> str:
+    """Return answers and links to the parent runs as Markdown, for the description of the run in MLflow's UI."""
+    texts = [
         f"**{answer.question}** {answer.short}. {' '.join(answer.sentences[:2])}\n"
-        for answer in answers(found.comparison)
+        for answer in answers(compared.comparison)
     ]
     links = [
         f"* {each.system}, {each.task}: [{each.run_id}]({run_page(each.experiment_id, each.run_id)})"
-        for each in found.parents
+        for each in compared.parents
     ]
-    return "\n".join([*said, *links])[:5000]
+    return "\n".join([*texts, *links])[:5000]

@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Final, Literal, TypedDict
 
 from mlflow_l3d.parameters.declaration import Of, Parameters, declared
-from mlflow_l3d.parameters.shared import (
-    PARENT,
-)
+from mlflow_l3d.parameters.shared import PARENT
 from mlflow_l3d.parameters.verbs import Verb
 
 
@@ -17,9 +15,7 @@ class EvaluateOptions(TypedDict, total=False):
 
     parent_run_id: Annotated[
         str,
-        replace(
-            PARENT, help=f"{PARENT.help}; a sweep; several investigations or studies of seeds, separated by commas"
-        ),
+        replace(PARENT, help=f"{PARENT.help}; a sweep; several investigations or seeds studies, separated by commas"),
     ]
     where: Annotated[str, Of("none", "an MLflow filter that finds the cells, in place of the parent's children")]
     metric: Annotated[str, Of("auto", "the metric whose spread is investigated; auto is the parent's own, or f1_macro")]

@@ -33,7 +33,7 @@ class RecordedRun:
         Name of the task.
     kind
         ``classification``, ``multiple_choice`` (also free text, whose answers are compared literally) or another
-        kind of task; empty if the tool does not record it, see :mod:`mlflow_l3d.studies.importing.kinds`.
+        kind of task; empty if the tool does not record it, see :mod:`mlflow_l3d.studies.importing.checking`.
     settings
         Name -> value, as text, of all recorded settings that may change the score.
     scores

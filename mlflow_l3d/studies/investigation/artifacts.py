@@ -1,4 +1,4 @@
-"""What a finished parent holds: tables, the report and the pictures."""
+"""The artifacts of a finished parent run: tables, the report and the pictures."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def write_artifacts(
     title: str,
     notes: Sequence[str] = (),
 ) -> None:
-    """Write the parent's artifacts into `folder`: the tables, the report and the pictures.
+    """Write the artifacts of the parent run into `folder`: tables, report and pictures.
 
     Parameters
     ----------
     folder
         An existing folder.
     scored
-        What :func:`score` returned.
+        The result of :func:`score`.
     cells
-        One row a cell, with run ids.
+        One row per cell, with run ids.
     document
-        What ``investigation.json`` holds.
+        Content of ``investigation.json``.
     settings
         Name -> value, for the report.
     title, notes
@@ -73,10 +73,9 @@ def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
     from mlflow_l3d.studies.investigation.report.verdicts import Shown
     from mlflow_l3d.studies.investigation.report.words import answers
 
-    found = answers(Shown(analysis))
-    said = [f"**{answer.question}** {answer.short}. {answer.sentences[0]}" for answer in found]
-    said[1] += "".join(f" {name}: {advice.text}" for name, advice in analysis.advice.items() if advice.text)
-    return "\n\n".join([*said, *notes])[:5000]
+    texts = [f"**{answer.question}** {answer.short}. {answer.sentences[0]}" for answer in answers(Shown(analysis))]
+    texts[1] += "".join(f" {name}: {advice.text}" for name, advice in analysis.advice.items() if advice.text)
+    return "\n\n".join([*texts, *notes])[:5000]
 
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:
@@ -105,7 +104,7 @@ def importance_document(analysis: Analysis) -> dict[str, Any]:
 
 def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
     record = analysis.importances[factor]
-    known = record.components
+    components = record.components
     verdict = None if factor in analysis.strategies else analysis.verdict(factor)
     parts = {
         "prediction_importance": analysis.prediction_importances.get(factor),
@@ -117,12 +116,12 @@ def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
         **({} if verdict is None else {"verdict": verdict.word, "verdict_doubt": verdict.doubt}),
         "advice": None if factor not in analysis.advice else asdict(analysis.advice[factor]),
         **{name: None if part is None else asdict(part) for name, part in parts.items()},
-        "components": None if known is None else {**asdict(known), **known.derived()},
+        "components": None if components is None else {**asdict(components), **components.derived()},
         "table": record.table.tolist(),
     }
 
 
 def _for_people(cells: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Put the score beside the coordinates: the UI shows the first few columns."""
+    """Return the cells with the score next to the coordinates: the UI shows the first few columns."""
     first = ["phase", "factor", "row", "column", metric, "index"]
     return cells[[*first, *(name for name in cells if name not in first)]]

@@ -1,4 +1,4 @@
-"""What a finished study of seeds leaves on its parent run, and what several of them leave together."""
+"""The artifacts of one seeds study, and of several that are compared over tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_scores(
     notes: Sequence[str],
     settings: Mapping[str, str],
 ) -> None:
-    """Write tables, picture and report: what can be made of runs alone, ours or a stranger's."""
+    """Write tables, picture and report of a study from its runs, also of other code."""
     from mlflow_l3d.report.style import save_png
     from mlflow_l3d.studies.seeds.report.figures import seed_figure
     from mlflow_l3d.studies.seeds.report.page import study_page
@@ -45,28 +45,28 @@ def write_scores(
     (folder / names.REPORT).write_text(page, encoding="utf-8")
 
 
-def write_over_tasks(folder: Path, found: Sequence[ModelOverTasks], *, title: str) -> list[str]:
-    """Write the tables, pictures and page of several studies; return the names of what MLflow shows as tables.
+def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], *, title: str) -> list[str]:
+    """Write the tables, pictures and page of several studies; return the files that MLflow shows as tables.
 
     Parameters
     ----------
     folder
-        Where the files go; it exists.
-    found
-        One record a model.
+        An existing folder.
+    models
+        One record per model.
     title
-        Of the page.
+        Title of the page.
     """
     from mlflow_l3d.report.style import save_png
     from mlflow_l3d.studies.seeds.report.figures import seed_heatmap, size_figure
     from mlflow_l3d.studies.seeds.report.page import over_tasks_page
 
-    rows = pd.concat([one.rows for one in found], ignore_index=True)
+    rows = pd.concat([one.rows for one in models], ignore_index=True)
     rows.to_csv(folder / "tasks.csv", index=False)
-    for at, one in enumerate(found):
-        ending = f"-{at}" if len(found) > 1 else ""
+    for at, one in enumerate(models):
+        ending = f"-{at}" if len(models) > 1 else ""
         one.matrix.to_csv(folder / f"seed_by_task{ending}.csv")
         save_png(seed_heatmap(one.matrix, one.better_seed, title=one.model), folder / f"seed_by_task{ending}.png")
         save_png(size_figure(one.rows, one.correlations, title=one.model), folder / f"training_size{ending}.png")
-    (folder / names.REPORT).write_text(over_tasks_page(found, title=title), encoding="utf-8")
+    (folder / names.REPORT).write_text(over_tasks_page(models, title=title), encoding="utf-8")
     return write_tables(folder, {"tasks.json": rows})

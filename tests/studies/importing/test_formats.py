@@ -15,9 +15,8 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.importing.checking import _scored
+from mlflow_l3d.studies.importing.checking import _scored, with_kinds
 from mlflow_l3d.studies.importing.formats import FORMATS, csv_file, inspect_log, tool_of
-from mlflow_l3d.studies.importing.kinds import with_kinds
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat
 
 LOGS = Path(__file__).parent / "logs"
