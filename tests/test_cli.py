@@ -84,7 +84,10 @@ def test_behind_two_dashes_stands_the_command() -> None:
             ["seeds", "--command", "a {seed}", "--", "b {seed}"],
             "command='?a {seed}'?: cannot be combined with a command behind",
         ),
-        (["investigate", "--approach", "icl", "--", "b {seed}"], "approach=icl: cannot be combined with a command behind --"),
+        (
+            ["investigate", "--approach", "icl", "--", "b {seed}"],
+            "approach=icl: cannot be combined with a command behind --",
+        ),
         (["list", "--", "a"], "list: takes no command behind --"),
     ],
 )
