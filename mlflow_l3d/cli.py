@@ -1,4 +1,4 @@
-"""The command line: it walks the table of verbs; each has every parameter as an option."""
+"""The command line, built from the table of commands; every parameter is an option of its command."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ mlflow-l3d list names the factors, tasks, approaches, designs and metrics there 
 
 
 class _UsageError(L3DError):
-    """The command line cannot be read."""
+    """The command line has a mistake."""
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Lines of examples stay lines."""
+    """Keeps the lines of examples."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
@@ -64,7 +64,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one line, as for every other mistake."""
+        """Raise one line about a mistake, as for every other mistake."""
         verb = self.prog.removeprefix("mlflow-l3d").strip()
         raise _UsageError(f"{verb}{': ' * bool(verb)}{message} (see {self.prog} --help)")
 
@@ -74,11 +74,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(*, everything: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; its help shows `everything`, or what most people need."""
+    """Return the parser of the whole command line; its help shows `everything`, or the usual parameters."""
     width = max(map(len, verbs())) + 4
     studies, helpers = (
-        "\n".join(f"  {name:<{width}}{verb.description}" for name, verb in verbs().items() if verb.is_study is wanted)
-        for wanted in (True, False)
+        "\n".join(
+            f"  {name:<{width}}{verb.description}" for name, verb in verbs().items() if verb.is_study is are_studies
+        )
+        for are_studies in (True, False)
     )
     root = _Parser(
         prog="mlflow-l3d",
@@ -102,22 +104,22 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         sub.add_argument("--help-all", action="help", help="show every parameter, by group")
-        for word in verb.words.values():
-            sub.add_argument(word.name, metavar=word.name.upper(), help=word.help)
+        for argument in verb.words.values():
+            sub.add_argument(argument.name, metavar=argument.name.upper(), help=argument.help)
         groups: dict[str, Any] = {}
         for parameter in verb.parameters.values():
             group = GROUP_OF.get(parameter.name, "of this verb")
             if group not in groups:
                 groups[group] = sub.add_argument_group(group)
             allowed = f"{parameter.values}; " if parameter.values else ""
-            shown = everything or not verb.usual or parameter.name in verb.usual.split()
+            is_shown = everything or not verb.usual or parameter.name in verb.usual.split()
             text = f"{parameter.help} ({allowed}default: {parameter.default})".replace("%", "%%")
             groups[group].add_argument(
                 parameter.option,
                 dest=parameter.name,
                 default=parameter.default,
                 metavar="VALUE",
-                help=text if shown else argparse.SUPPRESS,
+                help=text if is_shown else argparse.SUPPRESS,
             )
         if verb.asks:
             sub.add_argument("--yes", action="store_true", help="do not ask")
@@ -125,12 +127,12 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
 
 
 def _words(verb: Verb) -> list[str]:
-    """Return the words that stand behind a verb without a name, for its usage."""
+    """Return the positional arguments of a command, for its usage line."""
     return [*map(str.upper, verb.words)] or ["[TASK]"] * ("task" in verb.parameters)
 
 
 def _epilog(verb: Verb, *, everything: bool) -> str:
-    """Return what stands below the options: examples, and where the rest is."""
+    """Return the text below the options: examples, and the way to the other parameters."""
     lines = ["examples:", *(f"  mlflow-l3d {example}" for example in verb.examples)]
     if verb.usual and not everything:
         more = len(verb.parameters) - len(verb.usual.split())
@@ -139,21 +141,21 @@ def _epilog(verb: Verb, *, everything: bool) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0, 1 (failed), 2 (a wrong option or parameter) or 130 (Ctrl-C).
+    """Run the command line; return the exit status: 0, 1 (failed), 2 (wrong option or parameter) or 130 (Ctrl-C).
 
-    A verb may have statuses of its own, as `gate` has.
+    A command may have statuses of its own, as `gate` has.
     """
-    asked = next((verbs()[word] for word in (sys.argv[1:] if argv is None else argv) if word in verbs()), None)
-    failed = None if asked is None else asked.failed
+    words = sys.argv[1:] if argv is None else argv
+    failed = next((verbs()[word].failed for word in words if word in verbs()), None)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, _terminate)
     try:
-        options = _parse(argv)
-        found = _run(options.pop("verb"), options)
-        printed = _printed(found.summary())
-        return int(getattr(found, "exit_status", 0)) or (0 if printed else failed or 1)
+        options = _parse(words)
+        result = _run(options.pop("verb"), options)
+        is_printed = _print_result(result.summary())
+        return int(getattr(result, "exit_status", 0)) or (0 if is_printed else failed or 1)
     except L3DError as error:
         print(f"mlflow-l3d: error: {error}", file=sys.stderr)  # noqa: T201
         return failed or (2 if isinstance(error, ParameterError | _UsageError) else 1)
@@ -169,79 +171,74 @@ def main(argv: Sequence[str] | None = None) -> int:
             signal.signal(number, handler)
 
 
-def _parse(argv: Sequence[str] | None) -> dict[str, str]:
-    """Parse, with a did-you-mean for a misspelt option; where `mlflow run` made a run for us, that run fails, too."""
+def _parse(words: Sequence[str]) -> dict[str, str]:
+    """Return the options of the command line; an error also ends the run that `mlflow run` opened."""
     try:
-        words, command = _divided(sys.argv[1:] if argv is None else argv)
+        end = words.index("--") if "--" in words else len(words)
+        words, command = [*words[:end]], [*words[end + 1 :]]
         options, rest = parser(everything="--help-all" in words).parse_known_args(words)
         verb = verbs()[options.verb]
         if rest and "task" in verb.parameters and not verb.words and not rest[0].startswith("-"):
             if options.task != verb.parameters["task"].default:
                 raise ParameterError(
-                    "task", rest[0], f"is given twice, as --task {options.task}, too", "Leave one out."
+                    "task", rest[0], f"is named twice, also as --task {options.task}", "Leave one out."
                 )
             options.task = rest.pop(0)
         if rest:
-            raise _unknown(rest[0], options)
+            raise _unknown_option(rest[0], options)
         if command:
-            _take_command(options, shlex.join(command))
+            _set_command(options, shlex.join(command))
     except L3DError as error:
         if project_run := os.environ.get("MLFLOW_RUN_ID"):
             from mlflow_l3d.studies.base import fail_project_run
 
             fail_project_run(project_run, error)
         raise
-    # argparse takes the value of `--name=--` away.
+    # argparse drops the value of `--name=--`.
     return {name: "--" if value == [] else value for name, value in vars(options).items()}
 
 
-def _divided(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return what stands before and behind the word ``--``."""
-    at = words.index("--") if "--" in words else len(words)
-    return [*words[:at]], [*words[at + 1 :]]
-
-
-def _take_command(options: argparse.Namespace, command: str) -> None:
-    """Take what stands behind ``--`` as the command that is trained."""
-    known = verbs()[options.verb].parameters
-    if "command" not in known:
+def _set_command(options: argparse.Namespace, command: str) -> None:
+    """Set the options for the command behind ``--``, which the approach `command` trains."""
+    parameters = verbs()[options.verb].parameters
+    if "command" not in parameters:
         raise _UsageError(f"{options.verb}: takes no command behind --")
     for name, value in (("command", command), ("approach", "command")):
-        if getattr(options, name) not in (known[name].default, value):
-            allowed = "is given beside a command behind --"
+        if getattr(options, name) not in (parameters[name].default, value):
+            allowed = "cannot be combined with a command behind --"
             raise ParameterError(name, getattr(options, name), allowed, "Leave one of them out.")
         setattr(options, name, value)
 
 
-def _unknown(word: str, options: argparse.Namespace) -> ParameterError:
-    """Return what is wrong with a word that is no option; often it is a hyperparameter of the approach."""
+def _unknown_option(word: str, options: argparse.Namespace) -> ParameterError:
+    """Return the error for an unknown option, which often is a hyperparameter of the approach."""
     option, _, value = word.partition("=")
     parameters, name = verbs()[options.verb].parameters, option.removeprefix("--").replace("-", "_")
     if {"approach", "hyperparameters"} <= set(parameters):
         approach = parameters["approach"].read(options.approach)
-        own = getattr(registry.load("approach", approach), "hyperparameters", None)
-        if isinstance(own, Mapping) and name in own:
+        hyperparameters = getattr(registry.load("approach", approach), "hyperparameters", None)
+        if isinstance(hyperparameters, Mapping) and name in hyperparameters:
             fix = f"Use --hyperparameters {name}={value or '...'}"
             return ParameterError("option", repr(option), f"is a hyperparameter of approach={approach}", fix)
     return unknown_name("option", option, [parameter.option for parameter in parameters.values()])
 
 
 def _run(verb: str, options: dict[str, str]) -> Any:
-    """Call the verb's function; return what it found, whose `summary()` is printed."""
+    """Call the function of a command; return its result, whose `summary()` is printed."""
     row = verbs()[verb]
     function = getattr(import_module(row.module), row.function)
-    more = {"progress": True} if "progress" in signature(function).parameters else {}  # which shows a bar
+    more = {"progress": True} if "progress" in signature(function).parameters else {}
     if row.asks:
         more["ask"] = not options.pop("yes")
     return function(**options, **more)
 
 
-def _printed(text: str) -> bool:
-    """Print a result; return False where it cannot be written. Whoever closes the pipe, as `head` does, has enough."""
+def _print_result(text: str) -> bool:
+    """Print a result; return False if this fails. A closed pipe, as by `head`, is not a failure."""
     try:
         print(text, flush=True)  # noqa: T201
     except OSError as error:
-        with suppress(OSError):  # what is left in the buffer would be an error again when the process ends
+        with suppress(OSError):  # the rest of the buffer would be an error again when the process ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             reason = error.strerror or error
@@ -253,7 +250,7 @@ def _printed(text: str) -> bool:
 def _terminate(_number: int, _frame: object) -> NoReturn:
     """Treat SIGTERM (schedulers, `mlflow run` after Ctrl-C) as Ctrl-C, once.
 
-    After Ctrl-C `mlflow run` sends SIGTERM, too, and that must not cut short how the parent is ended; a second Ctrl-C
+    After Ctrl-C `mlflow run` also sends SIGTERM, which must not interrupt the end of the parent run; a second Ctrl-C
     may.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

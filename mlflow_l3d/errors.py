@@ -9,7 +9,7 @@ from mlflow_l3d.privacy import public_text
 
 
 class L3DError(Exception):
-    """An error that a user can mend; its text is one line without credentials, and is shown without a traceback."""
+    """An error that a user can correct; its text is one line without credentials, shown without a traceback."""
 
     def __init__(self, message: str) -> None:
         super().__init__(public_text(" ".join(message.split())))
@@ -23,11 +23,11 @@ class ParameterError(L3DError, ValueError):
     name
         The parameter, under the name that the user typed.
     value
-        What was given.
+        The value.
     allowed
-        What would have been accepted.
+        The allowed values, or the problem.
     fix
-        What to do, where `allowed` does not already say it.
+        The action to take, if `allowed` does not name it.
     """
 
     def __init__(self, name: str, value: object, allowed: str, fix: str = "") -> None:
@@ -44,7 +44,7 @@ class ParameterError(L3DError, ValueError):
 
 
 def unknown_name(parameter: str, value: str, known: Iterable[str], what: str = "one of") -> ParameterError:
-    """Build the error for a name that is not in a closed list, with a did-you-mean where one is close."""
+    """Return the error for a name that is not in a closed list; it proposes a similar name if there is one."""
     names = sorted(known)
     close = difflib.get_close_matches(value, names, n=1, cutoff=0.6)
     close += [name for name in names if not close and name.casefold() == value.strip().casefold()]

@@ -1,4 +1,4 @@
-"""Where things are kept between runs: one cache folder, and in it the spool of results not yet on the server."""
+"""The folder for data between runs: one cache folder, and in it the spool of results not yet on the server."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def cache_folder() -> Path:
     """
     from platformdirs import user_cache_path
 
-    given = os.environ.get("L3D_CACHE")
-    folder = Path(given).expanduser().absolute() if given else user_cache_path("mlflow-l3d")
+    text = os.environ.get("L3D_CACHE")
+    folder = Path(text).expanduser().absolute() if text else user_cache_path("mlflow-l3d")
     try:
         private_folder(folder)
     except OSError as error:
@@ -32,14 +32,14 @@ def cache_folder() -> Path:
 
 
 def private_folder(folder: Path, *, ours: bool = False) -> None:
-    """Create a folder that nobody else can write to: what lies there (features, finished cells) is believed.
+    """Create a folder that nobody else can write to: its content (features, finished cells) is trusted.
 
     Parameters
     ----------
     folder
-        Where; parents are created, too.
+        The folder; its parents are created, too.
     ours
-        Whether nobody but this package makes it: then one that others can write to is closed to them.
+        Whether only this package makes it: others then lose the permission to write to it.
 
     Raises
     ------
@@ -49,12 +49,12 @@ def private_folder(folder: Path, *, ours: bool = False) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.name != "posix":
         return
-    found = folder.stat()
-    mine, fix = os.getuid(), "Set L3D_CACHE to a folder of your own."
-    if mine and found.st_uid not in (mine, 0):
+    status = folder.stat()
+    user, fix = os.getuid(), "Set L3D_CACHE to a folder of your own."
+    if user and status.st_uid not in (user, 0):
         raise ParameterError("L3D_CACHE", folder, "belongs to another user", fix)
-    open_to = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    open_to = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if ours and open_to:
-        folder.chmod(found.st_mode & ~open_to)
-    elif open_to & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        folder.chmod(status.st_mode & ~open_to)
+    elif open_to & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         raise ParameterError("L3D_CACHE", folder, "can be written by everybody", fix)

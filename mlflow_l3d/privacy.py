@@ -1,4 +1,4 @@
-"""What must not be shown or stored, wherever it stands in a text: credentials, and folders of users."""
+"""Removes credentials, and folders of users, from texts that are shown or stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 HIDDEN: Final = "***"
-"""Stands where a credential stood."""
+"""Replaces a credential."""
 _NOUN: Final = (
     r"(?:pass(?:word|wd|phrase)|(?<![a-z])pass(?=[ =])|(?<=[;_-])pwd|(?:access|session|auth|id|refresh)[-_]token|secret"
     r"|credentials?"
@@ -51,15 +51,15 @@ _VARIABLE: Final = re.compile(
     r"(?:^|_)(?:KEY|TOKEN|PASS|PAT|CREDENTIALS?)(?:_|$)|.PWD$|PASSW|PASSPHRASE|SECRET|APIKEY", re.I
 )
 _LONG: Final = re.compile(r"(?!\d{1,7}$).{6}", re.DOTALL)
-"""Values that are looked for: shorter ones are parts of other words, short numbers are numbers."""
+"""Values that are replaced: shorter ones are parts of other words, short numbers are numbers."""
 _HOME: Final = re.compile(r"(?<![\w.])(?:/(?:home|Users)/|[A-Za-z]:\\+Users\\+)[^/\\\s'\":,;]+")
 
 
 def public_text(text: str) -> str:
     """Return a text that others may see: credentials are ``***``, and the folder of a user is ``~``.
 
-    Credentials are what a text calls so (``password=...``, ``--token ...``, ``Authorization: ...``), users of
-    addresses, keys of well-known shapes, and values of environment variables whose name is that of a credential.
+    Credentials are values with the name of one (``password=...``, ``--token ...``, ``Authorization: ...``), users of
+    addresses, keys of well-known shapes, and values of environment variables with the name of a credential.
 
     Examples
     --------

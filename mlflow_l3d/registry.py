@@ -1,4 +1,4 @@
-"""Approaches, tasks, executors, designs, metrics and studies by name, ours and others' by the same entry points."""
+"""Approaches, tasks, executors, designs, metrics and studies by name, of all packages, from entry points."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ GROUPS: Final = {
     "metric": "mlflow_l3d.metrics",
     "study": "mlflow_l3d.studies",
 }
-"""Parameter -> entry-point group. Metrics of ours come without one: see :mod:`mlflow_l3d.metrics.known`."""
+"""Parameter -> entry-point group. Our metrics have no entry points: see :mod:`mlflow_l3d.metrics.known`."""
 
 
 @cache
 def _source_entry_points(group: str) -> tuple[EntryPoint, ...]:
-    """Read our own entry points from `pyproject.toml` where the package runs from its sources without an installation.
+    """Return our entry points from `pyproject.toml` if the package runs from its sources without an installation.
 
     `mlflow run` does so in the environment that `conda.yaml` describes.
     """
@@ -41,12 +41,12 @@ def _source_entry_points(group: str) -> tuple[EntryPoint, ...]:
 
 @cache
 def _installed(group: str, _places: tuple[tuple[Path, int], ...]) -> EntryPoints:
-    """Read the entry points of all packages once: there may be hundreds, and names are asked for all the time."""
+    """Return the entry points of all packages, read once: there may be hundreds, and names are needed often."""
     return entry_points(group=group)
 
 
 def _places() -> tuple[tuple[Path, int], ...]:
-    """Return the folders with packages, and when something was installed there last."""
+    """Return the folders with packages, and the time of the last installation in each."""
     return tuple((path, path.stat().st_mtime_ns) for path in map(Path, sys.path) if path.is_dir())
 
 
@@ -56,9 +56,9 @@ def names(parameter: str) -> list[str]:
     Raises
     ------
     L3DError
-        If there are none, though we bring some along: the package was installed before it had them.
+        If there are none, though this package has some: it was installed before it had them.
     """
-    return sorted(_found(parameter))
+    return sorted(_entry_points(parameter))
 
 
 def load(parameter: str, name: str) -> Any:
@@ -67,32 +67,30 @@ def load(parameter: str, name: str) -> Any:
     Raises
     ------
     ParameterError
-        If there is no such name; with a did-you-mean where one is close.
+        If there is no such name; the error proposes a similar one if there is one.
     L3DError
         If the entry point cannot be imported, or two packages declare the name for different objects.
     """
-    found = _found(parameter)
-    if name not in found:
-        raise unknown_name(parameter, name, found)
-    point, *others = found[name]
+    points = _entry_points(parameter)
+    if name not in points:
+        raise unknown_name(parameter, name, points)
+    point, *others = points[name]
     if others:
-        values = " and ".join(repr(each.value) for each in found[name])
+        values = " and ".join(repr(each.value) for each in points[name])
         raise L3DError(f"{parameter}={name}: is declared more than once, as {values}. Uninstall one of the packages.")
     try:
         return point.load()
-    except Exception as error:  # a stranger's module may raise anything while it is imported
+    except Exception as error:  # a module of another package may raise anything while it is imported
         why = f"{type(error).__name__}: {error}"
         raise L3DError(f"{parameter}={name}: the entry point {point.value!r} cannot be loaded ({why}).") from error
 
 
-def _found(parameter: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return name -> its entry points, one for each object that the name stands for."""
+def _entry_points(parameter: str) -> dict[str, tuple[EntryPoint, ...]]:
+    """Return name -> its entry points, one for each object with the name."""
     group = GROUPS[parameter]
-    found: dict[str, dict[str, EntryPoint]] = {}
+    by_name: dict[str, dict[str, EntryPoint]] = {}
     for point in (*_source_entry_points(group), *_installed(group, _places())):
-        found.setdefault(point.name, {}).setdefault(point.value, point)
-    if not found and parameter != "metric":
-        raise L3DError(
-            f"{parameter}: the installation of mlflow-l3d is stale and knows none. Run pip install -e . again."
-        )
-    return {name: tuple(points.values()) for name, points in found.items()}
+        by_name.setdefault(point.name, {}).setdefault(point.value, point)
+    if not by_name and parameter != "metric":
+        raise L3DError(f"{parameter}: the installation of mlflow-l3d is old and has none. Run pip install -e . again.")
+    return {name: tuple(points.values()) for name, points in by_name.items()}

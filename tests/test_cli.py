@@ -78,8 +78,14 @@ def test_behind_two_dashes_stands_the_command() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["seeds", "--command", "a {seed}", "--", "b {seed}"], "command='?a {seed}'?: is given beside a command"),
-        (["investigate", "--approach", "icl", "--", "b {seed}"], "approach=icl: is given beside a command behind --"),
+        (
+            ["seeds", "--command", "a {seed}", "--", "b {seed}"],
+            "command='?a {seed}'?: cannot be combined with a command behind",
+        ),
+        (
+            ["investigate", "--approach", "icl", "--", "b {seed}"],
+            "approach=icl: cannot be combined with a command behind --",
+        ),
         (["list", "--", "a"], "list: takes no command behind --"),
     ],
 )
@@ -155,7 +161,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("investigate --fact data_order", r"option='--fact': must be one of .*\. Did you mean '--factor'\?"),
         ("investigate --mitigation_runs 5", r"option='--mitigation_runs': .*\. Did you mean '--mitigation-runs'\?"),
         ("investigate a.csv b.csv", r"option='b.csv': must be one of --approach, .*"),
-        ("seeds a.csv --task b", r"task=a\.csv: is given twice, as --task b, too\. Leave one out\."),
+        ("seeds a.csv --task b", r"task=a\.csv: is named twice, also as --task b\. Leave one out\."),
         ("seeds --seeds 2 missing.csv", r"task=missing\.csv: there is no such file .*"),
         ("seeds --approach synthetic --entry-point x", r"entry_point=x: has no effect\. Use approach=project\."),
         ("investigate --approach icl --shots 10", r"option='--shots': is .* Use --hyperparameters shots=...$"),
@@ -175,7 +181,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         (f"{MAIN} --root-seed -1", "root_seed=-1: must be a whole number of at least 0."),
         (f"{MAIN} --hyperparameters nois=1", r"hyperparameters='nois': .*Did you mean 'noise'\?"),
         (f"{MAIN} --task nowhere.csv", "task=nowhere.csv: .*"),
-        (f"{MAIN} --task {300 * 'x'}", r"task=x+\.\.\.: is no task, .* \(File name too long\)\."),
+        (f"{MAIN} --task {300 * 'x'}", r"task=x+\.\.\.: is not a task, .* \(File name too long\)\."),
         (f"investigate --approach icl --model {300 * 'x'}", r"model=x+\.\.\.: .* \(File name too long\)\."),
         ("sweep --approach synthetic --file=--", r"file=--: the file cannot be read .*"),
         (f"sweep --approach synthetic --over {9999 * '['}", r"over=\[+.* is not valid JSON .*"),

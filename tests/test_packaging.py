@@ -142,7 +142,7 @@ def test_wheel_holds_the_package_and_its_templates(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         held = set(archive.namelist())
-    templates = {str(path.relative_to(ROOT)) for path in (ROOT / "mlflow_l3d").rglob("*.html")}
+    templates = {str(path.relative_to(ROOT)) for path in (ROOT / "mlflow_l3d").rglob("templates/*.*")}
     assert templates
     assert {str(path.relative_to(ROOT)) for path in SOURCES} | templates | {"mlflow_l3d/py.typed"} <= held
     assert not [name for name in held if name.startswith(("tests/", "benchmarks/", "projects/"))]

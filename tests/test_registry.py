@@ -76,7 +76,7 @@ def test_ours_are_found_without_an_installation(parameter: str) -> None:
 def test_neither_installed_nor_in_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "__file__", str(tmp_path / "package" / "registry.py"))
     assert registry.names("metric") == []
-    line = r"^design: the installation of mlflow-l3d is stale and knows none\. Run pip install -e \. again\.$"
+    line = r"^design: the installation of mlflow-l3d is old and has none\. Run pip install -e \. again\.$"
     with pytest.raises(L3DError, match=line):
         registry.names("design")
     with pytest.raises(L3DError, match=line.replace("design", "approach")):

@@ -1,4 +1,4 @@
-"""The cells of an investigation as an MLflow data set, so that lineage says where the scores came from.
+"""The cells of an investigation as an MLflow data set, so that lineage shows the origin of the scores.
 
 MLflow imports this module while it starts: only leaf modules of MLflow may be imported here.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class L3DRunsSource(DatasetSource):
-    """The child runs of one parent run on a tracking server, or of several that are to be compared.
+    """The child runs of one parent run on a tracking server, or of several to compare.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class L3DRunsSource(DatasetSource):
         return "l3d_runs"
 
     def load(self) -> "pd.DataFrame":
-        """Read the cells from the current tracking server: one row a cell; of several parents with their ids."""
+        """Return the cells from the current tracking server, one row each; of several parent runs with their ids."""
         import pandas as pd
         from mlflow.tracking import MlflowClient
 
@@ -57,7 +57,7 @@ class L3DRunsSource(DatasetSource):
         return cls(str(raw_source).removeprefix("l3d-runs:"))
 
     def to_dict(self) -> dict[Any, Any]:
-        """Return what :meth:`from_dict` needs."""
+        """Return the arguments of :meth:`from_dict`."""
         return {"parent_run_id": self.parent_run_id}
 
     @classmethod
@@ -72,10 +72,10 @@ def from_l3d_runs(parent_run_id: str | list[str], name: str | None = None, diges
     Parameters
     ----------
     parent_run_id
-        A run whose children carry the tags of a cell (``l3d.role`` = ``cell``), ours or a stranger's. Several, in a
+        A run whose child runs have the tags of a cell (``l3d.role`` = ``cell``), also of other code. Several, in a
         list or separated by commas, are compared.
     name, digest
-        As for every MLflow data set; by default the id of the run, and a hash of the cells.
+        As of every MLflow data set; by default the id of the run, and a hash of the cells.
     """
     from mlflow.data.pandas_dataset import from_pandas
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class L3DEvaluator(ModelEvaluator):
-    """Importance scores and prediction consistency of the child runs of a parent run; several parents are compared.
+    """Importance and prediction consistency of the child runs of a parent run; several parent runs are compared.
 
     Called as ``mlflow.models.evaluate(data=mlflow.data.from_l3d_runs(parent_run_id), model_type="l3d",
     evaluators="l3d", evaluator_config={...})``.
@@ -23,7 +23,7 @@ class L3DEvaluator(ModelEvaluator):
 
     @classmethod
     def can_evaluate(cls, *, model_type: str, evaluator_config: dict[str, Any], **kwargs: Any) -> bool:  # noqa: ARG003
-        """Answer True to ``model_type="l3d"`` only."""
+        """Return True for ``model_type="l3d"`` only."""
         return model_type == "l3d"
 
     def evaluate(
@@ -43,13 +43,13 @@ class L3DEvaluator(ModelEvaluator):
         model_type
             ``l3d``.
         dataset
-            What :func:`mlflow_l3d.plugin.dataset.from_l3d_runs` returned.
+            A data set of :func:`mlflow_l3d.plugin.dataset.from_l3d_runs`.
         run_id
-            The active run; start it with the id of the parent. Where several are compared it is a run of its own.
+            The active run; start it with the id of the parent run. A comparison of several needs a run of its own.
         evaluator_config
-            ``metric``: the metric whose spread is investigated, by default the parent's own, ``f1_macro``, or
+            ``metric``: the metric whose spread is investigated, by default that of the parent run, ``f1_macro``, or
             the only one that the cells have;
-            ``design``, ``missing`` and ``agreement`` as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`. Of a
+            ``design``, ``missing`` and ``agreement`` as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`. For a
             comparison the options of :func:`mlflow_l3d.studies.comparison.run.compare`.
         model, **kwargs
             Unused.
@@ -70,8 +70,8 @@ class L3DEvaluator(ModelEvaluator):
 
             with own_settings():
                 parents = dataset.features_data["parent_run_id"].unique().tolist()
-                found = compare_into(client, run_id, parents, settings)
-            return _result(client, run_id, found.metrics())
+                compared = compare_into(client, run_id, parents, settings)
+            return _result(client, run_id, compared.metrics())
         run = client.get_run(run_id)
         planned = planned_by(run, design=settings.get("design", "auto"), missing=settings.get("missing", "auto"))
         cells = planned.select(dataset.features_data)
@@ -82,7 +82,7 @@ class L3DEvaluator(ModelEvaluator):
 
 
 def _result(client: MlflowClient, run_id: str, metrics: dict[str, float]) -> EvaluationResult:
-    """Return what MLflow hands to the user: numbers, and the report, tables and figures by the names of their files."""
+    """Return the result for the user: numbers, and the report, tables and figures by the names of their files."""
     from mlflow.models.evaluation import artifacts as kinds
 
     by_ending: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Labels and answers as programs write them: the columns of a file, their kind, and which spellings name one class."""
+"""Labels and answers as programs write them: the columns of a file, their kind, and the spellings of one class."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.table import encoding_of, missing, read_texts
 
 FEW: Final = 20
-"""Up to so many different whole numbers are always classes."""
+"""Up to this many different whole numbers are always classes."""
 _MANY: Final = 50
-"""Up to so many different labels are classes if each has two examples on average."""
+"""Up to this many different labels are classes if each has two examples on average."""
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _NAN: Final = ("nan", "NaN")
 _SHOWN: Final = 5
 
 
 def read_columns(path: Path) -> dict[str, list[Any]]:
-    """Return the columns of a .parquet or .jsonl file, or of any other file read as CSV; None for what is missing.
+    """Return the columns of a .parquet or .jsonl file, or of any other file read as CSV; None for a missing value.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
 
 
 def plain_number(text: str) -> str | None:
-    """Return the number that a text spells without signs and zeros that say nothing (``0.0`` is ``0``), or None."""
+    """Return the number that a text spells, without needless signs and zeros (``0.0`` is ``0``), or None."""
     text = text.strip()
     return format((Decimal(text) + 0).normalize(), "f") if _NUMBER.fullmatch(text) else None
 
@@ -74,35 +74,34 @@ def text_of(value: object) -> str | None:
 
 
 def labels_of(values: Iterable[object]) -> list[str | None]:
-    """Return labels as texts; None for what is missing, also for ``nan`` among numbers."""
+    """Return labels as texts; None for a missing one, also for ``nan`` among numbers."""
     texts = [text_of(value) for value in values]
     names = {*texts} - {None, *_NAN}
     return [None if text in _NAN else text for text in texts] if all(map(plain_number, map(str, names))) else texts
 
 
 def kind_of(labels: Collection[str], answers: Counter[str | None], examples: int) -> str:
-    """Return what labels and answers are: ``regression``, ``classification`` or ``texts``, compared as they stand.
+    """Return the kind of labels and answers: ``regression``, ``classification`` or ``texts``, compared literally.
 
-    Labels and most answers that are numbers are those of a regression if two of three signs say so: a label has
-    decimals; there are more than 20 different labels; most answers are none of the labels. Other labels are classes if
-    they are few: up to 20 whole numbers, or at most 50 (one in ten examples, if that is more) that have two examples
-    on average.
+    If labels and most answers are numbers, two of three signs make them a regression: a label has decimals; there are
+    more than 20 different labels; most answers are none of the labels. Other labels are classes if they are few: up to
+    20 whole numbers, or at most 50 (one in ten examples, if that is more) that have two examples on average.
 
     Parameters
     ----------
     labels
         The different labels.
     answers
-        How often each answer is given.
+        How often each answer occurs.
     examples
         How many examples there are.
     """
     numbers = [plain_number(label) for label in labels]
-    given = {answer: count for answer, count in answers.items() if answer is not None}
-    half = sum(given.values()) / 2
-    if None not in numbers and sum(count for text, count in given.items() if plain_number(text)) > half:
+    counts = {answer: count for answer, count in answers.items() if answer is not None}
+    half = sum(counts.values()) / 2
+    if None not in numbers and sum(count for text, count in counts.items() if plain_number(text)) > half:
         same = {*map(_folded, labels)}
-        outside = sum(count for text, count in given.items() if _folded(text) not in same) > half
+        outside = sum(count for text, count in counts.items() if _folded(text) not in same) > half
         if any("." in number for number in numbers if number) + (len({*numbers}) > FEW) + outside >= 2:
             return "regression"
     few = max(2, min(_MANY, examples // 2), examples // 10)
@@ -110,26 +109,26 @@ def kind_of(labels: Collection[str], answers: Counter[str | None], examples: int
 
 
 def _folded(text: str) -> str:
-    """Return a text without what spells the same: letter case, blanks around it, and ``0.0`` for ``0``."""
+    """Return a text without differences of spelling: letter case, blanks around it, and ``0.0`` for ``0``."""
     return plain_number(text) or " ".join(text.split()).casefold()
 
 
 _SPELLINGS: Final[tuple[Callable[[str], str], ...]] = (_folded, str.strip, str)
-"""What counts as the same spelling, the most tolerant first."""
+"""Functions that map all spellings of a class to one text, the most tolerant first."""
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of labels and answers, however these are spelt.
+    """The classes of labels and answers in all their spellings.
 
     Attributes
     ----------
     names
-        In the order of their numbers: those that labels have, then those that are only predicted.
+        In the order of their numbers: classes of labels, then classes that are only predicted.
     labelled
-        How many labels have.
+        Number of the classes of labels.
     spelling
-        Text -> what all spellings of one class have in common; it keeps the labels of each run apart.
+        Text -> a text that all spellings of one class share; the labels of each run stay different.
     """
 
     names: tuple[str, ...]
@@ -138,7 +137,7 @@ class Classes:
 
     @classmethod
     def named(cls, names: Sequence[str], labels: Collection[str] = ()) -> Classes:
-        """Return classes whose names are known; labels that are numbers, unlike these, are their places from 0."""
+        """Return the named classes; labels that are numbers, unlike the names, are their places from 0."""
         places, tolerant = {str(place): name for place, name in enumerate(names)}, _tolerant([names])
         if labels and not any(map(plain_number, names)) and {*map(plain_number, labels)} <= {*places}:
             return cls(tuple(names), len(names), lambda text: tolerant(places.get(plain_number(text) or "", text)))
@@ -148,19 +147,19 @@ class Classes:
     def found(cls, labels: Sequence[Collection[str]], answers: Iterable[str | None]) -> Classes:
         """Return the classes of labels (of each run) and answers.
 
-        An answer that no label has is a class of its own if it reads like one: a whole number among numbers, else a
+        An answer without a label is a class of its own if it reads like one: a whole number among numbers, else a
         text of no more words than a label has. Any other names no class.
         """
         spelling = _tolerant(labels)
         names = _names((label for each in labels for label in each), spelling)
         labelled = cls(names, len(names), spelling)
-        known = labelled.number
-        others = {each for each in answers if each and spelling(each) not in known and labelled.reads_like_one(each)}
+        number = labelled.number
+        others = {each for each in answers if each and spelling(each) not in number and labelled.reads_like_one(each)}
         return replace(labelled, names=(*names, *_names(others, spelling)))
 
     @cached_property
     def number(self) -> Mapping[str, int]:
-        """What all spellings of a class have in common -> its number."""
+        """The text that all spellings of a class share -> its number."""
         return {self.spelling(name): number for number, name in enumerate(self.names)}
 
     @cached_property
@@ -176,18 +175,18 @@ class Classes:
         return 0 < len(answer.split()) <= self._words and answer.strip() not in _NAN
 
     def numbers(self, texts: Sequence[str | None]) -> IntArray:
-        """Return class numbers, shape (n,); -1 for what names no class."""
+        """Return class numbers, shape (n,); -1 for a text that names no class."""
         number = {text: self.number.get(self.spelling(text), UNPARSED) if text else UNPARSED for text in {*texts}}
         return np.fromiter((number[text] for text in texts), dtype=np.int64, count=len(texts))
 
     def strangers(self, labels: Iterable[str], answers: Iterable[str | None]) -> list[str]:
-        """Return labels that are no class, and answers that are none but read like one."""
+        """Return labels that name no class, and answers that name none but read like one."""
         truth = {*labels}
         others = {text for text in {*truth, *answers} if text is not None and self.spelling(text) not in self.number}
         return sorted(text for text in others if text in truth or self.reads_like_one(text))
 
     def mismatch(self, answers: Sequence[str | None]) -> str:
-        """Return what is wrong if no answer is a label, or most are decimals that are none; else the empty text."""
+        """Return the problem if no answer is a label, or most are decimals that are not labels; else the empty text."""
         numbers = self.numbers(answers)
         labels = ", ".join(map(shorten, self.names[: min(self.labelled, _SHOWN)]))
         unread = [text for text, number in zip(answers, numbers, strict=True) if number < 0 and text is not None]
@@ -201,7 +200,7 @@ class Classes:
         return f"no prediction is one of the labels ({labels}), but {_listed(Counter(answers))}"
 
     def remarks(self, labels: Iterable[str], answers: Counter[str | None]) -> list[str]:
-        """Return which spellings are taken for one class, and which answers are no label, with their counts."""
+        """Return remarks on spellings of one class, and on answers that are not labels, with their counts."""
         spelt: dict[int, Counter[str | None]] = defaultdict(Counter)
         for text, count in (Counter[str | None](labels) + answers).items():
             spelt[int(self.numbers([text])[0])][text] = count
@@ -218,13 +217,13 @@ class Classes:
 
 
 def _tolerant(labels: Sequence[Collection[str]]) -> Callable[[str], str]:
-    """Return the most tolerant spelling under which the labels of each run stay apart."""
-    apart = (each for each in _SPELLINGS if all(len({*map(each, own)}) == len({*own}) for own in labels))
-    return next(apart, str)
+    """Return the most tolerant spelling under which the labels of each run stay different."""
+    distinct = (each for each in _SPELLINGS if all(len({*map(each, run)}) == len({*run}) for run in labels))
+    return next(distinct, str)
 
 
 def _names(texts: Iterable[str], spelling: Callable[[str], str]) -> tuple[str, ...]:
-    """Return one name for each class, numbers in their order; whole numbers are written so."""
+    """Return one name for each class, numbers in their order; a whole number is written without decimals."""
     names: dict[str, str] = {}
     for text in sorted({*texts}):
         whole = plain_number(text) if "." in text and _is_whole(text) else None

@@ -1,10 +1,10 @@
-"""What a task is: labelled texts, their identity, and the split that two randomness factors decide."""
+"""A task: labelled texts, their identity, and the split that two randomness factors decide."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,17 +20,9 @@ if TYPE_CHECKING:
 
 TaskKind: TypeAlias = Literal["classification", "regression", "multiple_choice", "generation", "tagging", "ranking"]
 
-KINDS: Final[tuple[TaskKind, ...]] = (
-    "classification",
-    "regression",
-    "multiple_choice",
-    "generation",
-    "tagging",
-    "ranking",
-)
-"""What a label can be: the class of a text, a score, the number of the right one of several texts, a text, the tags of
-the tokens of a text, or the ids that belong to it."""
-
+KINDS: Final[tuple[TaskKind, ...]] = get_args(TaskKind)
+"""The label is the class of a text, a score, the number of the right one of several texts, a text, the tags of the
+tokens of a text, or the ids that belong to it."""
 
 TaskLike: TypeAlias = "Task | str | pd.DataFrame | Any | None"
 """A task, its name, a data frame of pandas, or a data set of the library `datasets`."""
@@ -43,13 +35,13 @@ class Task:
     Attributes
     ----------
     name
-        What the user typed, without private parts of a path.
+        Name that the user typed, without private parts of a path.
     texts
         Text columns, one or more (sentence pairs have two); each holds n texts.
     labels
         Shape (n,). Classification: int64 in ``[0, len(class_names))``. Multiple choice: int64, the position of the
         right choice. Regression: float64, finite. Generation, tagging and ranking: texts (dtype object), as
-        :mod:`mlflow_l3d.metrics.forms` says; the tokens of a tagged text are what white space separates.
+        :mod:`mlflow_l3d.metrics.forms` holds them; white space separates the tokens of a tagged text.
     class_names
         Name of each class, in label order; of each choice (``choice1``, ...); else empty.
     example_ids
@@ -57,22 +49,21 @@ class Task:
     settings
         How many examples a split draws.
     fingerprint
-        Hash of the content (texts, labels, class names, ids, and what of the following is not at its default); not of
+        Hash of the content (texts, labels, class names, ids, and later fields that are not at their default); not of
         the settings, nor of the metric.
     notes
         One-line remarks for the user, e.g. that fewer than 1,000 examples could be labelled.
     kind
-        What the labels are.
+        Kind of the labels, one of :data:`KINDS`.
     choices
-        Multiple choice only: one column a choice, each of n texts. `texts` are then what the choices have in common.
+        Multiple choice only: one column per choice, each of n texts. `texts` are then the part that all choices share.
     parts
         Shape (n,), int64: the published part of each example, a position in `PARTS`; needed for ``source=own``, and
-        None where the split is drawn.
+        None if the split is drawn.
     metric
         The metric that the task is judged by.
     features
-        Shape (n, columns), float64, finite: numbers in the place of texts, which then spell them; None where there are
-        texts.
+        Shape (n, columns), float64, finite: numbers in place of texts, which then spell them; None for a task of texts.
     """
 
     name: str
@@ -95,12 +86,12 @@ class Task:
 
     @property
     def form(self) -> Form:
-        """What labels and predictions are."""
+        """The form of labels and predictions."""
         return form_of(self.kind)
 
     @property
     def strata(self) -> IntArray:
-        """What draws are stratified by, shape (n,): the labels, or zeros where they are no classes."""
+        """The strata of draws, shape (n,): the labels if they are classes, else zeros."""
         return self.labels if self.form.has_classes else np.zeros(len(self), dtype=np.int64)
 
     @property
@@ -114,7 +105,7 @@ class Task:
         Parameters
         ----------
         seeds
-            Factor -> seed; only ``data_split`` and ``label_selection`` are looked at, and with ``source=own`` none.
+            Factor -> seed; only ``data_split`` and ``label_selection`` are used, and none with ``source=own``.
 
         Raises
         ------
@@ -127,7 +118,7 @@ class Task:
 
 
 def may_lack_a_class(task: Task) -> bool:
-    """Return whether a class may have no evaluated example; seeds decide which examples there are, not how many."""
+    """Return whether a class may have no test example; seeds decide which examples are tested, not how many."""
     if type(task).split is not Task.split:  # it divides in its own way
         return True
     evaluated = task.split(dict.fromkeys(TASK_FACTORS, 0)).test
@@ -135,9 +126,9 @@ def may_lack_a_class(task: Task) -> bool:
 
 
 TaskLoader: TypeAlias = Callable[[Mapping[str, str]], Task]
-"""How a task is found by name: entry-point group ``mlflow_l3d.tasks``.
+"""A loader of a task; the entry-point group ``mlflow_l3d.tasks`` names them.
 
-A loader is given the task's options (``text_column``, ``label_column``, ...), the empty mapping where there are none,
-and returns the task with default settings. The option ``split`` is ``own`` where the published parts are to be used:
-the task then has `parts`, and every published example of them.
+It gets the task's options (``text_column``, ``label_column``, ...), an empty mapping without options, and returns the
+task with default settings. The option ``split`` is ``own`` if the published parts are to be used: the task then has
+`parts`, and every published example of them.
 """

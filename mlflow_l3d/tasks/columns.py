@@ -1,4 +1,4 @@
-"""From the columns of a file or data set to a task: which columns hold what, and what is wrong with them."""
+"""From the columns of a file or data set to a task: the roles of the columns, and errors in them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ AUTO_TEXT: Final = (
     ("document",),
     ("article",),
 )
-"""Text columns that are found without being named; the first group that is complete wins."""
+"""Text columns that need no name; the first complete group is used."""
 _NO_TEXTS: Final = ("split", "id", "example_id")
 AUTO_CONTEXT: Final = (("premise", "question"), ("premise",), ("context", "question"), ("context",), ("question",))
-"""Likewise, what the choices of a multiple-choice task have in common."""
+"""Likewise, the part that all choices of a multiple-choice task share."""
 
 
 def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
-    """Return the task that the columns of `table` hold.
+    """Return the task in the columns of `table`.
 
     Parameters
     ----------
@@ -53,12 +53,12 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     table
         The data.
     reading
-        What is to be read, and how.
+        Which columns to read, and how.
 
     Raises
     ------
     ParameterError
-        If a column is missing or holds what it should not.
+        If a column is missing or has a wrong value.
     """
     label_column = reading.label_column
     if label_column not in table.names:
@@ -118,14 +118,14 @@ def _labels(
 def find_text_columns(
     names: Sequence[str], text_column: str | tuple[str, ...], not_texts: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the text columns that `text_column` names, or finds where it is ``auto``; none of `not_texts`."""
+    """Return the text columns that `text_column` names; for ``auto`` a usual group; none of `not_texts`."""
     if text_column == "auto":
         groups: tuple[tuple[str, ...], ...] = (*(AUTO_CONTEXT if len(not_texts) > 1 else ()), *AUTO_TEXT)
         for group in groups:
             if all(name in names and name not in not_texts for name in group):
                 return group
-        found = ", ".join(shorten(name) for name in names)
-        allowed = f"no column has a name that is known; there are {found}"
+        listed = ", ".join(shorten(name) for name in names)
+        allowed = f"no column has a name that is known; there are {listed}"
         raise ParameterError("text_column", "auto", allowed, "Name it.")
     wanted = kinds.named_columns("text_column", text_column, names)
     if len(set(wanted)) < len(wanted) or not set(wanted).isdisjoint(not_texts):
@@ -136,7 +136,7 @@ def find_text_columns(
 
 
 def check_texts(values: Sequence[Any], column: str) -> tuple[str, ...]:
-    """Return the texts; raise where one is missing, blank or no text."""
+    """Return the texts; raise a ParameterError if one is missing, blank or not a text."""
     empty = [row for row, value in enumerate(values, 1) if blank(value)]
     if empty:
         allowed = f"{len(empty)} of {len(values)} texts are empty or missing, the first in row {empty[0]} of the data"
@@ -157,8 +157,8 @@ def encode_labels(table: Table, column: str) -> tuple[IntArray, tuple[str, ...]]
         fix = "Store classes as integers; task_kind=regression reads scores."
         raise ParameterError("label_column", column, allowed, fix)
     if types not in ({int}, {bool}, {str}):
-        found = ", ".join(sorted(each.__name__ for each in types)) or "nothing"
-        raise ParameterError("label_column", column, f"must hold either whole numbers or class names, not {found}")
+        listed = ", ".join(sorted(each.__name__ for each in types)) or "nothing"
+        raise ParameterError("label_column", column, f"must hold either whole numbers or class names, not {listed}")
     present = sorted(set(values))
     number = {value: index for index, value in enumerate(present)}
     labels = np.fromiter((number[value] for value in values), dtype=np.int64, count=len(values))
@@ -170,7 +170,7 @@ def encode_labels(table: Table, column: str) -> tuple[IntArray, tuple[str, ...]]
 
 
 def find_ids(table: Table, task: str) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
-    """Return the ids from ``example_id`` or ``id`` and remarks on them; None where rows are to be numbered."""
+    """Return the ids from ``example_id`` or ``id`` and remarks on them; None if rows are to be numbered."""
     name = next((column for column in ("example_id", "id") if column in table.names), None)
     if name is None:
         return None, ()
@@ -183,12 +183,12 @@ def find_ids(table: Table, task: str) -> tuple[npt.NDArray[Any] | None, tuple[st
         repeated = next((row for row, value in enumerate(values, 1) if seen.setdefault(value, row) != row), None)
         where = f"; row {repeated} of the data repeats an earlier one" if repeated else ""
         allowed = f"the column example_id must hold unique ids, all whole numbers or all texts{where}"
-        raise ParameterError("task", task, allowed, "Mend the column, or remove it to have rows numbered.")
+        raise ParameterError("task", task, allowed, "Correct the column, or remove it to have rows numbered.")
     return None, (f"the column {name} does not identify examples, so their rows are numbered instead",)
 
 
 def _named(table: Table, column: str, present: Sequence[int], labels: IntArray) -> list[str]:
-    """Return the names of numbered classes, from the data set or its column of names; empty where there are none."""
+    """Return the names of numbered classes, from the data set or its column of names; empty without names."""
     if table.label_names is not None and set(present) <= set(table.label_names):
         return [table.label_names[label] for label in present]
     name_column = f"{column}_name"
@@ -198,7 +198,7 @@ def _named(table: Table, column: str, present: Sequence[int], labels: IntArray) 
     names = {label: str(name) for label, name in pairs if not missing(name) and str(name).strip()}
     if not len(pairs) == len(names) == len(set(names.values())) == len(present):
         allowed = f"the column {name_column} must hold exactly one name for each number in {column}"
-        raise ParameterError("label_column", column, allowed, f"Mend or rename the column {name_column}.")
+        raise ParameterError("label_column", column, allowed, f"Correct or rename the column {name_column}.")
     return [names[label] for label in range(len(present))]
 
 

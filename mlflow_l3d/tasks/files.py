@@ -20,30 +20,30 @@ from mlflow_l3d.tasks.predefined_split import numbers_of_parts
 from mlflow_l3d.tasks.table import Table, encoding_of, read_texts
 
 SUFFIXES: Final = (".csv", ".tsv", ".parquet", ".jsonl")
-"""Endings (in any case) by which a file is known."""
+"""Endings, in any letter case, of the files that we read."""
 PREFIX: Final = "hf:"
-"""What a name on the hub of the Hugging Face library `datasets` starts with."""
+"""Beginning of a name on the hub of the Hugging Face library `datasets`."""
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def load_file(path: Path, reading: Reading = USUAL) -> Task:
-    """Return the task in a file; its name is that of the file, without the folder.
+    """Return the task in a file; it has the name of the file, without the folder.
 
     Parameters
     ----------
     path
-        CSV and TSV have a header, and double quotes around fields that need them; JSONL has one object a line. UTF-8,
-        or UTF-16 with its mark. Fields of CSV are separated by what the header has: a comma, else a semicolon, a tab or
+        CSV and TSV have a header, and double quotes around fields that need them; JSONL has one object per line. UTF-8,
+        or UTF-16 with its mark. The header of a CSV shows its separator: a comma, else a semicolon, a tab or
         a bar.
     reading
-        What is to be read of it.
+        Which columns to read, and how.
 
     Raises
     ------
     ParameterError
-        If there is no such file, it cannot be read, or a column holds what it should not; rows are counted from 1.
+        If there is no such file, it cannot be read, or a column has a wrong value; rows are counted from 1.
     """
     if not path.is_file():
         where = "there is no such file in the working directory, which with `mlflow run` is the project's folder"
@@ -78,7 +78,7 @@ def is_data(value: object) -> bool:
 
 
 def load_data(data: Any, name: str, reading: Reading = USUAL) -> Task:
-    """Return the task in such a value; errors as of :func:`load_file`."""
+    """Return the task in a data frame or data set; errors as of :func:`load_file`."""
     if not hasattr(data, "notna"):
         return task_from_table(name, _table(data, reading), reading)
     if not data.columns.is_unique:
@@ -88,7 +88,7 @@ def load_data(data: Any, name: str, reading: Reading = USUAL) -> Task:
 
 
 def _typed(values: Sequence[Any]) -> list[Any]:
-    """Return the values of a text-only column as whole numbers or floats where all of them are; None for missing."""
+    """Return the values of a text-only column as whole numbers or floats if all of them are; None for missing."""
     cells = [value if isinstance(value, str) and value else None for value in values]
     present = [cell for cell in cells if cell is not None]
     if present and all(map(_WHOLE.fullmatch, present)):
@@ -146,7 +146,7 @@ def _read_jsonl(path: Path) -> Table:
 
 
 def _check_names(path: Path, names: Iterable[str], where: str) -> None:
-    """Raise where two columns have one name: which of them is meant is not known."""
+    """Raise a ParameterError if two columns have one name."""
     if twice := next((name for name, count in Counter(names).items() if count > 1), None):
         raise ParameterError(
             "task", path.name, f"{where} names {shorten(twice)} twice", "Give each column a name of its own."
@@ -162,7 +162,7 @@ def load_folder(folder: Path, reading: Reading = USUAL) -> Task:
     Raises
     ------
     ParameterError
-        If the folder holds no data set, or a column holds what it should not.
+        If the folder holds no data set, or a column has a wrong value.
     L3DError
         If `datasets` is not installed.
     """
@@ -179,13 +179,13 @@ def load_folder(folder: Path, reading: Reading = USUAL) -> Task:
 def load_from_hub(name: str, reading: Reading = USUAL) -> Task:
     """Return the task behind ``hf:NAME`` or ``hf:NAME/CONFIG``: every split that has labels, one after another.
 
-    NAME may itself be ``OWNER/SET``. Two parts are first taken as that, and then, if the hub knows no such set, as a
+    NAME may itself be ``OWNER/SET``. Two parts are first read so, and then, if the hub has no such set, as a
     set without an owner and its configuration. Code that comes with a data set is never run.
 
     Raises
     ------
     ParameterError
-        If the hub has no such data set or configuration, or a column holds what it should not.
+        If the hub has no such data set or configuration, or a column has a wrong value.
     L3DError
         If the hub cannot be reached, or `datasets` is not installed.
     """
@@ -202,11 +202,11 @@ def load_from_hub(name: str, reading: Reading = USUAL) -> Task:
         except Exception as error:
             raise _hub_error(name, error) from error
         return task_from_table(name, _table(loaded, reading), reading)
-    raise ParameterError("task", name, "the hub has no such data set, or it is not public", "Log in if it is yours.")
+    raise ParameterError("task", name, "the hub has no such data set, or it is not public", "Log in if you own it.")
 
 
 def _hub_error(name: str, error: Exception) -> L3DError:
-    """Return the line for what the library raised, which is of many kinds: its own, the hub's, those of HTTP."""
+    """Return our error for an error of the library, of the hub or of HTTP."""
     of_network = type(error).__module__.startswith(("huggingface_hub", "httpx"))
     if of_network or isinstance(error, ConnectionError | TimeoutError):
         return L3DError(
@@ -248,7 +248,7 @@ def _table(loaded: Any, reading: Reading) -> Table:
 
     def column(name: str) -> list[Any]:
         values = [value for data in kept for value in data[name]]
-        # A class label of -1 is the library's word for a hidden one.
+        # In this library a class label of -1 means a hidden label.
         hidden = class_names is not None and name == label_column
         return [None if hidden and value == -1 else value for value in values]
 

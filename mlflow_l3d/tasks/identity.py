@@ -1,10 +1,10 @@
-"""What makes a task the same task: a fingerprint of its content, and the rules that every task keeps."""
+"""The identity of a task: a fingerprint of its content, and the rules that every task keeps."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import of_kind
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
-from mlflow_l3d.tasks.settings import IntArray
+from mlflow_l3d.tasks.settings import IntArray, Split
 
 _whole: Final[WeakValueDictionary[int, Task]] = WeakValueDictionary()
 """Tasks that :func:`checked` returned, by their identity."""
@@ -79,16 +79,16 @@ def make_task(
     Parameters
     ----------
     name, texts, class_names, notes, kind, choices, parts
-        See :class:`mlflow_l3d.tasks.base.Task`. Choices that are given no names are ``choice1``, ``choice2``, ...
+        See :class:`mlflow_l3d.tasks.base.Task`. Choices without names are ``choice1``, ``choice2``, ...
     labels
         Shape (n,): see :class:`mlflow_l3d.tasks.base.Task`. Of a generation task texts, or lists of texts that are all
         right; of tagging lists of tags; of a ranking lists of relevant ids, or mappings of ids to gains.
     example_ids
-        Shape (n,); row numbers from 0 where None.
+        Shape (n,); row numbers from 0 if None.
     metric
-        The metric that the task is judged by; the usual one of its kind where empty.
+        The metric that the task is judged by; the usual one of its kind if empty.
     features
-        Shape (n, columns): numbers in the place of texts.
+        Shape (n, columns): numbers in place of texts.
 
     Raises
     ------
@@ -109,8 +109,27 @@ def make_task(
     return checked(replace(task, notes=tuple(notes), features=numbers))
 
 
+_NO_EXAMPLES: Final = np.empty(0, dtype=np.int64)
+
+
+class OwnData(Task):
+    """A task without an example: the approach decides on its training and test data."""
+
+    def split(self, seeds: Mapping[str, int]) -> Split:
+        """Return a split without an example."""
+        del seeds
+        return Split(_NO_EXAMPLES, _NO_EXAMPLES, _NO_EXAMPLES)
+
+
+def own_data(name: str, classes: tuple[str, ...], kind: TaskKind = "classification") -> Task:
+    """Return the task with these classes; none for a kind without classes, or an approach with metrics only."""
+    metric = of_kind(kind)[0].name
+    task = OwnData(name, ((),), _NO_EXAMPLES, classes, _NO_EXAMPLES, kind=kind, metric=metric)
+    return replace(task, fingerprint=fingerprint(task))
+
+
 def _held(name: str, labels: npt.ArrayLike, kind: TaskKind) -> npt.NDArray[Any]:
-    """Return labels as a task holds them; what is wrong with classes and numbers is for :func:`check` to say."""
+    """Return labels as a task holds them; :func:`check` reports wrong classes and numbers."""
     form = form_of(kind)
     if form.has_classes or form.has_numbers:
         return np.asarray(labels)
@@ -129,18 +148,18 @@ def checked(task: Task) -> Task:
 
 
 def is_whole(task: Task) -> bool:
-    """Return whether this very object was checked, and has its true fingerprint if nobody changed its arrays since."""
+    """Return whether this object was checked, and has its true fingerprint if nobody changed its arrays since."""
     return _whole.get(id(task)) is task
 
 
 def check(task: Task) -> None:
-    """Check that a task, ours or a stranger's, is what the contract says.
+    """Check that a task, from this package or another, keeps the contract.
 
     Raises
     ------
     L3DError
         If its kind is unknown, it has fewer than two classes or choices, a class with fewer than two examples, columns
-        of unequal length, labels that are not what its kind has, ids that are not unique, parts that are none, or an
+        of unequal length, labels of another kind, ids that are not unique, invalid parts, or an
         empty text or choice.
     """
     for problem in chain(_of_labels(task), _of_columns(task)):
@@ -148,13 +167,13 @@ def check(task: Task) -> None:
 
 
 def typed_path(parameter: str, text: str, otherwise: str) -> Path:
-    """Return what a user typed as a path that may be asked for.
+    """Return the text that a user typed as a path.
 
     Raises
     ------
     ParameterError
-        If it cannot be one: too long a name, the home of nobody, a null character; `otherwise` says what else it is
-        not.
+        If it cannot be a path: too long a name, the home of an unknown user, a null character; `otherwise` says what
+        else it cannot be.
     """
     try:
         path = Path(text).expanduser()
@@ -166,13 +185,13 @@ def typed_path(parameter: str, text: str, otherwise: str) -> Path:
 
 
 def shorten(name: object, limit: int = 40) -> str:
-    """Return `name` as it may stand in an error: what was meant to be a name can turn out to be a text."""
+    """Return `name`, shortened for an error: the user may have given a long text in place of a name."""
     text = str(name)
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def _of_labels(task: Task) -> Iterator[str]:
-    """Yield what is wrong with the kind, the classes and the labels, of which only the first can be relied on."""
+    """Yield the defects of the kind, the classes and the labels; only the first one is reliable."""
     classes, labels = len(task.class_names), task.labels
     if task.kind not in KINDS:
         yield f"kind={shorten(task.kind)!r} must be one of {', '.join(KINDS)}"
@@ -209,7 +228,7 @@ def _of_scores(labels: npt.NDArray[Any]) -> Iterator[str]:
 
 
 def _of_texts(task: Task) -> Iterator[str]:
-    """Yield what is wrong with labels that are texts."""
+    """Yield the defects of labels that are texts."""
     labels = task.labels
     if labels.dtype.kind != "O" or labels.ndim != 1 or len(labels) < 2:
         yield f"labels of a {task.kind} task must be two or more {task.form.words} in an array of objects"
@@ -229,7 +248,7 @@ def _of_texts(task: Task) -> Iterator[str]:
 
 
 def _of_columns(task: Task) -> Iterator[str]:
-    """Yield what is wrong with texts, choices, ids and parts, of which only the first can be relied on."""
+    """Yield the defects of texts, choices, ids and parts; only the first one is reliable."""
     count, parts, features = len(task.labels), task.parts, task.features
     if features is not None and (features.shape[:-1] != (count,) or not np.isfinite(features).all()):
         yield f"features must be finite numbers of shape ({count}, columns)"
@@ -250,7 +269,7 @@ def _of_columns(task: Task) -> Iterator[str]:
         try:
             "".join(strings).encode("utf-8")
         except UnicodeEncodeError:
-            yield f"{what} is no valid Unicode: it holds half of a surrogate pair"
+            yield f"{what} is not valid Unicode: it holds half of a surrogate pair"
     for what, columns in (("a text", task.texts), ("a choice", task.choices)):
         if any(not text.strip() for column in columns for text in column):
             yield f"{what} is empty"

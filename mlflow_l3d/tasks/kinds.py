@@ -1,4 +1,4 @@
-"""What the labels of a table are: classes, scores, or the right one of several choices; and labels of two sorts."""
+"""The kind of the labels of a table: classes, scores, the right one of several choices; and labels of two sorts."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.table import Table, blank, check_labels_there, missing, no_column
 
 _FEW: Final = 0.1
-"""Up to this share of decimal numbers among whole ones are taken for mistakes; scores have more (STS-B: a half)."""
+"""Up to this share of decimal numbers among whole ones are mistakes; scores have more (STS-B: a half)."""
 
 
 def check_one_sort(values: Sequence[Any], column: str) -> None:
-    """Raise where a label stands out: decimal among class names or whole numbers, or a name among decimal numbers.
+    """Raise if a label is of another sort: decimal among class names or whole numbers, or a name among decimal numbers.
 
-    Where names and decimal numbers are mixed, labels that occur more than once are taken for names of classes.
+    If names and decimal numbers are mixed, labels that occur more than once count as names of classes.
 
     Parameters
     ----------
     values
-        Labels of all rows; missing ones are passed over.
+        Labels of all rows; missing ones are ignored.
     column
         Their column.
 
     Raises
     ------
     ParameterError
-        That names the first such row.
+        It names the first such row.
     """
     present = [(row, value, _number(value)) for row, value in enumerate(values, 1) if not missing(value)]
     decimal = [(row, value) for row, value, number in present if number is not None and not number.is_integer()]
@@ -61,14 +61,14 @@ def check_one_sort(values: Sequence[Any], column: str) -> None:
 
 
 def _number(value: Any) -> float | None:
-    """Return the number that a label is or is written as; None for a name, a truth value and what is not finite."""
+    """Return the number that a label is or spells; None for a name, a truth value and a number that is not finite."""
     if isinstance(value, bool):
         return None
     try:
-        found = float(value)
+        number = float(value)
     except (TypeError, ValueError):
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
 _CHOICE: Final = re.compile(r"choice_?([0-9]+)")
@@ -76,7 +76,7 @@ _CHOICE: Final = re.compile(r"choice_?([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is to be read from a table.
+    """Which columns of a table are read, and how.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Reading:
         ``auto``, the name of a column, or several: a tuple, or separated by commas.
     label_column
         Classification: column of whole numbers, bools or class names. Classes are numbered in sorted order; the names
-        of numbered ones stand in the column ``<label_column>_name`` where there is one. Regression: column of numbers.
+        of numbered ones come from the column ``<label_column>_name`` if it exists. Regression: column of numbers.
         Multiple choice: column of the position of the right choice, from 0, or of the name of its column. Generation:
         column of texts, or of lists of texts that are all right. Tagging: of lists of tags. Ranking: of lists of
         relevant ids, or of mappings of ids to gains. A list may be written as JSON.
@@ -94,13 +94,13 @@ class Reading:
     choice_columns
         Names separated by commas; ``auto`` means all of ``choice1``, ``choice2``, ... (or ``choice_1``, or from 0).
     predefined_split
-        Whether the published parts are wanted.
+        Whether the published parts are read.
     numbered_choices
-        Whether columns ``choice1``, ``choice2``, ... are choices where nobody says so. In `main` such a file stays the
+        Whether columns ``choice1``, ``choice2``, ... are choices by default. In `main` such a file stays the
         classification of several texts that it has been, since the keys of finished cells depend on it.
     leave_out_empty
-        Whether rows with an empty text are left out, with a note, and not an error: for data that is not the user's to
-        mend.
+        Whether rows with an empty text are left out, with a note, and are not an error: for data that the user cannot
+        correct.
     """
 
     text_column: str | tuple[str, ...] = "auto"
@@ -112,9 +112,9 @@ class Reading:
     leave_out_empty: bool = False
 
     def options(self) -> dict[str, str]:
-        """Return what a loader of a known task is given: what the user asked for, where that is not the default."""
-        asked = {name: getattr(self, name) for name in ("text_column", "label_column", "task_kind", "choice_columns")}
-        changed = {name: _typed(value) for name, value in asked.items() if value != getattr(USUAL, name)}
+        """Return the options for the loader of a named task: the values that are not at their defaults."""
+        names = ("text_column", "label_column", "task_kind", "choice_columns")
+        changed = {name: _typed(getattr(self, name)) for name in names if getattr(self, name) != getattr(USUAL, name)}
         return {**changed, "split": "own"} if self.predefined_split else changed
 
 
@@ -122,7 +122,7 @@ USUAL: Final = Reading()
 
 
 def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]]:
-    """Return the kind of a task, and remarks on how it was found.
+    """Return the kind of a task, and remarks on how it was recognised.
 
     Raises
     ------
@@ -130,16 +130,16 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
         If the kind is unknown, or the labels could be classes as well as scores.
     """
     if reading.task_kind != "auto":
-        found = next((kind for kind in KINDS if kind == reading.task_kind), None)
-        if found is None:
+        named_kind = next((kind for kind in KINDS if kind == reading.task_kind), None)
+        if named_kind is None:
             raise unknown_name("task_kind", reading.task_kind, ("auto", *KINDS))
-        if not form_of(found).has_choices and reading.choice_columns != "auto":
-            allowed = f"has no effect with task_kind={found}"
+        if not form_of(named_kind).has_choices and reading.choice_columns != "auto":
+            allowed = f"has no effect with task_kind={named_kind}"
             raise ParameterError("choice_columns", reading.choice_columns, allowed, "Leave one of them out.")
-        return found, ()
+        return named_kind, ()
     if reading.choice_columns != "auto":
         return "multiple_choice", ()
-    # A column of choices that is asked for as a text is one.
+    # A column of choices that text_column names is a text.
     candidates = [name for name in _numbered(table.names) if name not in _parts_of(reading.text_column)]
     if len(candidates) > 1:
         names = " and ".join(candidates) if len(candidates) == 2 else ", ".join(candidates)
@@ -154,7 +154,7 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
     if float not in kinds or not kinds <= {int, float}:
         return "classification", ()
     if all(float(value).is_integer() for value in present):
-        # Where whole numbers have gaps, pandas makes them decimal: the gap is then the fault.
+        # If whole numbers have gaps, pandas makes them decimal: the gap is then the error.
         check_labels_there(values, label_column)
         allowed = "holds whole numbers stored as decimal ones, which may be classes or scores (regression)"
         fix = "Store classes as integers; task_kind=regression reads scores."
@@ -163,7 +163,7 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
 
 
 def encode_scores(values: Sequence[Any], column: str) -> npt.NDArray[np.float64]:
-    """Return the scores, shape (n,); raise where one is missing or no finite number."""
+    """Return the scores, shape (n,); raise a ParameterError if one is missing or not a finite number."""
     check_labels_there(values, column)
     numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in values]
     if not any(numbers):
@@ -201,7 +201,7 @@ def encode_answers(table: Table, column: str, kind: TaskKind) -> npt.NDArray[Any
 
 
 def joined_tokens(values: Sequence[Any], column: str) -> list[Any]:
-    """Return lists of tokens as texts in which white space separates them; texts come back.
+    """Return lists of tokens as texts in which white space separates them; texts stay.
 
     Raises
     ------
@@ -216,12 +216,12 @@ def joined_tokens(values: Sequence[Any], column: str) -> list[Any]:
 
 
 def find_choice_columns(names: Sequence[str], reading: Reading) -> tuple[str, ...]:
-    """Return the columns of choices in their order; raise where there are fewer than two."""
+    """Return the columns of choices in their order; raise a ParameterError if there are fewer than two."""
     if reading.choice_columns == "auto":
         wanted = _numbered(names)
         if len(wanted) < 2:
-            found = ", ".join(shorten(name) for name in names)
-            allowed = f"there are no columns choice1 and choice2; there are {found}"
+            listed = ", ".join(shorten(name) for name in names)
+            allowed = f"there are no columns choice1 and choice2; there are {listed}"
             raise ParameterError("choice_columns", "auto", allowed, "Name two columns or more.")
         return wanted
     wanted = named_columns("choice_columns", reading.choice_columns, names)
@@ -238,17 +238,17 @@ def encode_positions(values: Sequence[Any], column: str, choice_columns: Sequenc
         allowed = "must hold the position of the right choice, not decimal numbers (scores)"
         raise ParameterError("label_column", column, allowed, "Scores are for task_kind=regression.")
     position = {name: index for index, name in enumerate(choice_columns)}
-    found = [position.get(value, -1) if isinstance(value, str) else int(value) for value in values]
-    row = next((row for row, value in enumerate(found) if not 0 <= value < count), None)
+    positions = [position.get(value, -1) if isinstance(value, str) else int(value) for value in values]
+    row = next((row for row, value in enumerate(positions) if not 0 <= value < count), None)
     if row is not None:
         allowed = f"row {row + 1} of the data has {shorten(values[row])!r}, and there are {count} choices"
         last = f"Positions run from 0 to {count - 1}"
         raise ParameterError("label_column", column, allowed, f"{last}; or write {choice_columns[0]!r} and so on.")
-    return np.array(found, dtype=np.int64)
+    return np.array(positions, dtype=np.int64)
 
 
 def check_choices(columns: Sequence[Sequence[Any]], names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the columns of choices; raise where a row has only one choice, or one is empty or no text."""
+    """Return the columns of choices; raise a ParameterError if a choice is missing, empty or not a text."""
     for row, cells in enumerate(zip(*columns, strict=True), 1):
         empty = [blank(cell) for cell in cells]
         if any(empty):
@@ -264,12 +264,12 @@ def check_choices(columns: Sequence[Sequence[Any]], names: Sequence[str]) -> tup
 
 
 def _numbered(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns ``choice1``, ``choice2``, ... by their numbers; none where the numbers have gaps."""
-    found = sorted((int(match[1]), name) for name in names if (match := _CHOICE.fullmatch(name)))
-    numbers = [number for number, _ in found]
+    """Return the columns ``choice1``, ``choice2``, ... by their numbers; none if the numbers have gaps."""
+    choices = sorted((int(match[1]), name) for name in names if (match := _CHOICE.fullmatch(name)))
+    numbers = [number for number, _ in choices]
     first = numbers[0] if numbers else 0
     whole = first in {0, 1} and numbers == list(range(first, first + len(numbers)))
-    return tuple(name for _, name in found) if whole else ()
+    return tuple(name for _, name in choices) if whole else ()
 
 
 def _parts_of(columns: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """A public data set as one pool, or whole and in its published parts; ids and order depend on the content alone.
 
-In a pool no text occurs twice: where a study draws its own splits, a repeated text could be both trained on and tested
+In a pool no text occurs twice: if a study draws its own splits, a repeated text could be both trained on and tested
 on, and a text with two labels has no right answer. With the published parts every published example is kept: scores
-are then those of the published validation set, with its repeats, as people know them.
+are then comparable to published scores on the validation set, which has the same repeats.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Pool:
     labels
         Shape (m,), int64, or float64 scores.
     ids
-        Shape (m,), strings of 16 hexadecimal digits: see :func:`content_id`. With the published parts name of the part
-        and that, as ``validation/0123456789abcdef``; the second example of a part with the same texts ends in ``-2``,
-        and so on.
+        Shape (m,), strings of 16 hexadecimal digits: see :func:`content_id`. With the published parts the name of the
+        part comes first, as in ``validation/0123456789abcdef``; the second example of a part with the same texts ends
+        in ``-2``, and so on.
     repeats
         Examples left out because their texts, with the same label, are in the pool already.
     contradictions
@@ -56,8 +56,7 @@ def pool_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any]) -> P
     """Return the examples without repeats and contradictions, the same for every order of the same rows.
 
     Blanks at both ends are cut off, and a run of blanks or line breaks becomes one blank: copies of a data set differ
-    in them, and a prompt keeps a text on one line. A repeated text could be both trained on and tested on, since the
-    study draws its own splits; a text with two labels has no right answer.
+    in them, and a prompt keeps a text on one line.
 
     Parameters
     ----------
@@ -71,7 +70,7 @@ def pool_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any]) -> P
     labels_of: dict[tuple[str, ...], set[float]] = {row: set() for row in counts}
     for row, label in zip(rows, labels.tolist(), strict=True):
         labels_of[row].add(label)
-    kept = sorted((content_id(row), row, next(iter(found))) for row, found in labels_of.items() if len(found) == 1)
+    kept = sorted((content_id(row), row, min(values)) for row, values in labels_of.items() if len(values) == 1)
     return Pool(
         texts=tuple(tuple(row[column] for _, row, _ in kept) for column in range(len(texts))),
         labels=np.array([label for _, _, label in kept], dtype=labels.dtype),
@@ -87,7 +86,7 @@ def published_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any],
     Parameters
     ----------
     texts, labels
-        See :func:`pool_examples`; blanks are made the same as there.
+        See :func:`pool_examples`; blanks are treated alike.
     parts
         Shape (n,), int64.
     """
@@ -111,7 +110,7 @@ def published_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any],
 def content_id(texts: Sequence[str]) -> str:
     """Return the id of an example: the first 16 hexadecimal digits of the SHA-256 of its texts, each after its length.
 
-    The label has no part in it: where a later edition of the data mends a label, the example stays the same example.
+    The id does not depend on the label: if a later edition of the data corrects a label, the example keeps its id.
     """
     digest = hashlib.sha256()
     for text in texts:

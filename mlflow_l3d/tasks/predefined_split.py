@@ -1,4 +1,4 @@
-"""The split that a data set comes with: its own train examples, and its own validation examples to be evaluated on."""
+"""The split that a data set comes with: its own train examples, and its own validation examples as test examples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlflow_l3d.tasks.splits import by_class, check_settings, divide, merge
 
 _NAMES: Final = (("train", "training"), ("validation", "valid", "val", "dev", "development"), ("test", "testing"))
 SYNONYMS: Final = {name: part for part, names in enumerate(_NAMES) for name in names}
-"""What data sets call their parts -> position in `PARTS`."""
+"""Name of a part in data sets -> position in `PARTS`."""
 
 
 def predefined_split(task: Divisible) -> Split:
@@ -25,8 +25,8 @@ def predefined_split(task: Divisible) -> Split:
     task
         With `parts`. `Split.test` is its published validation part, on which Zhou et al. (2025, appendix A.2)
         evaluate, because the labels of the test parts of GLUE and SuperGLUE are not public; the test part of a task
-        that has no validation part. Numbers that the settings ask for, and the share for validation, are drawn once
-        from ``fixed_seed``.
+        that has no validation part. If the settings give numbers or a share for validation, these are drawn once from
+        ``fixed_seed``.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def predefined_split(task: Divisible) -> Split:
 
 
 def _check(task: Divisible, parts: IntArray, evaluated: int) -> None:
-    """Raise what :func:`predefined_split` raises about the parts and the numbers that are asked for."""
+    """Raise the errors of :func:`predefined_split` about the parts and the numbers of the settings."""
     for position in (0, evaluated):
         if not (parts == position).any():
             raise no_predefined_split(task.name, f"the {PARTS[position]} part has no example", ParameterError)
@@ -63,9 +63,9 @@ def _check(task: Divisible, parts: IntArray, evaluated: int) -> None:
         raise no_predefined_split(task.name, f"the train part has no example of class {missing!r}", ParameterError)
     settings = task.settings
     check_settings(settings)
-    asked, most = settings.num_labelled, int(counts.sum())
-    if asked is not None and not len(counts) <= asked <= most:
-        raise ParameterError("num_labelled", asked, f"must lie between {len(counts)} and the {most} train examples")
+    labelled, most = settings.num_labelled, int(counts.sum())
+    if labelled is not None and not len(counts) <= labelled <= most:
+        raise ParameterError("num_labelled", labelled, f"must lie between {len(counts)} and the {most} train examples")
     test = int((parts == evaluated).sum())
     if settings.test_size is not None and settings.test_size > test:
         allowed = f"there are {test} examples in the {PARTS[evaluated]} part"
@@ -76,7 +76,7 @@ def _check(task: Divisible, parts: IntArray, evaluated: int) -> None:
 
 
 def evaluated_part(parts: IntArray) -> int:
-    """Return which part, a position in `PARTS`, is evaluated: validation, or test where only that has examples."""
+    """Return the position in `PARTS` of the evaluated part: validation, or test if only that has examples."""
     return 2 if (parts == 2).any() and not (parts == 1).any() else 1
 
 
@@ -86,25 +86,25 @@ def numbers_of_parts(names: Iterable[object], column: str) -> IntArray:
     Raises
     ------
     ParameterError
-        For the first name that is no part's; rows are counted from 1.
+        For the first unknown name; rows are counted from 1.
     """
     values = list(names)
-    known = {value: SYNONYMS.get(str(value).strip().casefold(), -1) for value in set(values)}
-    numbers = np.fromiter((known[value] for value in values), dtype=np.int64, count=len(values))
+    positions = {value: SYNONYMS.get(str(value).strip().casefold(), -1) for value in set(values)}
+    numbers = np.fromiter((positions[value] for value in values), dtype=np.int64, count=len(values))
     if len(numbers) and numbers.min() < 0:
         row = int(numbers.argmin())
-        found = str(values[row])[:40]
-        allowed = f"the column {column} has {found!r} in row {row + 1} of the data; known are {', '.join(PARTS)}"
-        raise ParameterError(column, found, allowed, "Mend the column.")
+        name = str(values[row])[:40]
+        allowed = f"the column {column} has {name!r} in row {row + 1} of the data; known are {', '.join(PARTS)}"
+        raise ParameterError(column, name, allowed, "Correct the column.")
     return numbers
 
 
 class NoParts(ParameterError):
-    """The own split of a task is asked for, and nothing says which part its examples belong to."""
+    """The study uses the own split of a task, and the data does not name the parts of its examples."""
 
 
 def no_predefined_split(task: str, why: str, kind: type[ParameterError] = NoParts) -> ParameterError:
-    """Return the error for a task whose own split is asked for and that has no parts at all, or lacks something."""
+    """Return the error for a study that uses the own split of a task without parts, or without a needed part."""
     allowed = f"is to be used with its own train and validation parts, and {why}"
     fix = "Name one with both; in a file of your own, a column `split` says train, validation or test."
     return kind("task", task, allowed, fix)
@@ -121,7 +121,7 @@ def _drawn(task: Divisible, positions: IntArray, asked: int | None, purpose: str
 
 
 def _allotted(counts: IntArray, total: int, least: int) -> IntArray:
-    """Return shares of `total` by the method of largest remainders, each at least `least` where there are so many."""
+    """Return shares of `total` by the method of largest remainders, each at least `least` or the whole class."""
     floor = np.minimum(counts, least)
     exact = (counts - floor) * ((total - int(floor.sum())) / max(int((counts - floor).sum()), 1))
     sizes: IntArray = np.floor(exact + 1e-9).astype(np.int64)
@@ -131,7 +131,7 @@ def _allotted(counts: IntArray, total: int, least: int) -> IntArray:
 
 
 def _held_out(task: Divisible, train: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the train examples without and with those that are for validation, of which each class has its share."""
+    """Return the train examples, divided into those for training and those for validation, stratified by class."""
     fraction, members = task.settings.validation_fraction, by_class(task.strata[train], len(task.strata_names))
     # A class keeps one example to be trained on.
     spare = np.array([max(len(positions) - 1, 0) for positions in members])

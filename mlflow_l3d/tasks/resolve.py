@@ -13,11 +13,10 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_data, load_file, load_folder, load_from_hub
-from mlflow_l3d.tasks.identity import checked, is_whole, typed_path
+from mlflow_l3d.tasks.identity import OwnData, checked, is_whole, typed_path
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_split, predefined_split
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
-from mlflow_l3d.tasks.sources.own_data import OwnData
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
 ReadTask: TypeAlias = Callable[[str, Reading], Task]
@@ -34,12 +33,12 @@ def load_task(
         An entry point of the group ``mlflow_l3d.tasks``; else a .csv, .tsv, .parquet or .jsonl file; a folder with a
         data set; or ``hf:NAME[/CONFIG]``.
     reading
-        What is to be read of data of the user's own; the tasks that we bring along refuse other columns and kinds than
-        the defaults. Whether the published parts are read, the settings say.
+        Which columns are read of the user's data, and how; the tasks of this package refuse other columns and kinds
+        than the defaults. The settings decide whether the published parts are read.
     settings
-        How many examples a split draws, or that the task's own split is used; the defaults where None.
+        How many examples a split draws, or that the task's own split is used; the defaults if None.
     read
-        Reads the data in the place of :func:`read_task`, for who has read some before.
+        Reads the data in place of :func:`read_task`, for a caller that keeps earlier data.
 
     Raises
     ------
@@ -57,9 +56,9 @@ def load_task(
 
 
 def bind_task(task: Task, settings: SplitSettings) -> Task:
-    """Return a task that a user made in Python as :func:`load_task` would: checked, with its true fingerprint.
+    """Return a task that a user made in Python, prepared as by :func:`load_task`: checked, with its true fingerprint.
 
-    Its parts are taken off where the split is drawn: they decide nothing then, and cells are the same with other ones.
+    A task whose split is drawn loses its parts: they decide nothing then, and other parts give the same cells.
 
     Raises
     ------
@@ -73,7 +72,7 @@ def bind_task(task: Task, settings: SplitSettings) -> Task:
 
 
 def inactive_factors(task: Task) -> Mapping[str, str]:
-    """Return the factors of the task that would have no effect, each with the reason and the fix."""
+    """Return the factors of the task that have no effect, each with the reason and the fix."""
     if isinstance(task, OwnData):
         return {}
     if task.settings.source == "own":
@@ -100,8 +99,8 @@ _LONGEST_PATH = 1000
 
 def read_task(name: str, reading: Reading) -> Task:
     """Return the task that `name` stands for with default settings, checked; arguments as for :func:`load_task`."""
-    known = registry.names("task")
-    if name in known:
+    names = registry.names("task")
+    if name in names:
         task = registry.load("task", name)(reading.options())
         if not isinstance(task, Task):
             raise L3DError(f"task={name}: its loader returned {type(task).__name__}, not a Task.")
@@ -109,13 +108,15 @@ def read_task(name: str, reading: Reading) -> Task:
     if name.startswith(PREFIX):
         return _own_data(load_from_hub(name, reading))
     if len(name) > _LONGEST_PATH:
-        raise ParameterError("task", f"{name[:40]}...", f"has {len(name):,} characters: it is no name and no path")
-    path = typed_path("task", name, "is no task")
+        raise ParameterError(
+            "task", f"{name[:40]}...", f"has {len(name):,} characters: it is neither a name nor a path"
+        )
+    path = typed_path("task", name, "is not a task")
     if path.suffix.lower() in SUFFIXES and not path.is_dir():
         return _own_data(load_file(path, reading))
     if name and path.is_dir():
         return _own_data(load_folder(path, reading))
-    error = unknown_name("task", name, known)
+    error = unknown_name("task", name, names)
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
     raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix)
 
@@ -126,22 +127,22 @@ def read_data(data: object, name: str, reading: Reading) -> Task:
 
 
 def _own_data(task: Task) -> Task:
-    """Return a task with a note on texts that several examples share, where these may be drawn into different parts."""
+    """Return a task; if its split is drawn, a note reports texts that several examples share."""
     rows: dict[tuple[str, ...], list[int]] = {}
     for row, text in enumerate(zip(*task.texts, *task.choices, strict=True)):
         rows.setdefault(text, []).append(row)
-    repeated = [found for found in rows.values() if len(found) > 1]
+    repeated = [places for places in rows.values() if len(places) > 1]
     if not repeated or task.parts is not None:
         return task
     many = f"in {sum(map(len, repeated)):,} of {len(task):,} rows"
     note = f"{task.name}: {len(repeated):,} texts occur more than once, {many}"
-    two = sum(len(np.unique(task.labels[found])) > 1 for found in repeated)
+    two = sum(len(np.unique(task.labels[places])) > 1 for places in repeated)
     with_labels = f" ({two:,} of them with different labels)" if two else ""
     return replace(task, notes=(*task.notes, f"{note}{with_labels}: the same text may be trained on and tested on"))
 
 
 def _usable(task: Task, *, predefined_split: bool) -> Task:
-    """Return a task as a study uses it: its parts are taken off where the split is drawn."""
+    """Return a task as a study uses it: without parts if the split is drawn."""
     if predefined_split and task.parts is None:
         raise no_predefined_split(task.name, "it has no parts of its own")
     return task if predefined_split or task.parts is None else checked(replace(task, parts=None))
@@ -166,13 +167,13 @@ def _size_notes(task: Task) -> list[str]:
         return notes
     drawn, settings = _sizes(task), task.settings
     notes = []
-    for asked, taken, part, done in (
+    for requested, taken, part, done in (
         (settings.num_labelled, drawn.labelled, "training", "labelled"),
         (settings.test_size, drawn.test, "test", "evaluated"),
     ):
         names = task.strata_names
         wanted = -(-DEFAULT_SIZE // len(names))
-        if asked is None and taken.min() < wanted:
+        if requested is None and taken.min() < wanted:
             few = f": {', '.join(_few(task, taken, wanted))} ({wanted} a class would be needed)"
             why = few if task.form.has_classes else ""
             notes.append(f"{task.name}: {taken.sum()} {part} examples {done} instead of {DEFAULT_SIZE}{why}")
@@ -182,7 +183,7 @@ def _size_notes(task: Task) -> list[str]:
 
 
 def _also_trained_on(task: Task, split: Split) -> int:
-    """Return how many of the evaluated examples have the texts, and choices, of one that is trained on."""
+    """Return how many of the test examples have the texts, and choices, of a train example."""
     columns = (*task.texts, *task.choices)
     trained = {tuple(column[at] for column in columns) for at in split.train.tolist()}
     return sum(tuple(column[at] for column in columns) in trained for at in split.test.tolist())

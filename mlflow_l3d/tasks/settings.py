@@ -1,4 +1,4 @@
-"""Splits: what decides how many examples are drawn, and what is drawn."""
+"""The settings of a split, and the split itself."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ SPLITS_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class SplitSettings:
-    """Systematic choices that decide how many examples are drawn.
+    """Settings that decide how many examples a split draws.
 
     Attributes
     ----------
     num_labelled
         Training examples that count as labelled, divided evenly over the classes (rounded up); None means up to 1,000,
-        fewer where a class is small. With ``source=own`` None means all, and a number means so many of them, drawn
+        fewer if a class is small. With ``source=own`` None means all, and a number means so many of them, drawn
         once from `fixed_seed` in the shares that the classes have there.
     test_size
-        Test examples that are evaluated, likewise.
+        Test examples, likewise.
     test_selection
         ``label_selection``: the factor also draws the test examples, as the papers do; ``fixed``: one outer test set
         for every cell, drawn once from `fixed_seed`.
     fixed_seed
-        Seed of that fixed test set, and of what is drawn once with ``source=own``.
+        Seed of the fixed test set, and of all draws with ``source=own``.
     train_fraction
         Share of the training part, in the outer (train/test) and in the inner (train/validation) split.
     evaluated
         The part that a cell is evaluated on. With ``validation``, `Split.test` is the validation part, so that any
-        approach can be scored without a look at a test example: what a search of hyperparameters needs.
+        approach can be scored without a look at a test example, as a search of hyperparameters needs it.
     source
         ``drawn``: two factors draw the split from all examples, as Pecher et al. (2024) do. ``own``: the task's own
-        train examples are trained on and its own validation examples are evaluated, as Zhou et al. (2025, appendix
+        train examples are for training and its own validation examples for the test, as Zhou et al. (2025, appendix
         A.2) do; nothing is left for ``data_split`` and ``label_selection`` to decide.
     validation_fraction
         With ``source=own``: share of the train examples that is held out for validation (early stopping, choice of
@@ -58,20 +58,20 @@ class SplitSettings:
     validation_fraction: float = 0.0
 
     def identity(self) -> dict[str, Any]:
-        """Return what belongs into the key of a cell, as JSON types; later settings only where not at their default."""
-        found = asdict(self)
+        """Return the settings in the key of a cell, as JSON types; later ones only if not at their default."""
+        identity = asdict(self)
         for name, default in (("evaluated", "test"), ("source", "drawn"), ("validation_fraction", 0.0)):
-            if found[name] == default:
-                # Keys that were computed before there was a choice stay as they are.
-                del found[name]
-        return found
+            if identity[name] == default:
+                # Keys that were computed before this setting existed stay valid.
+                del identity[name]
+        return identity
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
     """Positions (into the task's arrays, int64) of the examples that one cell uses.
 
-    The three parts are disjoint; but where the settings evaluate on the validation part, `test` is that very part.
+    The three parts are disjoint; but if the settings evaluate on the validation part, `test` is that part.
     `validation` may be empty.
     """
 
@@ -81,7 +81,7 @@ class Split:
 
 
 class Divisible(Protocol):
-    """What a split looks at of a task; see :class:`mlflow_l3d.tasks.base.Task`."""
+    """The part of a task that a split uses; see :class:`mlflow_l3d.tasks.base.Task`."""
 
     @property
     def name(self) -> str:
@@ -97,7 +97,7 @@ class Divisible(Protocol):
 
     @property
     def strata(self) -> IntArray:
-        """What draws are stratified by, shape (n,)."""
+        """Strata of draws, shape (n,)."""
 
     @property
     def strata_names(self) -> tuple[str, ...]:

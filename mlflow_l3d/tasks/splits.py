@@ -13,7 +13,7 @@ from mlflow_l3d.plan.factors import TASK_FACTORS, stream
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 
 DEFAULT_SIZE: Final = 1000
-"""Labelled examples, and test examples, where the user asks for no number (Pecher et al. 2024, section 4)."""
+"""Labelled examples, and test examples, if the user gives no number (Pecher et al. 2024, section 4)."""
 _CHOICES: Final = {
     "test_selection": ("fixed", "label_selection"),
     "evaluated": ("test", "validation"),
@@ -28,13 +28,13 @@ class Quotas:
     Attributes
     ----------
     train_part, test_part
-        The two sides of the outer division, of all examples or (fixed test set) of those that are left.
+        The two sides of the outer division, of all examples or (fixed test set) of the remaining ones.
     labelled
         Examples of the training part that count as labelled.
     train
-        Labelled examples that are trained on; the others are for validation.
+        Labelled examples for training; the others are for validation.
     test
-        Test examples that are evaluated.
+        Test examples of a cell.
     """
 
     train_part: IntArray
@@ -52,16 +52,16 @@ def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str]
     counts
         Shape (C,): examples of each class.
     settings
-        Numbers that are asked for. With a fixed test set, too, the test examples are at most the class's test share
-        (20 % at the default), so that enough is left to train on.
+        The requested numbers. With a fixed test set, too, the test examples are at most the class's test share
+        (20 % at the default), so that enough examples remain for training.
     class_names
-        For the text of errors; class numbers where None.
+        For the text of errors; class numbers if None.
 
     Raises
     ------
     ParameterError
         If a setting is not allowed, or a class has too few examples for an explicit number.
-        Likewise if the validation part is to be evaluated and is empty.
+        Likewise if the settings evaluate on the validation part and it is empty.
     L3DError
         If a class has fewer than two examples.
     """
@@ -93,8 +93,8 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
     (train/validation), both stratified by class. ``label_selection`` draws which examples of the training part are
     labelled and which of the test part are evaluated, both balanced over classes. Each of the four draws has a stream
     of its own. A selection is one of *positions within the class's part*; stratification keeps the size of that part
-    constant, so another ``data_split`` changes which examples stand there and leaves the positions as they were.
-    More examples asked for contain the fewer.
+    constant, so another ``data_split`` changes the examples at these positions, and not the positions.
+    A larger number of examples contains the smaller one.
 
     Parameters
     ----------
@@ -103,17 +103,17 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
     classes
         C.
     seeds
-        Factor -> seed; ``data_split`` and ``label_selection`` must be there, others are not looked at.
+        Factor -> seed; ``data_split`` and ``label_selection`` must be there, others are not used.
     settings
-        How many examples, and whether the test set is fixed: its examples are then drawn from ``fixed_seed``, taken
-        out of the pool, and what is left is divided as above; the test side of that division is not used.
+        How many examples, and whether the test set is fixed: its examples are then drawn from ``fixed_seed`` and taken
+        out of the pool. The rest is divided as above, and the test side of that division is not used.
 
     Returns
     -------
     Split
-        Disjoint, sorted positions: the order of training is the business of ``data_order`` alone. A class with one
+        Disjoint, sorted positions: ``data_order`` alone decides the order of training. A class with one
         labelled example has none for validation. With ``evaluated=validation`` the seeds draw the same training and
-        validation parts, and the validation part stands in the place of the test part, too.
+        validation parts, and the validation part replaces the test part, too.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
 def _outer(
     members: list[IntArray], sizes: Quotas, split_seed: int, settings: SplitSettings
 ) -> tuple[list[IntArray], list[IntArray], list[IntArray]]:
-    """Return the fixed test examples (empty list where there are none) and the two sides of the outer division."""
+    """Return the fixed test examples (empty list without a fixed test set) and the two sides of the outer division."""
     fixed: list[IntArray] = []
     if settings.test_selection == "fixed":
         fixed, members = divide(members, sizes.test, stream(settings.fixed_seed, "fixed_test"))
@@ -173,14 +173,14 @@ def merge(members: list[IntArray]) -> IntArray:
 
 
 def _share(counts: IntArray, fraction: float) -> IntArray:
-    """Return the rounded share of each count, leaving at least one on either side where there are two."""
+    """Return the rounded share of each count; of two or more, at least one is on either side."""
     rounded = np.floor(counts * fraction + 0.5).astype(np.int64)
     share: IntArray = np.clip(rounded, 1, np.maximum(counts - 1, 1))
     return share
 
 
 def _even(parameter: str, asked: int | None, available: IntArray, names: Sequence[str], part: str) -> IntArray:
-    """Return the same number for each class, rounded up; only the default takes less where a class has less."""
+    """Return the same number for each class, rounded up; only the default takes fewer if a class has fewer."""
     each = -(-(DEFAULT_SIZE if asked is None else asked) // len(available))
     if asked is None:
         return np.minimum(each, available)
@@ -194,13 +194,13 @@ def _even(parameter: str, asked: int | None, available: IntArray, names: Sequenc
 
 
 def check_settings(settings: SplitSettings) -> None:
-    """Raise a ParameterError where a setting is not allowed, whatever the data."""
+    """Raise a ParameterError for a setting that is not allowed with any data."""
     for parameter, asked in (("num_labelled", settings.num_labelled), ("test_size", settings.test_size)):
         if asked is not None and asked < 1:
             raise ParameterError(parameter, asked, "must be at least 1, or auto")
-    for parameter, known in _CHOICES.items():
-        if (given := getattr(settings, parameter)) not in known:
-            raise unknown_name(parameter, given, known)
+    for parameter, choices in _CHOICES.items():
+        if (value := getattr(settings, parameter)) not in choices:
+            raise unknown_name(parameter, value, choices)
     if not 0.0 < settings.train_fraction < 1.0:
         raise ParameterError("train_fraction", settings.train_fraction, "must lie between 0 and 1, both excluded")
     if not 0.0 <= settings.validation_fraction < 1.0:

@@ -1,4 +1,4 @@
-"""Columns of a file or data set before they are a task: what is missing, and which part each row belongs to."""
+"""Columns of a file or data set before they are a task: missing values, and the part of each row."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class Table:
     names
         Columns.
     column
-        Name -> n values: text, whole number, float, bool, or None where the value is missing.
+        Name -> n values: text, whole number, float, bool, or None for a missing value.
     label_names
-        Label -> name of the class, where the data set itself says so.
+        Label -> name of the class, if the data set itself names its classes.
     parts
-        Shape (n,): the published part of each row, where the data set itself says so; else the column ``split`` does.
+        Shape (n,): the published part of each row, if the data set has parts; else the column ``split`` names it.
     ids_are_mine
         Whether the user wrote the ids, so that a repeated ``example_id`` is the user's error.
     notes
-        One-line remarks on what was read.
+        One-line remarks for the user.
     """
 
     names: tuple[str, ...]
@@ -62,7 +62,7 @@ def encoding_of(path: Path) -> str:
 def read_texts(path: Path) -> pd.DataFrame:
     """Return the columns of a CSV file as texts; a field that a short row lacks is nan.
 
-    The header says what separates fields: a comma, else a semicolon, a tab or a bar; in a .tsv file a tab.
+    The header shows the separator of fields: a comma, else a semicolon, a tab or a bar; in a .tsv file a tab.
 
     Raises
     ------
@@ -101,12 +101,12 @@ def read_texts(path: Path) -> pd.DataFrame:
 def with_parts(name: str, table: Table, label_column: str) -> Table:
     """Return a table that knows the published part of each of its rows.
 
-    Test rows without a label, as where labels are not public, are left out, which a note says.
+    Test rows without a label (because the labels are not public) are left out, and a note reports this.
 
     Raises
     ------
     ParameterError
-        If nothing says which part a row belongs to, or a part is unknown.
+        If neither the data set nor a column names the part of each row, or a part is unknown.
     """
     parts = table.parts
     if parts is None:
@@ -120,9 +120,9 @@ def with_parts(name: str, table: Table, label_column: str) -> Table:
 
 
 def without_empty(table: Table, columns: Sequence[str]) -> Table:
-    """Return a table without the rows in which one of the columns holds no text; a note says how many.
+    """Return a table without the rows in which one of the columns has no text; a note reports how many.
 
-    Where no row would be left, all are: what is wrong with them is then said as of any data.
+    If no row would remain, all rows stay: they then lead to the usual error.
     """
     count = len(table.column(columns[0]))
     empty = np.zeros(count, dtype=bool)
@@ -132,7 +132,7 @@ def without_empty(table: Table, columns: Sequence[str]) -> Table:
 
 
 def select(table: Table, keep: npt.NDArray[np.bool_], what: str) -> Table:
-    """Return the rows to keep, shape (n,), and a note on how many of what were left out."""
+    """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
     rows = np.flatnonzero(keep).tolist()
 
     def column(name: str) -> list[Any]:
@@ -152,17 +152,17 @@ def check_labels_there(values: Sequence[Any], column: str) -> None:
 
 
 def missing(value: object) -> bool:
-    """Return whether a cell of a table holds nothing."""
+    """Return whether a cell of a table is empty."""
     return value is None or value == "" or value != value
 
 
 def blank(value: object) -> bool:
-    """Return whether a cell of a table holds nothing, or a text without a letter."""
+    """Return whether a cell of a table is empty, or a text of blanks."""
     return missing(value) or (isinstance(value, str) and not value.strip())
 
 
 def no_column(parameter: str, name: str, names: Sequence[str]) -> ParameterError:
-    """Return the error for a column that is not there."""
+    """Return the error for a missing column."""
     error = unknown_name(parameter, name, [shorten(column) for column in names], "one of the columns")
     fix = error.fix or f"Name it: --{parameter.replace('_', '-')} COLUMN (in Python {parameter}=...)."
     return ParameterError(parameter, error.value, error.allowed, fix)

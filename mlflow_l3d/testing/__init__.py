@@ -1,13 +1,13 @@
-"""The public conformance suite: checks that any approach, executor and design keeps its contract.
+"""The public conformance suite: checks that an approach, executor or design keeps its contract.
 
     from mlflow_l3d.testing import check_approach
 
     def test_my_approach(tmp_path):
         check_approach(MyApproach(), my_task, cache=tmp_path)
 
-A check that fails raises AssertionError with one sentence about what is wrong and where the contract says so.
+A check that fails raises AssertionError with one sentence that names the broken rule of the contract.
 
-Names are loaded where they are used: workers of `check_executor` need one module, and the others load pandas.
+Names are loaded at their first use: workers of `check_executor` need one module, and the others load pandas.
 """
 
 from __future__ import annotations

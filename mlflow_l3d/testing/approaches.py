@@ -8,6 +8,7 @@ import pickle
 import random
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,50 +27,49 @@ from mlflow_l3d.testing.cells import changed, differences, one_cell, require, ru
 
 
 def check_callbacks(session: Session, cell: Cell, job: Job, silent: Outcome) -> None:
-    """Check that a callback hears of every epoch, changes nothing, and can end the training; it trains two cells.
+    """Check that a callback gets every epoch, changes nothing, and can end the training; it trains two cells.
 
-    A session that does not say ``reports_epochs`` is passed over. So is its ending where there was one epoch or none,
-    since nothing is left to be cut short.
+    A session without ``reports_epochs`` is skipped. The end of the training is checked only after two or more epochs.
 
     Parameters
     ----------
     session
         Prepared for `job`.
     cell, silent
-        A cell, and what it gave without a callback.
+        A cell, and its outcome without a callback.
     job
-        What is trained.
+        The job of the session.
 
     Raises
     ------
     AssertionError
-        With one sentence that names what is wrong.
+        With one sentence that names the broken rule.
     """
     if not session.reports_epochs:
         return
     require(session.on_epoch_end is None, "on_epoch_end of a session must be None until someone sets it")
-    told: list[int] = []
+    epochs: list[int] = []
 
     def listen(key: str, epoch: int, scores: Mapping[str, float], *, end: bool = False) -> bool:
         require(key == cell.key, f"on_epoch_end is called with the key {key!r}, which no cell of the call has")
-        require(epoch == len(told), f"on_epoch_end is called with epoch {epoch} where epoch {len(told)} comes next")
+        require(epoch == len(epochs), f"on_epoch_end is called with epoch {epoch}, and epoch {len(epochs)} comes next")
         named = bool(scores) and all(name.startswith("validation_") for name in scores)
         require(named, f"on_epoch_end must be given scores named validation_..., it is given {sorted(scores)}")
         finite = all(isinstance(score, float) and math.isfinite(score) for score in scores.values())
         require(finite, f"on_epoch_end must be given finite numbers, it is given {dict(scores)}")
-        told.append(epoch)
+        epochs.append(epoch)
         return end
 
     try:
         session.on_epoch_end = listen
         heard = run_cells(session, [cell], job)[cell.key]
-        found = differences(silent, heard)
-        require(not found, f"a cell gives other {', '.join(found)} where on_epoch_end is set")
-        if len(told) > 1:
-            told.clear()
+        changes = differences(silent, heard)
+        require(not changes, f"a cell gives other {', '.join(changes)} if on_epoch_end is set")
+        if len(epochs) > 1:
+            epochs.clear()
             session.on_epoch_end = lambda key, epoch, scores: listen(key, epoch, scores, end=True)
             run_cells(session, [cell], job)
-            require(len(told) == 1, f"training goes on where on_epoch_end asks for its end, to epoch {len(told) - 1}")
+            require(len(epochs) == 1, f"on_epoch_end ends the training, which continues to epoch {len(epochs) - 1}")
     finally:
         session.on_epoch_end = None
 
@@ -87,32 +87,32 @@ def check_approach(
 ) -> None:
     """Check that an approach keeps its contract; it trains ``2 * (factors * configurations + 2) + 1`` cells.
 
-    Where its sessions take many cells at once, it trains half as many again, and where they report epochs, two more.
+    If its sessions run many cells at once, it trains half as many again, and if they report epochs, two more.
 
     Checked are its attributes and declarations; that it survives pickling; that a cell gives the same predictions,
     scores and metrics again, in another session, in another order, among other cells of one call, in calls of up to
-    ``cells_at_once`` cells, from an approach that was pickled, and whatever global generators hold; that seeds which it
-    does not declare are neither needed nor looked at; that each factor has an effect and each inactive factor none;
-    that its outcomes are valid; and, where its sessions have ``reports_epochs``, that ``on_epoch_end`` is called after
+    ``cells_at_once`` cells, from an approach that was pickled, and with any state of global generators; that seeds
+    which it does not declare are neither needed nor used; that each factor has an effect and each inactive factor none;
+    that its outcomes are valid; and, if its sessions have ``reports_epochs``, that ``on_epoch_end`` is called after
     every epoch, changes nothing, and ends the training by its answer.
 
     Parameters
     ----------
     approach
-        What is checked.
+        The approach.
     task
-        Small: every example is used several times.
+        A small task: every example is used several times.
     hyperparameters
-        Those that differ from their defaults.
+        Hyperparameters that differ from their defaults.
     cache
         A folder for the approach's cache.
     model
-        The approach's default where None.
+        The approach's default if None.
     device
-        Where it runs.
+        The device of the sessions.
     configurations
-        How many other configurations of a factor are tried to see an effect; one more is no mistake where a factor
-        rarely changes a prediction.
+        How many other configurations of a factor are tried to see an effect; raise it if a factor rarely changes a
+        prediction.
     tolerance
         How far scores, metrics and predicted numbers of a cell may differ, absolutely and relatively, between a call of
         its own and one with others, for an approach whose sessions have ``cells_at_once``. Other predictions may not.
@@ -120,16 +120,16 @@ def check_approach(
     Raises
     ------
     AssertionError
-        With one sentence that names what is wrong.
+        With one sentence that names the broken rule.
     """
     check_declarations(approach)
-    given = approach.complete(resolve_hyperparameters(approach, hyperparameters or {}))
+    complete = approach.complete(resolve_hyperparameters(approach, hyperparameters or {}))
     chosen = approach.default_model if model is None else model
     from mlflow_l3d.tasks.resolve import inactive_factors
 
     of_task = inactive_factors(task)
-    inactive = _check_descriptions(approach, task, given, chosen, device)
-    job = Job(approach, task, given, chosen, device, cache)
+    inactive = _check_descriptions(approach, task, complete, chosen, device)
+    job = Job(approach, task, complete, chosen, device, cache)
     base = one_cell(approach.factors)
     tries = {factor: 1 if factor in inactive else configurations for factor in approach.factors}
     variants = {
@@ -139,7 +139,7 @@ def check_approach(
     with session_of(job) as session:
         first = {cell.key: _one(session, cell, job) for cell in cells}
         _require_same(first[base.key], _one(session, base, job), "the same cell again in the same session")
-    pickled = Job(pickle.loads(cloudpickle.dumps(approach)), task, given, chosen, device, cache)  # noqa: S301 - made here
+    pickled = replace(job, approach=pickle.loads(cloudpickle.dumps(approach)))  # noqa: S301 - made here
     _disturb_global_generators()
     with session_of(pickled) as session:
         at_once = cells_at_once(session, job)
@@ -166,11 +166,11 @@ def check_approach(
 def check_declarations(approach: Approach) -> None:
     """Check the attributes of an approach, and that it survives pickling; nothing is trained."""
     wrong = defect(approach)
-    require(not wrong, f"{type(approach).__name__} is no approach: {wrong}")
+    require(not wrong, f"{type(approach).__name__} is not an approach: {wrong}")
     for name, value in (("name", approach.name), ("version", approach.version)):
         require(isinstance(value, str), f"{name} must be a text, it is {value!r}")
     for name, value in (("default_model", approach.default_model), ("default_task", approach.default_task)):
-        require(isinstance(value, str), f"{name} must be a text, empty where there is none; it is {value!r}")
+        require(isinstance(value, str), f"{name} must be a text, empty for none; it is {value!r}")
     factors = approach.factors
     require(isinstance(factors, tuple), f"factors must be a tuple, it is a {type(factors).__name__}")
     require(len(set(factors)) == len(factors), f"factors must name each factor once: {factors}")
@@ -214,12 +214,12 @@ def _one(session: Session, cell: Cell, job: Job) -> Outcome:
 
 
 def _require_same(left: Outcome, right: Outcome, when: str, tolerance: float = 0.0) -> None:
-    found = differences(left, right, tolerance)
-    require(not found, f"a cell gives other {', '.join(found)} {when}")
+    changes = differences(left, right, tolerance)
+    require(not changes, f"a cell gives other {', '.join(changes)} {when}")
 
 
 def _disturb_global_generators() -> None:
     random.seed(20240817)
-    np.random.seed(20240817)  # noqa: NPY002 - to show that nobody listens to it
+    np.random.seed(20240817)  # noqa: NPY002 - to show that nobody uses it
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(20240817)

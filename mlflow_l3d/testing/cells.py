@@ -1,4 +1,4 @@
-"""Cells to test with, what a session makes of them, and how two outcomes are compared."""
+"""Cells for tests, the outcomes of a session for them, and the comparison of two outcomes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def differences(left: Outcome, right: Outcome, tolerance: float = 0.0) -> list[str]:
-    """Return the names of the parts in which two outcomes differ by a single bit; wall clock does not count.
+    """Return the names of the parts in which two outcomes differ by a single bit; times are ignored.
 
     Metrics are called ``metric NAME``; those whose name ends with ``_seconds`` are times. Scores, metrics and predicted
     numbers (of a regression) a and b may differ by up to ``tolerance * (1 + |b|)``.
@@ -35,8 +35,8 @@ def differences(left: Outcome, right: Outcome, tolerance: float = 0.0) -> list[s
     one, other = _parts(left), _parts(right)
     exact = {name for name in _EXACT if name != "predictions" or not _of_numbers(right)}
     allowed = {name: 0.0 if name in exact else tolerance for name in {**one, **other}}
-    found = [name for name in allowed if not _close(one.get(name), other.get(name), allowed[name])]
-    return found if left.error == right.error else [*found, "error"]
+    changes = [name for name in allowed if not _close(one.get(name), other.get(name), allowed[name])]
+    return changes if left.error == right.error else [*changes, "error"]
 
 
 def _parts(outcome: Outcome) -> dict[str, Part]:
@@ -56,7 +56,7 @@ def _close(one: Part, other: Part, tolerance: float) -> bool:
         return one is other
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
-    if one.dtype == object:  # texts, which are equal wherever they lie
+    if one.dtype == object:  # texts, whose bytes are addresses
         return bool(np.array_equal(one, other))
     if tolerance == 0.0:
         return one.tobytes() == other.tobytes()
@@ -69,7 +69,7 @@ def one_cell(factors: Sequence[str], configuration: int = 0, root_seed: int = 0)
 
 
 def changed(cell: Cell, factor: str, configuration: int, root_seed: int = 0) -> Cell:
-    """Return `cell` with `factor` alone, which it may lack so far, at another configuration."""
+    """Return `cell` with only `factor`, which it may lack, at another configuration."""
     return _cell({**cell.configurations, factor: configuration}, root_seed)
 
 
@@ -82,7 +82,7 @@ def design_cells(factors: Sequence[str], count: int, root_seed: int = 0) -> Iter
 
 
 def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> dict[str, Outcome]:
-    """Return what a session gives in one call, by the key of the cell; a failed cell is a broken contract."""
+    """Return the outcomes of one call of a session by the key of the cell; a failed cell breaks the contract."""
     by_key = {cell.key: cell for cell in cells}
     outcomes: dict[str, Outcome] = {}
     for outcome in session.run(cells):

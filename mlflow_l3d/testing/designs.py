@@ -16,15 +16,15 @@ from mlflow_l3d.testing.cells import require
 
 FACTORS = ("first", "second", "third", "fourth")
 SHARES = {"first": 0.8, "second": 0.1, "third": 0.05, "fourth": 0.05}
-"""What each factor adds to the variance of the score, without interactions."""
+"""Share of each factor in the variance of the score, without interactions."""
 
 
 def check_design(design: type[Design], *, rows: int = 40, columns: int = 10) -> None:
-    """Check a design on an additive score, of which the importance of every factor is known.
+    """Check a design on an additive score with a known importance of every factor.
 
-    Cells are unique, come step by step, and a smaller plan is a part of a larger one. Tables that are filled cell by
-    cell are those of a frame of cells, and the first steps are those of the smaller plan. The intervals hold
-    the truth, and factors come in its order. Everything is JSON.
+    Cells are unique, come step by step, and a smaller plan is a part of a larger one. Filling tables cell by cell
+    gives the same tables as a frame of cells, and the first steps equal the smaller plan. The intervals contain the
+    truth, and factors come in its order. Everything is JSON.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def check_design(design: type[Design], *, rows: int = 40, columns: int = 10) -> 
     Raises
     ------
     AssertionError
-        With one sentence about what is wrong.
+        With one sentence that names the broken rule.
     """
     whole = _planned(design, rows, columns)
     cells = list(whole.cells())
@@ -48,7 +48,7 @@ def check_design(design: type[Design], *, rows: int = 40, columns: int = 10) -> 
     steps = [whole.step_of(cell) for cell in cells]
     require(steps == sorted(steps), "cells do not come step by step")
     counts = [steps.count(step) for step in range(whole.steps)]
-    require(counts == [whole.step_size(step) for step in range(whole.steps)], "step_size() is not what step_of() says")
+    require(counts == [whole.step_size(step) for step in range(whole.steps)], "step_size() contradicts step_of()")
     half = _planned(design, rows // 2, columns)
     keys = {cell.key for cell in cells if whole.step_of(cell) < half.steps}
     require({cell.key for cell in half.cells()} == keys, "the first steps are not the smaller plan")
@@ -89,29 +89,29 @@ def _check_tables(design: type[Design], whole: Design, half: Design, cells: list
     for cell in reversed(cells):
         whole.fill(filled, cell, _score(cell))
     require(filled.missing == 0, "fill() leaves places empty")
-    for plan, own in ((whole, cells), (half, [cell for cell in cells if whole.step_of(cell) < half.steps])):
-        found = design.tables(_frame(own), "score", FACTORS[:2], _known(plan))
+    for plan, part in ((whole, cells), (half, [cell for cell in cells if whole.step_of(cell) < half.steps])):
+        tables = design.tables(_frame(part), "score", FACTORS[:2], _known(plan))
         first = design.first(filled, plan.steps, whole.steps)
-        same = all(np.array_equal(first.tables[name], found.tables[name]) for name in FACTORS[:2])
-        same &= np.array_equal(first.base, found.base) and np.array_equal(first.golden, found.golden)
+        same = all(np.array_equal(first.tables[name], tables.tables[name]) for name in FACTORS[:2])
+        same &= np.array_equal(first.base, tables.base) and np.array_equal(first.golden, tables.golden)
         require(same, "fill() and first() give other tables than tables() of the same cells")
 
 
 def _check_analysis(design: type[Design], whole: Design, cells: list[Cell]) -> None:
     planned = _known(whole)
     frame = _frame(cells)
-    found = analyse(frame, planned, metric="score")
-    require(set(found.importances) == set(FACTORS[:2]), f"the cells tell the factors {list(found.importances)}")
-    require(found.cells_failed == 0, "a sound investigation has missing cells")
+    analysis = analyse(frame, planned, metric="score")
+    require(set(analysis.importances) == set(FACTORS[:2]), f"the cells have the factors {list(analysis.importances)}")
+    require(analysis.cells_failed == 0, "a complete investigation has missing cells")
     again = analyse(planned.select(frame), planned, metric="score")
-    require(found.metrics() == again.metrics(), "the order of cells changes the numbers")
-    json.dumps(found.metrics(), allow_nan=False)
-    for name, record in found.importances.items():
+    require(analysis.metrics() == again.metrics(), "the order of cells changes the numbers")
+    json.dumps(analysis.metrics(), allow_nan=False)
+    for name, record in analysis.importances.items():
         require(record.design == design.name, f"the record of {name} is of design {record.design!r}")
         if design.baseline:
             continue
         truth = math.sqrt(SHARES[name]) - math.sqrt(1 - SHARES[name])
         low, high = record.importance_corrected_ci_low, record.importance_corrected_ci_high
         require(low <= truth <= high, f"the importance of {name} is {truth:.2f}, its interval {low:.2f} to {high:.2f}")
-    strong, weak = (found.importances[name].importance_corrected for name in FACTORS[:2])
+    strong, weak = (analysis.importances[name].importance_corrected for name in FACTORS[:2])
     require(design.baseline or strong > weak, "80 % of the variance are called less important than 10 %")

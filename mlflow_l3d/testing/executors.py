@@ -23,11 +23,11 @@ from mlflow_l3d.testing.cells import design_cells, one_cell, require
 from mlflow_l3d.testing.trouble import Trouble, worker_processes
 
 STOP_SECONDS: Final = 3.0
-"""How long an executor may take to stop its workers, on a machine that does other things, too."""
+"""Seconds that an executor may take to stop its workers, on a busy machine."""
 AT_ONCE: Final = 4
-"""Cells that a session takes in one call, where that is checked."""
+"""Cells that a session runs in one call in the checks of calls."""
 HANG_SECONDS: Final = 1.0
-"""``cell_timeout``, where a cell hangs."""
+"""``cell_timeout`` for a cell that hangs."""
 
 
 def check_executor(
@@ -42,17 +42,17 @@ def check_executor(
 ) -> None:
     """Check that an executor keeps its contract, with approaches that need no model.
 
-    Checked are that every cell gives exactly one outcome, the right one; that cells are taken from an iterator without
-    end only as they are needed; that a cell that fails, is not valid or ends its worker harms no other; that an error
-    of the preparation arrives as it is; that no cells need no worker; that sessions which take many cells at once get
-    no more than that, and that a cell which goes wrong then harms no other cell of its call; that a cell that hangs is
-    stopped, where the class says so (``stops_cells``); and that an iterator that ends, is closed, or is interrupted
-    does so soon, and leaves no process of this machine behind.
+    Checked are that every cell gives exactly one outcome, the right one; that cells are taken from an infinite iterator
+    only as they are needed; that a cell that fails, is not valid or ends its worker harms no other; that an error of
+    the preparation arrives unchanged; that no cells need no worker; that sessions which run many cells at once get no
+    more than their number, and that a failing cell then harms no other cell of its call; that a cell that hangs is
+    stopped, if the class has ``stops_cells``; and that an iterator that ends, is closed, or is interrupted does so
+    soon, and leaves no process on this machine.
 
     Parameters
     ----------
     executor_class
-        What the entry point names.
+        The class that the entry point names.
     cache
         An empty folder.
     workers
@@ -62,14 +62,14 @@ def check_executor(
     prefetch
         Cells that a worker may have at the same time.
     local
-        Whether workers run on this machine and have the cache folder, so that what they leave behind can be seen.
+        Whether workers run on this machine and share the cache folder, so that their remains can be seen.
     stop_seconds
-        How long it may take to stop the workers.
+        Seconds that it may take to stop the workers.
 
     Raises
     ------
     AssertionError
-        With one sentence that names what is wrong.
+        With one sentence that names the broken rule.
     """
     steps = [_check_results, _check_no_cells, _check_laziness, _check_preparation, _check_calls]
     if separate_processes:
@@ -151,7 +151,7 @@ def _check_no_cells(bench: _Bench) -> None:
 
 def _check_laziness(bench: _Bench) -> None:
     _require_laziness(bench, Trouble(), bench.most * bench.prefetch)
-    # Of calls: what workers have, what of it has arrived, and what was looked at to share it out.
+    # Of calls: the cells of workers, those that have arrived, and those that were looked at to distribute them.
     _require_laziness(bench, Trouble(at_once=AT_ONCE), 4 * bench.most * AT_ONCE)
 
 
@@ -201,7 +201,7 @@ def _check_lost_workers(bench: _Bench) -> None:
 
 
 def _require_only(bench: _Bench, troubles: Mapping[int, str], *, cells: int, says: str = "", **calls: Any) -> None:
-    """Require that of so many cells only those in trouble, by their place, fail."""
+    """Require that only the cells in trouble, named by their place, fail."""
     every = list(design_cells(FACTORS, cells))
     spoilt = {every[place].key: kind for place, kind in troubles.items()}
     outcomes = _collect(bench.executor(Trouble(spoilt, **calls)).run(iter(every)), every)
@@ -227,7 +227,7 @@ def _check_hanging(bench: _Bench) -> None:
 
 def _check_interruption(bench: _Bench) -> None:
     cells = list(design_cells(FACTORS, 20))
-    # The first cell comes back, whichever worker has it; the next ones would take an hour.
+    # The first cell comes back from any worker; the next ones would take an hour.
     outcomes: Any = bench.executor(Trouble(dict.fromkeys((cell.key for cell in cells[1:]), "hang"))).run(iter(cells))
     next(outcomes)
 
@@ -242,9 +242,9 @@ def _check_interruption(bench: _Bench) -> None:
 
 
 def _collect(outcomes: Iterable[Outcome], cells: Sequence[Cell]) -> dict[str, Outcome]:
-    found: dict[str, Outcome] = {}
+    by_key: dict[str, Outcome] = {}
     for outcome in outcomes:
-        require(outcome.key not in found, "a cell gave two outcomes")
-        found[outcome.key] = outcome
-    require(set(found) == {cell.key for cell in cells}, f"{len(cells)} cells gave {len(found)} outcomes of their own")
-    return found
+        require(outcome.key not in by_key, "a cell gave two outcomes")
+        by_key[outcome.key] = outcome
+    require(set(by_key) == {cell.key for cell in cells}, f"{len(cells)} cells gave {len(by_key)} outcomes of their own")
+    return by_key

@@ -10,75 +10,18 @@ from typing import Final
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 
-_PYPROJECT: Final = """\
-[build-system]
-requires = ["setuptools>=77"]
-build-backend = "setuptools.build_meta"
-
-[project]
-name = "l3d-mine"
-version = "0.1.0"
-dependencies = ["mlflow-l3d"]
-
-[project.entry-points."mlflow_l3d.approaches"]
-mine = "l3d_mine:Mine"
-
-[tool.setuptools]
-py-modules = ["l3d_mine"]
-"""
-_MODULE: Final = '''\
-"""The approach mine."""
-
-from mlflow_l3d.approaches.base import Approach, CellwiseSession
-from mlflow_l3d.plan.cells import Outcome
-from mlflow_l3d.plan.factors import stream
-
-
-class Mine(Approach):
-    name = "mine"
-    version = "1"  # change it whenever the same cell would predict otherwise
-    factors = ("label_selection", "data_split", "model_initialisation")
-    default_task = "synthetic"
-
-    def prepare(self, task, hyperparameters, *, model, device, cache):
-        return MineSession(task)
-
-
-class MineSession(CellwiseSession):
-    def __init__(self, task):
-        self.task = task
-
-    def run_cell(self, cell):
-        split = self.task.split(cell.seeds)
-        # Train on split.train with the seeds of the cell, and score split.test. So far scores are drawn:
-        shape = len(split.test), len(self.task.class_names)
-        scores = stream(cell.seeds["model_initialisation"], "scores").random(shape)
-        ids, labels = self.task.example_ids[split.test], self.task.labels[split.test]
-        return Outcome(cell.key, ids, labels, scores.argmax(axis=1), scores)
-'''
-_TEST: Final = """\
-from dataclasses import replace
-
-from l3d_mine import Mine
-from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.synthetic import generate
-from mlflow_l3d.testing import check_approach
-
-
-def test_mine_keeps_the_contract(tmp_path):
-    task = replace(generate(60), settings=SplitSettings(num_labelled=12, test_size=10))
-    check_approach(Mine(), task, cache=tmp_path)
-"""
+_FILES: Final = ("pyproject.toml", "l3d_mine.py", "test_l3d_mine.py")
+"""Files of the package; the folder ``templates`` has the text of each, with the ending .txt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """What was written.
+    """The package that was written.
 
     Attributes
     ----------
     folder
-        Where.
+        Its folder.
     files
         Names of the files in it.
     """
@@ -87,7 +30,7 @@ class Skeleton:
     files: tuple[str, ...]
 
     def summary(self) -> str:
-        """Return what there is, and what to do next."""
+        """Return the names of the files and the commands that try the package."""
         steps = f"Try it: pip install -e {self.folder} && pytest {self.folder}"
         return f"{self.folder}: {', '.join(self.files)}. {steps}"
 
@@ -100,16 +43,16 @@ def new(kind: str, name: str, *, folder: Path | None = None) -> Skeleton:
     kind
         ``approach``.
     name
-        What the approach is to be called: small letters, digits and underscores.
+        Name of the approach: small letters, digits and underscores.
     folder
-        Where the package's folder ``l3d-NAME`` is made; the current one where None.
+        Folder in which the package's folder ``l3d-NAME`` is made; the current one if None.
 
     Raises
     ------
     ParameterError
         If the kind is another, or the name is not allowed or taken.
     L3DError
-        If there is such a folder already.
+        If the folder exists already.
     """
     if kind != "approach":
         raise unknown_name("kind", kind, ["approach"])
@@ -121,9 +64,9 @@ def new(kind: str, name: str, *, folder: Path | None = None) -> Skeleton:
     if root.exists():
         raise L3DError(f"the folder {root} is there already; nothing was written.")
     root.mkdir(parents=True)
-    texts = {"pyproject.toml": _PYPROJECT, "l3d_mine.py": _MODULE, "test_l3d_mine.py": _TEST}
     camel = "".join(part.capitalize() for part in name.split("_"))
-    files = {file.replace("mine", name): text for file, text in texts.items()}
-    for file, text in files.items():
+    files = [file.replace("mine", name) for file in _FILES]
+    for file, template in zip(files, _FILES, strict=True):
+        text = (Path(__file__).parent / "templates" / f"{template}.txt").read_text(encoding="utf-8")
         (root / file).write_text(text.replace("mine", name).replace("Mine", camel), encoding="utf-8")
     return Skeleton(root, tuple(files))

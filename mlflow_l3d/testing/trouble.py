@@ -1,4 +1,4 @@
-"""An approach that misbehaves on demand, to see what an executor makes of it."""
+"""An approach that misbehaves on demand, to test an executor."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ _SPOILS: Final[Mapping[str, Callable[[Any], list[Outcome]]]] = {
     "twice": lambda given: [given, given],
 }
 TROUBLES: Final = (*_ENDS, *_SPOILS)
-"""What a cell can do: before there is an outcome, and in the place of its outcome."""
+"""Troubles of a cell: before its outcome, and in place of its outcome."""
 PREPARATIONS: Final = ("", "parameter", "raise", "exit", "exit later")
 
 
 class Trouble(Synthetic):
     """The synthetic approach with cells, or a preparation, that go wrong.
 
-    Every session leaves a file ``worker-PID.json`` with the variables of its environment in the cache folder, and tells
-    that it is prepared to 0 % before.
+    Every session leaves a file ``worker-PID.json`` with the variables of its environment in the cache folder, and
+    reports 0 % of its preparation before.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class TroubleSession(Session):
                 yield from _SPOILS[kind](outcome) if kind in _SPOILS else [outcome]
 
     def close(self) -> None:
-        """Note that the session was closed."""
+        """Leave a file that shows the end of the session."""
         (self.cache / f"closed-{os.getpid()}").touch()
 
 
@@ -154,7 +154,7 @@ def worker_processes(cache: Path) -> set[int]:
 
 
 def _first(marker: Path) -> bool:
-    """Return whether nobody has called this with `marker` before."""
+    """Return whether this is the first call with `marker`."""
     try:
         marker.touch(exist_ok=False)
     except FileExistsError:

@@ -25,7 +25,8 @@ LEVEL: Final = 0.05
 FEW: Final = ("LLaMA-2-13B", "Mistral-7B", "Zephyr-7B")
 """Systems with 20 mitigation and 200 golden runs, by the public code; the others have 100 and 1,000.
 
-The paper says so of Flan-T5, too. But its column SST2 is that of Table 3 with 100 mitigation runs, digit for digit.
+The paper says the same of Flan-T5. But its column SST2 equals the column of Table 3 with 100 mitigation runs, digit
+for digit.
 """
 VERDICTS: Final = ("decided", "open", "undecided")
 """*decided*: whatever share and tails of rows. *undecided*: even in the best case. *open*: between them."""
@@ -42,7 +43,7 @@ def signs(frame: pd.DataFrame | None = None) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        The rows, and: ``sign`` (of contributed less mitigated, also where importance is printed as 0), ``rows`` (M),
+        The rows, and: ``sign`` (of contributed less mitigated, also if importance is printed as 0), ``rows`` (M),
         ``estimate`` (what the printed score tends to with many runs, on the scale of the corrected importance),
         ``low``, ``high`` (its 95 % interval in the worst case), ``corrected`` (the package's, share .5),
         ``p_worst``, ``p_best`` and the same adjusted for all rows (Holm), ``p_worst_holm``, ``p_best_holm``;
@@ -50,26 +51,26 @@ def signs(frame: pd.DataFrame | None = None) -> pd.DataFrame:
         (:data:`VERDICTS`); ``impossible`` (the whole is smaller than its parts; undecided then); ``p_closure`` (nan
         without a golden standard deviation).
     """
-    found = importance() if frame is None else frame
-    found = found.assign(sign=np.sign(found["contributed_std"] - found["mitigated_std"]))
-    few = found["system"].isin(FEW)
-    found["rows"] = found["mitigation_runs"] if "mitigation_runs" in found else np.where(few, 20, 100)
-    printed = printed_of(found)
-    found["estimate"], found["corrected"] = estimate(printed), corrected(printed)
-    found["unevenness"] = printed.unevenness
-    found["impossible"] = printed.impossible
+    rows = importance() if frame is None else frame
+    rows = rows.assign(sign=np.sign(rows["contributed_std"] - rows["mitigated_std"]))
+    few = rows["system"].isin(FEW)
+    rows["rows"] = rows["mitigation_runs"] if "mitigation_runs" in rows else np.where(few, 20, 100)
+    printed = printed_of(rows)
+    rows["estimate"], rows["corrected"] = estimate(printed), corrected(printed)
+    rows["unevenness"] = printed.unevenness
+    rows["impossible"] = printed.impossible
     # Numbers that contradict each other allow any score.
     for name, ends, any_ in zip(("low", "high"), intervals(printed), (-1.0, 1.0), strict=True):
-        found[name] = np.where(found["impossible"], any_, ends)
+        rows[name] = np.where(rows["impossible"], any_, ends)
     for case in ("worst", "best"):
-        p = np.where(found["impossible"], 1.0, two_sided(printed, case))
-        found[f"p_{case}"], found[f"p_{case}_holm"] = p, holm(p)
+        p = np.where(rows["impossible"], 1.0, two_sided(printed, case))
+        rows[f"p_{case}"], rows[f"p_{case}_holm"] = p, holm(p)
     for ending in ("", "_holm"):
-        worst, best = found[f"p_worst{ending}"] <= LEVEL, found[f"p_best{ending}"] <= LEVEL
-        found[f"verdict{ending}"] = np.select([worst, best], VERDICTS[:2], VERDICTS[2])
-    golden = 100 * found["golden_std"].to_numpy()
-    found["p_closure"] = closure(printed, golden, np.where(few, 200.0, 1000.0))
-    return found
+        worst, best = rows[f"p_worst{ending}"] <= LEVEL, rows[f"p_best{ending}"] <= LEVEL
+        rows[f"verdict{ending}"] = np.select([worst, best], VERDICTS[:2], VERDICTS[2])
+    golden = 100 * rows["golden_std"].to_numpy()
+    rows["p_closure"] = closure(printed, golden, np.where(few, 200.0, 1000.0))
+    return rows
 
 
 def printed_of(rows: pd.DataFrame) -> Printed:
@@ -80,11 +81,11 @@ def printed_of(rows: pd.DataFrame) -> Printed:
 
 def lines() -> Iterator[str]:
     """Yield the tables of docs/example-audit.md in Markdown."""
-    found = signs()
-    yield f"Signs decided by the printed numbers ({len(found)} of Tables 6 to 14)"
-    yield from _counts(found)
+    rows = signs()
+    yield f"Signs decided by the printed numbers ({len(rows)} of Tables 6 to 14)"
+    yield from _counts(rows)
     yield "Signs that are decided together (Holm over all)"
-    sure = found[found["verdict_holm"] == "decided"]
+    sure = rows[rows["verdict_holm"] == "decided"]
     yield from _table(
         ["", *FACTORS],
         [
@@ -93,9 +94,9 @@ def lines() -> Iterator[str]:
         ],
     )
     yield "Signs that are turned with many runs, or by the corrected importance"
-    yield from _turned(found)
+    yield from _turned(rows)
     yield "Table and golden runs of different variance (p below 0.05 in the worst case)"
-    apart = found[found["p_closure"] < LEVEL]
+    apart = rows[rows["p_closure"] < LEVEL]
     yield from _table(
         ["system", "task", "factor", "all runs", "golden runs", "p"],
         [
@@ -103,20 +104,20 @@ def lines() -> Iterator[str]:
             for r in apart.to_dict("records")
         ],
     )
-    count = int(found["p_closure"].notna().sum())
+    count = int(rows["p_closure"].notna().sum())
     alone = binom.sf(len(apart) - 1, count, LEVEL)
     yield f"These are {len(apart)} of {count}; chance alone makes as many or more with probability {alone:.2f}."
     yield "Contributed standard deviations that Tables 1 and 5 have otherwise"
-    yield from _otherwise(found)
-    flan = found["system"] == "Flan-T5"
-    less = signs(importance().assign(mitigation_runs=np.where(flan, 20, found["rows"])))
+    yield from _otherwise(rows)
+    flan = rows["system"] == "Flan-T5"
+    less = signs(importance().assign(mitigation_runs=np.where(flan, 20, rows["rows"])))
     yield (
-        f"Flan-T5 with 100 rows: {_said(found[flan])}. With 20: {_said(less[flan])}; all systems then: {_said(less)}."
+        f"Flan-T5 with 100 rows: {_said(rows[flan])}. With 20: {_said(less[flan])}; all systems then: {_said(less)}."
     )
     yield "Table 3: runs, test size and the sign"
     yield from _ablation(signs(ablation()))
     yield "Sentences of the paper: means"
-    told = [judged(each, found) for each in SENTENCES]
+    told = [judged(each, rows) for each in SENTENCES]
     yield from _table(
         ["section", "sentence", "rows", "quoted", "printed", "with many runs, 95 % interval", "holds?"],
         [

@@ -1,4 +1,4 @@
-"""Our numbers beside the printed ones, for each kind of table; see :mod:`join` for importance scores."""
+"""Our numbers compared with the printed ones, for each kind of table; see :mod:`join` for importance scores."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ROWS: Final = (500, *ABLATED["rows"])
 def theirs(frame: pd.DataFrame, what: What) -> pd.DataFrame:
     """Return the rows of a published table that are about the systems of `what`."""
     wanted = {(SYSTEMS[name].model, SYSTEMS[name].learner) for name in what.systems}
-    own = [pair in wanted for pair in zip(frame["model"], frame["learner"], strict=True)]
-    return frame[own]
+    is_wanted = [pair in wanted for pair in zip(frame["model"], frame["learner"], strict=True)]
+    return frame[is_wanted]
 
 
 def importance(frames: Sequence[pd.DataFrame], what: What | None) -> pd.DataFrame:
-    """Return our scores beside the printed ones of `what`, of all of the paper where None."""
+    """Return our scores next to the printed ones of `what`, of all of the paper if None."""
     rows = published.importance()
     ours = pd.concat(frames, ignore_index=True)
     if what is not None:
@@ -33,7 +33,7 @@ def importance(frames: Sequence[pd.DataFrame], what: What | None) -> pd.DataFram
 
 
 def strategies(frames: Iterable[pd.DataFrame], what: What) -> pd.DataFrame:
-    """Return the standard deviations of three strategies beside those of Tables 1 and 5, as fractions."""
+    """Return the standard deviations of three strategies next to those of Tables 1 and 5, as fractions."""
     printed = theirs(published.strategies(), what).rename(
         columns={"std": "published", "important": "published_important"}
     )
@@ -46,7 +46,7 @@ def strategies(frames: Iterable[pd.DataFrame], what: What) -> pd.DataFrame:
 
 
 def ablation(frames: Iterable[pd.DataFrame], what: What, *, reduced: bool) -> pd.DataFrame:
-    """Return our numbers for fewer runs and test examples beside those of Table 3, in its six columns."""
+    """Return our numbers for fewer runs and test examples next to those of Table 3, in its six columns."""
     printed = theirs(published.ablation(), what)
     ours = pd.concat(frames)
     numbers = REDUCED_ABLATED if reduced else ABLATED
@@ -65,10 +65,10 @@ def ablation(frames: Iterable[pd.DataFrame], what: What, *, reduced: bool) -> pd
 
 
 def _merged(ours: pd.DataFrame, printed: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return both; a model of the paper stands beside itself only, another one beside all of its approach."""
+    """Return both; a model of the paper is compared with itself only, another one with all of its approach."""
     both = printed.merge(ours.rename(columns={"model": "our_model"}), on=keys, how="inner")
-    known = set(published.strategies()["model"])
-    return both[(both["our_model"] == both["model"]) | ~both["our_model"].isin(known)].reset_index(drop=True)
+    printed_models = set(published.strategies()["model"])
+    return both[(both["our_model"] == both["model"]) | ~both["our_model"].isin(printed_models)].reset_index(drop=True)
 
 
 def text(frame: pd.DataFrame, columns: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""About how long a cell takes, where no earlier one tells: floating-point operations by what hardware does in practice.
+"""About how long a cell takes, if there is no earlier one: floating-point operations by what hardware does in practice.
 
 Not measured, and meant to tell hours from months. A sweep says better as soon as a few of its cells are done.
 """
@@ -52,7 +52,7 @@ def _seconds(system: System, task: str, shots: int) -> float:
 
 def _tokens(task: str, shots: int, *, repeated: bool) -> int:
     """Return the tokens of a cell; a decoder reads once what all prompts begin with, an encoder every time (512)."""
-    own, begin = TOKENS[task] + 8, 30 + shots * CLASSES[task] * (TOKENS[task] + 8)
+    question, begin = TOKENS[task] + 8, 30 + shots * CLASSES[task] * (TOKENS[task] + 8)
     if repeated:
-        return _TESTED * (min(512, begin + own) + _ANSWER)
-    return begin + _TESTED * (own + _ANSWER)
+        return _TESTED * (min(512, begin + question) + _ANSWER)
+    return begin + _TESTED * (question + _ANSWER)

@@ -49,7 +49,7 @@ class System:
     tasks
         Its data sets in the paper.
     hyperparameters
-        Where they come from.
+        Source of the hyperparameters.
     """
 
     approach: str
@@ -89,15 +89,15 @@ class What:
     kind
         What is done: a sweep, three strategies, a sweep whose cells are shown, an ablation, or prompts are shown.
     tasks
-        Data sets; those of each system where empty.
+        Data sets; those of each system if empty.
     factors
-        Investigated factors; all of each approach where empty.
+        Investigated factors; all of each approach if empty.
     over
         Hyperparameters and their values.
     sizes
         Further parameters.
     reduced_over, reduced_tasks, reduced_sizes
-        The same in a reduced run, where it has fewer.
+        The same in a reduced run, if it has fewer.
     """
 
     shows: str

@@ -1,4 +1,4 @@
-"""What Figures 1 to 5 of Pecher et al. (2024) are drawn from: the table of a sweep, beside what was printed."""
+"""What Figures 1 to 5 of Pecher et al. (2024) are drawn from: the table of a sweep, next to the printed numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Layout:
     Attributes
     ----------
     title
-        Beside the number of the figure.
+        Next to the number of the figure.
     approaches
         Those of its panels.
     series
@@ -80,9 +80,9 @@ def figure_data(what: str, frame: pd.DataFrame | None = None, *, approach: str =
     -------
     pandas.DataFrame
         ``source`` (:data:`PUBLISHED` or :data:`OURS`), ``approach``, ``name`` (of the panel: the paper's name, or our
-        model and learner), ``task``, ``classes`` (nan where it is none of the paper's tasks), ``factor``, ``shots`` and
-        ``prompt_format`` (2 and A for printed values, and where the sweep has none), ``value`` (corrected score) with
-        ``low`` and ``high``, ``published_definition`` (the paper's score) and ``certain`` (the interval is without 0).
+        model and learner), ``task``, ``classes`` (nan if it is none of the paper's tasks), ``factor``, ``shots`` and
+        ``prompt_format`` (2 and A for printed values, and if the sweep has none), ``value`` (corrected importance)
+        with ``low`` and ``high``, ``published_definition`` (of the paper) and ``certain`` (its interval excludes 0).
 
     Raises
     ------
@@ -94,49 +94,50 @@ def figure_data(what: str, frame: pd.DataFrame | None = None, *, approach: str =
     layout = FIGURES[what]
     parts = [_printed(layout)] if layout.printed else []
     parts += [] if frame is None else [_ours(frame, layout, approach, model)]
-    found = pd.concat([part for part in parts if len(part)]) if any(map(len, parts)) else pd.DataFrame(columns=_COLUMNS)
+    rows = pd.concat([part for part in parts if len(part)]) if any(map(len, parts)) else pd.DataFrame(columns=_COLUMNS)
     tasks = {task: at for at, task in enumerate(CLASSES)}
-    found = found.assign(
-        classes=found["task"].map(CLASSES),
-        certain=(found["low"] > 0) | (found["high"] < 0),
-        _task=found["task"].map(tasks).fillna(len(tasks)),
-        _factor=found["factor"].map({factor: at for at, factor in enumerate(FACTORS)}),
-        _source=found["source"] == OURS,
+    rows = rows.assign(
+        classes=rows["task"].map(CLASSES),
+        certain=(rows["low"] > 0) | (rows["high"] < 0),
+        _task=rows["task"].map(tasks).fillna(len(tasks)),
+        _factor=rows["factor"].map({factor: at for at, factor in enumerate(FACTORS)}),
+        _source=rows["source"] == OURS,
     )
     order = ["_source", "_name", "_task", "_factor", "shots", "prompt_format"]
-    names = {name: at for at, name in enumerate(found["name"].drop_duplicates())}
-    found = found.assign(_name=found["name"].map(names)).sort_values(order, kind="stable")
-    return found[_COLUMNS].reset_index(drop=True)
+    names = {name: at for at, name in enumerate(rows["name"].drop_duplicates())}
+    rows = rows.assign(_name=rows["name"].map(names)).sort_values(order, kind="stable")
+    return rows[_COLUMNS].reset_index(drop=True)
 
 
 def _printed(layout: Layout) -> pd.DataFrame:
-    found = signs()
-    found = found[found["approach"].isin(layout.approaches) & found["factor"].isin(layout.factors)]
-    return found.assign(
-        source=PUBLISHED, name=found["system"], **_SETTING, value=found["estimate"],
-        published_definition=found["importance"],
+    rows = signs()
+    rows = rows[rows["approach"].isin(layout.approaches) & rows["factor"].isin(layout.factors)]
+    return rows.assign(
+        source=PUBLISHED, name=rows["system"], **_SETTING, value=rows["estimate"],
+        published_definition=rows["importance"],
     )  # fmt: skip
 
 
 def _ours(frame: pd.DataFrame, layout: Layout, approach: str, model: str) -> pd.DataFrame:
-    found = named(frame, approach, model)
-    found = found[found["factor"].isin(layout.factors) & found["approach"].isin(layout.approaches)]
+    rows = named(frame, approach, model)
+    rows = rows[rows["factor"].isin(layout.factors) & rows["approach"].isin(layout.approaches)]
     for name, value in _SETTING.items():
-        column = found.get(OF_CHOICE + name)
-        told = pd.Series(value, found.index) if column is None else column.where(column.notna(), value)
-        found = found.assign(**{name: told.astype(type(value))})
+        column = rows.get(OF_CHOICE + name)
+        settings = pd.Series(value, rows.index) if column is None else column.where(column.notna(), value)
+        rows = rows.assign(**{name: settings.astype(type(value))})
         if name not in (layout.x, layout.series):
-            found = found[found[name] == value]
+            rows = rows[rows[name] == value]
     places = {learner: at for at, (_, _, learner) in enumerate(SYSTEMS.values()) if learner}
-    found = found.sort_values("learner", key=lambda own: own.map(places).fillna(-1), kind="stable")  # as in the paper
-    names = [_name(*row) for row in found[["approach", "model", "learner"]].itertuples(index=False)]
-    return found.rename(columns={**_NUMBERS, "importance": "published_definition"}).assign(source=OURS, name=names)
+    # As in the paper.
+    rows = rows.sort_values("learner", key=lambda learners: learners.map(places).fillna(-1), kind="stable")
+    names = [_name(*row) for row in rows[["approach", "model", "learner"]].itertuples(index=False)]
+    return rows.rename(columns={**_NUMBERS, "importance": "published_definition"}).assign(source=OURS, name=names)
 
 
 def _name(approach: str, model: str, learner: str) -> str:
     """Return the paper's name of what it has itself, else ours."""
-    for system, own in SYSTEMS.items():
-        if own == (approach, model, learner):
+    for system, system_key in SYSTEMS.items():
+        if system_key == (approach, model, learner):
             return system
     short = model.removeprefix("package:") or "our model"
     return f"{learner}, {short}" if learner else short

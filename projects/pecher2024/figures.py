@@ -1,4 +1,4 @@
-"""Figures 1 to 5 of Pecher et al. (2024), from the table of a sweep, beside what was printed.
+"""Figures 1 to 5 of Pecher et al. (2024), from the table of a sweep, next to the printed numbers.
 
 A bar is the corrected importance with its interval: of ours that of the report, of the paper's what its importance
 tends to with many runs (``precision.py``). A diamond is the importance as the paper defines it, the bar of its own
@@ -37,9 +37,9 @@ _LIMITS: Final = (-1.08, 1.4)
 def draw(
     what: str, frame: pd.DataFrame | None, folder: str | Path, *, approach: str = "", model: str = ""
 ) -> list[Path]:
-    """Draw a figure and return the paths of its PNG files; none where there is nothing to draw.
+    """Draw a figure and return the paths of its PNG files; none if there is nothing to draw.
 
-    Parameters are those of :func:`figure_data`, and the folder, which is made if it is not there.
+    Parameters are the same as of :func:`figure_data`, and the folder, which is made if it is not there.
     """
     data = figure_data(what, frame, approach=approach, model=model)
     if data.empty:
@@ -182,11 +182,11 @@ def _key(layout: Layout, colours: dict[Any, Any]) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    found: list[Any] = []
+    handles: list[Any] = []
     for at, (name, colour) in enumerate(colours.items()):
         label = (
             f"{name} ({CLASSES[name]})" if name in CLASSES else f"format {name}" if layout.series != "task" else name
         )
         line = {"color": colour, "marker": _MARKERS[at % 7], "label": label}
-        found.append(Line2D([], [], **line) if layout.x == "shots" else Patch(facecolor=colour, label=label))
-    return found
+        handles.append(Line2D([], [], **line) if layout.x == "shots" else Patch(facecolor=colour, label=label))
+    return handles

@@ -1,8 +1,8 @@
-"""Our importance beside the published one: for every printed sign, whether our own runs bear it out.
+"""Our importance compared with the published one: for every printed sign, whether our own runs support it.
 
 What corresponds to what (docs/statistics.md): the corrected importance is above 0 if the factor makes up more than half
 of the variance. The published importance tends to another number if rows are unevenly spread, and may differ from it in
-sign for good. The interval is that of the corrected importance on our runs, so it judges the sign: *confirmed* if it
+sign permanently. The corrected importance on our runs gives the interval, which judges the sign: *confirmed* if it
 lies on the printed side of 0, *reversed* on the other, *undecided* if it contains 0.
 """
 
@@ -37,17 +37,17 @@ _COLUMNS: Final = ["table", *PLACE, "factor", "published", "our_model", "design"
 def joined(
     frame: pd.DataFrame, *, approach: str = "", model: str = "", rows: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """Return one row for each published sign and run of ours that is about it, and below what either lacks.
+    """Return one row for each published sign and each of our runs about it, and below them the unmatched rows of both.
 
-    A published number and ours belong together where approach, learner, task and factor agree. Where there is a run of
-    its very model, it is that one; else every run of a model that is none of the paper's, and ``differs`` says so.
+    A published number and ours belong together if approach, learner, task and factor agree. If there is a run of its
+    own model, it is that run; else every run of a model that is not in the paper, and ``differs`` names the model.
 
     Parameters
     ----------
     frame
         Table of a sweep (:func:`mlflow_l3d.studies.sweep.numbers.results.long_table`), or of several below each other.
     approach, model
-        What all points have, where the table has no column ``choice.approach`` or ``approach``, ``choice.model`` or
+        Values of all points, if the table has no column ``choice.approach`` or ``approach``, ``choice.model`` or
         ``model``.
     rows
         The published numbers that ours are set against; Tables 6 to 14 by default.
@@ -58,9 +58,9 @@ def joined(
         What was printed: ``table``, the columns of ``published.PLACE``, ``factor``, ``published`` (importance). Ours:
         ``our_model``, ``design``, ``run_id``, ``importance`` (published definition), ``importance_corrected``, its
         interval ``importance_corrected_ci_low`` and ``_ci_high``. Between them: ``same_sign`` (of both scores by the
-        published definition; None where one is missing), ``verdict`` (one of :data:`VERDICTS`, :data:`MISSING`,
+        published definition; None if one is missing), ``verdict`` (one of :data:`VERDICTS`, :data:`MISSING`,
         :data:`UNPUBLISHED`), ``own_numbers`` (whether the printed standard deviations decide the printed sign, one of
-        ``audit.VERDICTS``) and ``differs`` (the empty text, or what of ours is not the paper's).
+        ``audit.VERDICTS``) and ``differs`` (the empty text, or our deviations from the paper).
 
     Raises
     ------
@@ -69,25 +69,26 @@ def joined(
     """
     ours = _ours(frame, approach, model)
     usable = ours[ours["setting"]].groupby(_KEYS, sort=False).groups
-    found, used = [], set()
+    joined_rows, used = [], set()
     for theirs in (importance() if rows is None else rows).to_dict("records"):
         printed = {name: theirs[name] for name in ("table", *PLACE, "factor") if name in theirs}
         printed |= {"published": theirs["importance"], "sign": theirs["contributed_std"] - theirs["mitigated_std"]}
         runs = ours.loc[list(usable.get(tuple(theirs[key] for key in _KEYS), []))]
-        own = runs["our_model"] == theirs["model"]
-        runs = runs[own] if own.any() else runs[~runs["our_model"].isin(_MODELS)]
+        of_model = runs["our_model"] == theirs["model"]
+        runs = runs[of_model] if of_model.any() else runs[~runs["our_model"].isin(_MODELS)]
         used |= set(runs.index)
-        found += [_row(printed, run) for run in runs.to_dict("records") or [{}]]
-    found += [_row({key: run[key] for key in _KEYS}, run) for run in ours.drop(index=list(used)).to_dict("records")]
-    table = pd.DataFrame(found)
-    own = signs().set_index(_SIGN)["verdict"].rename("own_numbers")
-    table = table.join(own, on=_SIGN)[[*_COLUMNS, "same_sign", "verdict", "own_numbers", "differs"]]
+        joined_rows += [_row(printed, run) for run in runs.to_dict("records") or [{}]]
+    others = ours.drop(index=list(used)).to_dict("records")
+    joined_rows += [_row({key: run[key] for key in _KEYS}, run) for run in others]
+    table = pd.DataFrame(joined_rows)
+    own_numbers = signs().set_index(_SIGN)["verdict"].rename("own_numbers")
+    table = table.join(own_numbers, on=_SIGN)[[*_COLUMNS, "same_sign", "verdict", "own_numbers", "differs"]]
     return table.fillna({"own_numbers": ""})
 
 
-def summary(found: pd.DataFrame) -> str:
+def summary(table: pd.DataFrame) -> str:
     """Return in lines how many published signs are confirmed, reversed and undecided, and which are reversed."""
-    judged = found[found["verdict"].isin(VERDICTS)]
+    judged = table[table["verdict"].isin(VERDICTS)]
     lines = [_counted("Published signs beside ours", judged)]
     for column in ("approach", "factor"):
         lines += [_counted(f"  {name}", part) for name, part in judged.groupby(column, sort=False)]
@@ -98,7 +99,7 @@ def summary(found: pd.DataFrame) -> str:
         for row in judged[judged["verdict"] == "reversed"].to_dict("records")
     ]
     lines += [f"Not as in the paper: {each}." for each in sorted(set(judged["differs"]) - {""})]
-    counts = Counter(found["verdict"])
+    counts = Counter(table["verdict"])
     lines.append(f"{counts[MISSING]} published signs have no run of ours.")
     lines.append(f"{counts[UNPUBLISHED]} scores of ours are not published.")
     return "\n".join(lines)
@@ -118,15 +119,15 @@ def named(frame: pd.DataFrame, approach: str = "", model: str = "") -> pd.DataFr
     ParameterError
         If it is not known which approach the points have.
     """
-    found = frame[(frame["factor"] != "") & frame["importance_corrected"].notna()].reset_index(drop=True)
+    scores = frame[(frame["factor"] != "") & frame["importance_corrected"].notna()].reset_index(drop=True)
     for name, shared in (("approach", approach), ("model", model), ("learner", "")):
-        told = pd.Series(None, found.index, dtype=object)
+        names = pd.Series(None, scores.index, dtype=object)
         for column in (name, OF_CHOICE + name):
-            told = told.where(told.notna(), found.get(column))
-        found[name] = told.fillna(shared).astype(str)
-    if (found["approach"] == "").any():
+            names = names.where(names.notna(), scores.get(column))
+        scores[name] = names.fillna(shared).astype(str)
+    if (scores["approach"] == "").any():
         raise ParameterError("approach", "", "must be the approach of all points, since the table does not name it")
-    return found
+    return scores
 
 
 def _ours(frame: pd.DataFrame, approach: str, model: str) -> pd.DataFrame:
@@ -140,7 +141,7 @@ def _ours(frame: pd.DataFrame, approach: str, model: str) -> pd.DataFrame:
 
 
 def _row(printed: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of both, or of one where the other is empty."""
+    """Return a row of both, or of one if the other is empty."""
     row: dict[str, Any] = dict.fromkeys([*_COLUMNS, "differs"], "") | dict.fromkeys(
         ["table", "published", *_OURS], math.nan
     )

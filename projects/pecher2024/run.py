@@ -1,6 +1,6 @@
-"""The tables and figures of Pecher et al. (2024), one command each: trains what is missing, and shows it beside theirs.
+"""The tables and figures of Pecher et al. (2024), one command each, with our numbers next to theirs.
 
-``python projects/pecher2024/run.py table6``; see the README beside this file. Tables and figures share their cells:
+``python projects/pecher2024/run.py table6``; see the README in this folder. Tables and figures share their cells:
 what another one trained, or an interrupted command, is taken as it is.
 """
 
@@ -89,11 +89,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", default="pecher2024", help="where tables and pictures are written")
     parser.add_argument("-P", dest="more", action="append", default=[], metavar="NAME=VALUE", help="passed on to sweep")
     parser.add_argument("--parameters", default="", help="the same, separated by semicolons")
-    given = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     # As Ctrl-C: the run under way is ended as interrupted, and is continued by the same command.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return _run(given)
+        return _run(arguments)
     except L3DError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return 2
@@ -122,18 +122,18 @@ def _run(asked: argparse.Namespace) -> int:
     what = WHATS[asked.what]
     _check(what, more)
     tasks = [part.strip() for part in asked.tasks.split(",") if part.strip()]
-    found = parts(what, model=asked.model, tasks=tasks, reduced=reduced)
-    say(planned(asked.what, what, found, more, reduced=reduced))
+    sweeps = parts(what, model=asked.model, tasks=tasks, reduced=reduced)
+    say(planned(asked.what, what, sweeps, more, reduced=reduced))
     if dry_run and what.kind != "prompts":
         return 0
     if synthetic:
         say("Synthetic: texts and scores are invented, nothing is trained.\n")
-    done = run(what, found, more, reduced=reduced, synthetic=synthetic)
+    done = run(what, sweeps, more, reduced=reduced, synthetic=synthetic)
     return _show(asked.what, done, folder, reduced=reduced)
 
 
 def _show(name: str, done: Done, folder: Path, *, reduced: bool = False) -> int:
-    """Print what was found beside what is published, write and draw both; return the exit status."""
+    """Print our numbers next to the published ones, write and draw both; return the exit status."""
     what = WHATS.get(name)
     folder.mkdir(parents=True, exist_ok=True)
     for stem, (frame, columns) in _tables(what, done, reduced=reduced).items():
@@ -150,7 +150,7 @@ def _show(name: str, done: Done, folder: Path, *, reduced: bool = False) -> int:
 
 
 def _figures(name: str, ours: pd.DataFrame) -> list[str]:
-    """Return the figures of the paper that a command is, or those that files of ours have points for."""
+    """Return the figure of a command, or the figures for which our files have points."""
     if name in WHATS:
         return [name] if name in figures.FIGURES else []
     varied = [column for column in ("choice.shots", "choice.prompt_format") if column in ours]
@@ -161,20 +161,20 @@ def _figures(name: str, ours: pd.DataFrame) -> list[str]:
 
 def _tables(what: What | None, done: Done, *, reduced: bool) -> dict[str, tuple[pd.DataFrame, Mapping[str, str]]]:
     """Return name -> table, and the columns that are printed."""
-    kind, found = what.kind if what else "sweep", {}
+    kind, tables = what.kind if what else "sweep", {}
     if kind == "prompts":
         [frame] = done.beside
-        found["prompts"] = frame, {name: name for name in frame}
+        tables["prompts"] = frame, {name: name for name in frame}
     elif kind == "strategies" and what and done.beside:
-        found["strategies"] = beside.strategies(done.beside, what), _STRATEGIES
+        tables["strategies"] = beside.strategies(done.beside, what), _STRATEGIES
     elif kind == "ablation" and what and done.beside:
-        found["ablation"] = beside.ablation(done.beside, what, reduced=reduced), _ABLATION
+        tables["ablation"] = beside.ablation(done.beside, what, reduced=reduced), _ABLATION
     elif done.frames:
         frame = beside.importance(done.frames, what)
         say(join.summary(frame))
         both = ~frame["verdict"].isin([join.MISSING, join.UNPUBLISHED])
-        found["published_and_ours"] = frame[both], _IMPORTANCE
-    return found
+        tables["published_and_ours"] = frame[both], _IMPORTANCE
+    return tables
 
 
 _PLACE = {"system": "system", "our_model": "our model", "task": "task", "factor": "factor"}
@@ -212,10 +212,10 @@ _ABLATION = {
 
 
 def _check(what: What, more: Mapping[str, Any]) -> None:
-    known = [name for name in (SWEEP if what.kind in ("sweep", "cells") else MAIN) if name not in _OWN]
+    names = [name for name in (SWEEP if what.kind in ("sweep", "cells") else MAIN) if name not in _OWN]
     for name in more:
-        if name not in known:
-            raise unknown_name("-P", name, known)
+        if name not in names:
+            raise unknown_name("-P", name, names)
     if what.kind in DESIGNS and "design" in more:
         raise ParameterError("design", more["design"], f"is not for {what.shows}", "Leave it out.")
 

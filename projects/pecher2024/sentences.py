@@ -1,4 +1,4 @@
-"""What the paper says about its importance scores: means, counts of signs, and whether its numbers bear it out."""
+"""What the paper says about its importance scores: means, counts of signs, and whether its numbers support it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sentence:
     Attributes
     ----------
     section
-        Where it stands.
+        Its section in the paper.
     text
         What it says, in our words.
     claim
@@ -145,9 +145,9 @@ SENTENCES: Final = (
 
 
 def judged(sentence: Sentence, signs: pd.DataFrame) -> dict[str, object]:
-    """Return what a sentence says, the numbers and whether they bear it out.
+    """Return what a sentence says, the numbers and whether they support it.
 
-    Means are those of corrected scores, whose intervals are put together in two ways: as if tables were independent
+    Means are means of corrected importances. Their intervals are combined in two ways: as if tables were independent
     (Zou and Donner 2008), and however they depend on each other, which adds half-widths up. All tables have the same
     seeds by default, so that the first may claim too much. Counts are of signs that are decided in the worst case, with
     p-values adjusted for the rows of the sentence (Holm).
@@ -190,6 +190,6 @@ def _chosen(signs: pd.DataFrame, where: dict[str, Any]) -> pd.DataFrame:
 
 
 def _mean(rows: pd.DataFrame) -> tuple[float, tuple[np.ndarray, np.ndarray]]:
-    """Return the mean score, and how far it may be too high and too low: rows independent, and however they depend."""
+    """Return the mean score, and how much it may be too high and too low: rows independent, and however they depend."""
     widths = np.array([rows["estimate"] - rows["low"], rows["high"] - rows["estimate"]])
     return float(rows["estimate"].mean()), (np.sqrt((widths**2).sum(axis=1)) / len(rows), widths.mean(axis=1))

@@ -1,4 +1,4 @@
-"""Stands in for an approach where nothing is to be trained: its name, factors and settings, and invented scores."""
+"""Replaces an approach if nothing is to be trained: its name, factors and settings, and invented scores."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class StandIn(Synthetic):
         self.name, self.metrics, self.default_model = real.name, real.metrics, real.default_model
         self.factors = tuple(factor for factor in real.factors if factor in FACTORS)
         silent = {f"a_{factor}": NO_EFFECT for factor in {*FACTORS} - {*self.factors} | {"model_randomness"}}
-        own = {**Synthetic.hyperparameters, "noise": replace(Synthetic.hyperparameters["noise"], default=0.2)}
-        own |= {name: replace(own[name], default=value) for name, value in silent.items()}
-        self.hyperparameters: Mapping[str, Hyperparameter] = {**real.hyperparameters, **own}
+        synthetic = {**Synthetic.hyperparameters, "noise": replace(Synthetic.hyperparameters["noise"], default=0.2)}
+        synthetic |= {name: replace(synthetic[name], default=value) for name, value in silent.items()}
+        self.hyperparameters: Mapping[str, Hyperparameter] = {**real.hyperparameters, **synthetic}
         self.published_study, self.published = real.published_study, real.published
 
     def model_revision(self, model: str) -> str:
@@ -45,10 +45,10 @@ class StandIn(Synthetic):
     ) -> Session:
         """Return a session with the sensitivities of this data set and number of shots."""
         classes, shots = len(task.class_names), float(hyperparameters.get("shots", 2))
-        own: dict[str, Value] = {"a_data_order": 4.0 / classes}
+        sensitivities: dict[str, Value] = {"a_data_order": 4.0 / classes}
         if float(hyperparameters["a_sample_choice"]) < NO_EFFECT:
-            own["a_sample_choice"] = shots / 4.0
-        return super().prepare(task, {**hyperparameters, **own}, model=model, device=device, cache=cache)
+            sensitivities["a_sample_choice"] = shots / 4.0
+        return super().prepare(task, {**hyperparameters, **sensitivities}, model=model, device=device, cache=cache)
 
 
 def invented(name: str) -> Task:
@@ -60,8 +60,8 @@ def invented(name: str) -> Task:
 
 
 def stand_in(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a set with an approach and data sets that stand in for its own."""
+    """Return the parameters of a set with an approach and data sets that replace its own."""
     tasks = [invented(name) for name in parameters["task"]]
     # Under the name of a model, its cells would tell how long that model takes.
-    own = {"approach": StandIn(parameters["approach"]), "model": "invented", "task": tasks, "metric": "f1_macro"}
-    return {**parameters, **own}
+    replaced = {"approach": StandIn(parameters["approach"]), "model": "invented", "task": tasks, "metric": "f1_macro"}
+    return {**parameters, **replaced}

@@ -1,6 +1,6 @@
 """The tables of Zhou et al. (2025), one command each: trains the seeds of every task, then compares the tasks.
 
-``python projects/zhou2025/run.py table1``; see the README beside this file. Seeds that are trained already, for
+``python projects/zhou2025/run.py table1``; see the README in this folder. Seeds that are trained already, for
 another table or before an interruption, are taken as they are.
 """
 
@@ -69,8 +69,8 @@ class Study:
     def parameters(self) -> dict[str, str]:
         """Return the parameters of ``seeds`` that are not at their defaults."""
         values = ",".join(f"{name}={_text(value)}" for name, value in self.hyperparameters.items())
-        found = {"task": self.task, "model": self.model, "hyperparameters": values, **self.more}
-        return {name: str(value) for name, value in found.items()}
+        parameters = {"task": self.task, "model": self.model, "hyperparameters": values, **self.more}
+        return {name: str(value) for name, value in parameters.items()}
 
     def command(self) -> str:
         """Return the same as a line for a shell."""
@@ -90,7 +90,7 @@ def studies(
     model
         A short name, a hub id or a folder, in place of the table's own models.
     tasks
-        Some of the table's tasks; all where empty.
+        Some of the table's tasks; all if empty.
     reduced
         The packaged encoder, few examples, three seeds, two epochs: a trial of the machinery, not of the claims.
     more
@@ -106,18 +106,18 @@ def studies(
         if task not in wanted.tasks:
             raise unknown_name("tasks", task, wanted.tasks)
     models = (model,) if model else (SMALL,) if reduced else wanted.models
-    found = [_study(name, task) for name in models for task in (tasks or wanted.tasks)]
+    selected = [_study(name, task) for name in models for task in (tasks or wanted.tasks)]
     if reduced:
-        cut = [replace(one, hyperparameters={**one.hyperparameters, **REDUCED}, more=REDUCED_SIZES) for one in found]
-        found = [replace(one, more=_within(one.task, one.more)) for one in cut]
-    return [replace(one, more={**one.more, **more}) for one in found]
+        cut = [replace(one, hyperparameters={**one.hyperparameters, **REDUCED}, more=REDUCED_SIZES) for one in selected]
+        selected = [replace(one, more=_within(one.task, one.more)) for one in cut]
+    return [replace(one, more={**one.more, **more}) for one in selected]
 
 
 def _study(model: str, task: str) -> Study:
     settings = published_seeds(model, task)
     if settings is None:
-        known = ", ".join(MODELS)
-        raise ParameterError("tasks", task, f"has no published settings for {model}", f"Models with some: {known}.")
+        listed = ", ".join(MODELS)
+        raise ParameterError("tasks", task, f"has no published settings for {model}", f"Models with some: {listed}.")
     return Study(task, model, settings, {})
 
 
@@ -131,7 +131,7 @@ def _text(value: object) -> str:
 
 
 def run(table: str, found: Sequence[Study]) -> int:
-    """Train what is missing, compare, and print; return the exit status, 1 where a study failed."""
+    """Train the missing runs, compare, and print; return the exit status, 1 if a study failed."""
     from mlflow_l3d.studies.seeds.evaluate import evaluate_seeds
     from mlflow_l3d.studies.seeds.run import seeds
 
@@ -175,19 +175,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--reduced", action="store_true", help="a small model, few examples and three seeds")
     parser.add_argument("--dry-run", action="store_true", help="print the commands, and run none")
     parser.add_argument("-P", dest="more", action="append", default=[], metavar="NAME=VALUE", help="passed on to seeds")
-    given = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     # As Ctrl-C: the run under way is ended as interrupted, and is continued by the same command.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        more = dict(_pair(text) for text in given.more)
-        tasks = [part.strip() for part in given.tasks.split(",") if part.strip()]
-        found = studies(given.table, model=given.model, tasks=tasks, reduced=given.reduced, more=more)
-        if given.dry_run:
-            for study in found:
+        more = dict(_pair(text) for text in arguments.more)
+        tasks = [part.strip() for part in arguments.tasks.split(",") if part.strip()]
+        selected = studies(arguments.table, model=arguments.model, tasks=tasks, reduced=arguments.reduced, more=more)
+        if arguments.dry_run:
+            for study in selected:
                 _say(study.command())
             _say("mlflow-l3d evaluate --parent-run-id <the run ids of these, separated by commas>")
             return 0
-        return run(given.table, found)
+        return run(arguments.table, selected)
     except L3DError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         return 2

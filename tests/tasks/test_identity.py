@@ -70,9 +70,9 @@ def test_row_numbers_are_the_default_ids() -> None:
         ({"example_ids": np.array([1, 2, 3, 3])}, "example_ids are not unique"),
         ({"labels": np.array([0, 0, 0, 1])}, r"class 'yes' has 1 example\(s\)"),
         ({"texts": (("a", "b", " ", "d"),)}, "a text is empty"),
-        ({"texts": (("a", "b", "\ud800", "d"),)}, "a text is no valid Unicode"),
-        ({"class_names": ("no", "\ud800")}, "a class is no valid Unicode"),
-        ({"example_ids": np.array(["a", "b", "c", "\ud800"])}, "an id is no valid Unicode"),
+        ({"texts": (("a", "b", "\ud800", "d"),)}, "a text is not valid Unicode"),
+        ({"class_names": ("no", "\ud800")}, "a class is not valid Unicode"),
+        ({"example_ids": np.array(["a", "b", "c", "\ud800"])}, "an id is not valid Unicode"),
     ],
 )
 def test_a_task_that_breaks_a_rule(change: dict[str, object], line: str) -> None:

@@ -111,8 +111,8 @@ def mine(function):
 @pytest.mark.parametrize(
     ("approach", "said"),
     [
-        (object(), "object is no approach: it is not a subclass of mlflow_l3d.approaches.base.Approach"),
-        (NoVersion(), "NoVersion is no approach: it lacks version"),
+        (object(), "object is not an approach: it is not a subclass of mlflow_l3d.approaches.base.Approach"),
+        (NoVersion(), "NoVersion is not an approach: it lacks version"),
         (NoFactors(), "factors must contain those of the task, label_selection, data_split is missing"),
         (WithHyperparameter(), "default of hyperparameter depth is not allowed"),
         (Unpicklable(), "does not survive pickling: a lock"),

@@ -62,11 +62,11 @@ def test_an_approach_that_reports_epochs_keeps_the_contract(tmp_path):
     [
         ("never none", "must be None until someone sets it"),
         ("key", "called with the key 'another'"),
-        ("from one", "called with epoch 1 where epoch 0 comes next"),
+        ("from one", "called with epoch 1, and epoch 0 comes next"),
         ("name", "scores named validation_..., it is given \\['f1'\\]"),
         ("nan", "must be given finite numbers"),
-        ("deaf", "training goes on where on_epoch_end asks for its end, to epoch 2"),
-        ("shy", "gives other predictions.* where on_epoch_end is set"),
+        ("deaf", "on_epoch_end ends the training, which continues to epoch 2"),
+        ("shy", "gives other predictions.* if on_epoch_end is set"),
     ],
 )
 def test_what_a_reporting_session_does_wrong_is_named(change, said, tmp_path):

@@ -28,7 +28,7 @@ from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.tasks.answers import Classes, order
 from mlflow_l3d.tasks.base import Task, TaskKind
-from mlflow_l3d.tasks.sources.own_data import own_data
+from mlflow_l3d.tasks.identity import own_data
 
 HIGHEST_SEED: Final = 2**31
 """Seeds that a command is given lie below: every library takes such."""

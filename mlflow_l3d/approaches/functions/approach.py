@@ -21,8 +21,8 @@ from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
+from mlflow_l3d.tasks.identity import own_data
 from mlflow_l3d.tasks.settings import Split
-from mlflow_l3d.tasks.sources.own_data import own_data
 
 Function: TypeAlias = abc.Callable[[Task, Split, Mapping[str, int], Mapping[str, Value]], npt.ArrayLike | Sequence[Any]]
 """``function(task, split, seeds, hyperparameters)`` -> class numbers of shape (n,), -1 for none, class names, or class

@@ -1,1 +1,1 @@
-"""Investigations against each other: whether A is better than B, counting every kind of luck."""
+"""`compare`: whether system A is better than system B, counting every kind of luck."""

@@ -1,4 +1,4 @@
-"""What a finished comparison leaves on its run."""
+"""The artifacts and the description of a comparison."""
 
 from __future__ import annotations
 

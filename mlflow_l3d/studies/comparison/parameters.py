@@ -18,20 +18,20 @@ class _Compared(TypedDict, total=False):
         object,
         Of(
             "none",
-            "parents, separated by commas; or a JSON list of objects with the parameters of main, which are then run",
+            "parent runs, separated by commas; or a JSON list of objects with parameters of main, which are then run",
         ),
     ]
 
 
 class CompareOptions(TypedDict, total=False):
-    """Of `compare`, in addition to what is compared."""
+    """Of `compare`, in addition to the compared runs."""
 
-    metric: Annotated[str, Of("auto", "what systems are scored by; auto is the parents' own")]
+    metric: Annotated[str, Of("auto", "the score of the systems; auto is the metric of the parent runs")]
     smallest_effect: Annotated[
         float | No,
         Of(
             "none",
-            "differences up to this (percentage points, or an error's unit) count for nothing: systems within it are "
+            "differences up to this (percentage points, or an error's unit) do not matter: systems within it are "
             "called equivalent",
         ),
     ]
@@ -40,7 +40,7 @@ class CompareOptions(TypedDict, total=False):
         int,
         Of(
             "0",
-            "A/A: how many comparisons of each system with itself, which say how often a claim is false; 0 for none",
+            "A/A: how many comparisons of each system with itself, which show how often a claim is false; 0 for none",
             high=100_000,
         ),
     ]

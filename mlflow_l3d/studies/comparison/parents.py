@@ -1,4 +1,4 @@
-"""The parents that are compared: what they ran, whether they can be compared, and what each is called."""
+"""The compared parent runs: their settings, whether they can be compared, and their names."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 _CHOICE: Final = "choice."
 _LATER: Final = ("num_labelled", "test_size", "test_selection", "design", "root_seed")
-"""Parameters by which parents are told apart where approach, model and hyperparameters do not."""
+"""Parameters that name parent runs if approach, model and hyperparameters do not distinguish them."""
 
 
 @dataclass(frozen=True)
 class Parent:
-    """One parent.
+    """One parent run.
 
     Attributes
     ----------
     run
-        As the tracking server has it.
+        The run on the tracking server.
     document
-        Its ``investigation.json``; empty for a stranger's.
+        Its ``investigation.json``; empty for a run of other code.
     """
 
     run: Run
@@ -45,22 +45,22 @@ class Parent:
 
     @property
     def metric(self) -> str:
-        """Its own metric; the empty text where it names none."""
+        """Its own metric; the empty text if it names none."""
         return str(self.document.get("metric") or own_parameter(self.run, "metric") or "")
 
     @property
     def task(self) -> str:
-        """Name of its task; that of the run where it names none."""
+        """Name of its task; the name of the run if it names no task."""
         return str(self._task.get("name") or own_parameter(self.run, "task") or self.run.info.run_name)
 
     @property
     def content(self) -> str:
-        """What tells its task from another: a hash of the data, or the name."""
+        """Identity of its task: a hash of the data, or the name."""
         return str(self._task.get("fingerprint") or self.task)
 
     @property
     def classes(self) -> int | None:
-        """How many classes are told apart; None where that is not known."""
+        """Number of classes; None if unknown."""
         return len(self._task.get("classes") or ()) or None
 
     @property
@@ -68,29 +68,29 @@ class Parent:
         return self.document.get("task") or {}
 
     def choices(self) -> dict[str, str]:
-        """Return what tells systems apart, what people would name first: approach, model, choices, hyperparameters."""
+        """Return the choices that distinguish systems, in the order in which people name them."""
         model = self.document.get("model", {}).get("name") or own_parameter(self.run, "model") or ""
-        found = {"approach": own_parameter(self.run, "approach") or "", "model": str(model).rsplit("/", 1)[-1]}
-        found |= {
+        choices = {"approach": own_parameter(self.run, "approach") or "", "model": str(model).rsplit("/", 1)[-1]}
+        choices |= {
             name.removeprefix(_CHOICE): str(value)
             for name, value in self.run.data.params.items()
             if name.startswith(_CHOICE) and name != f"{_CHOICE}task"
         }
-        found |= {name: str(value) for name, value in self.document.get("hyperparameters", {}).items()}
-        return found | {name: own_parameter(self.run, name) or "" for name in _LATER}
+        choices |= {name: str(value) for name, value in self.document.get("hyperparameters", {}).items()}
+        return choices | {name: own_parameter(self.run, name) or "" for name in _LATER}
 
 
 def read_parents(client: MlflowClient, run_ids: Sequence[str]) -> list[Parent]:
-    """Read parents that are to be compared.
+    """Return the parent runs to compare.
 
     Raises
     ------
     ParameterError
-        If one is named twice, is no investigation, or has not finished.
+        If one is named twice, is not an investigation, or has not finished.
     """
     for at, run_id in enumerate(run_ids):
         if run_id in run_ids[:at]:
-            raise ParameterError("runs", run_id, "must be named once: a run has no difference to itself")
+            raise ParameterError("runs", run_id, "must be named once: a run does not differ from itself")
     parents = []
     for run_id in run_ids:
         run = parent_run(client, run_id, "runs")
@@ -101,39 +101,40 @@ def read_parents(client: MlflowClient, run_ids: Sequence[str]) -> list[Parent]:
 
 
 def _check(run: Run) -> None:
-    """Raise a ParameterError where a run is no finished investigation."""
+    """Raise a ParameterError if a run is not a finished investigation."""
     tags, run_id = run.data.tags, run.info.run_id
-    if tags.get(names.ROLE) == "cell":
+    role = tags.get(names.ROLE, "none")
+    if role == "cell":
         parent = tags.get(names.PARENT_RUN_ID)
-        raise ParameterError("runs", run_id, "is a cell", f"Name its parent, {parent}." if parent else "")
-    if tags.get(names.ROLE) not in ("investigation", "golden_runs"):
-        fix = "Name the parent of an investigation; one of other code is one after mlflow-l3d evaluate."
-        if tags.get(names.ROLE) == "sweep":
+        raise ParameterError("runs", run_id, "is a cell", f"Name its parent run, {parent}." if parent else "")
+    if role not in ("investigation", "golden_runs"):
+        fix = "Name the parent run of an investigation; for runs of other code, run mlflow-l3d evaluate first."
+        if role == "sweep":
             fix = "Name two or more of its points."
-        raise ParameterError("runs", run_id, f"is no investigation ({names.ROLE}={tags.get(names.ROLE, 'none')})", fix)
+        raise ParameterError("runs", run_id, f"is not an investigation ({names.ROLE}={role})", fix)
     if later := tags.get(names.SUPERSEDED_BY):
-        raise ParameterError("runs", run_id, "was continued by another parent", f"Name {later}.")
+        raise ParameterError("runs", run_id, "was continued by another parent run", f"Name {later}.")
     if run.info.status != "FINISHED" and tags.get(names.STATE) != "complete":
-        fix = "Give its command again, which continues it."
+        fix = "Run its command again, which continues it."
         raise ParameterError("runs", run_id, f"has not finished ({run.info.status.lower()})", fix)
 
 
-def metric_of(parents: Sequence[Parent], asked: str) -> Metric:
-    """Return the metric that is asked for; for ``auto`` the parents' own.
+def metric_of(parents: Sequence[Parent], metric: str) -> Metric:
+    """Return the metric that `metric` names; for ``auto`` the metric of the parent runs.
 
     Raises
     ------
     ParameterError
-        If that differs.
+        If they have different metrics.
     """
-    if asked != "auto":
-        return named(asked)
-    own = list(dict.fromkeys(parent.metric for parent in parents))
-    if len(own) > 1:
-        listed = ", ".join(name or "none" for name in own)
+    if metric != "auto":
+        return named(metric)
+    metrics = list(dict.fromkeys(parent.metric for parent in parents))
+    if len(metrics) > 1:
+        listed = ", ".join(name or "none" for name in metrics)
         fix = "Name one, as in metric=accuracy."
         raise ParameterError("runs", _ids(parents), f"have different metrics ({listed})", fix)
-    return named(own[0] if own[0] not in ("", "auto") else "f1_macro")
+    return named(metrics[0] if metrics[0] not in ("", "auto") else "f1_macro")
 
 
 def by_task(parents: Sequence[Parent]) -> dict[str, dict[str, Parent]]:
@@ -142,47 +143,47 @@ def by_task(parents: Sequence[Parent]) -> dict[str, dict[str, Parent]]:
     Raises
     ------
     ParameterError
-        If not every system is there on every task.
+        If a system is missing on a task.
     """
     named = dict(zip((parent.run_id for parent in parents), system_names(parents), strict=True))
     tasks: dict[str, dict[str, Parent]] = {}
     contents = list(dict.fromkeys(parent.content for parent in parents))
     for number, content in enumerate(contents):
-        own = [parent for parent in parents if parent.content == content]
-        same = [parent.task for parent in parents if parent.content != content]
-        task = own[0].task if own[0].task not in same else f"{own[0].task} ({number + 1})"
-        tasks[task] = {named[parent.run_id]: parent for parent in own}
-    systems = [set(own) for own in tasks.values()]
-    if any(each != systems[0] for each in systems) or len(systems[0]) < 2:
-        listed = "; ".join(f"{task}: {', '.join(filter(None, own))}".rstrip(": ") for task, own in tasks.items())
+        group = [parent for parent in parents if parent.content == content]
+        other_tasks = [parent.task for parent in parents if parent.content != content]
+        task = group[0].task if group[0].task not in other_tasks else f"{group[0].task} ({number + 1})"
+        tasks[task] = {named[parent.run_id]: parent for parent in group}
+    first, *others = tasks.values()
+    if any(systems.keys() != first.keys() for systems in others) or len(first) < 2:
+        listed = "; ".join(
+            f"{task}: {', '.join(filter(None, systems))}".rstrip(": ") for task, systems in tasks.items()
+        )
         fix = "Compare on one task, or give every system on every task."
         raise ParameterError("runs", _ids(parents), f"are of different tasks ({listed})", fix)
-    return {task: {name: own[name] for name in next(iter(tasks.values()))} for task, own in tasks.items()}
+    return {task: {name: systems[name] for name in first} for task, systems in tasks.items()}
 
 
 def system_names(parents: Sequence[Parent]) -> list[str]:
-    """Return what each parent is called: by as few of its choices as tell those of one task apart."""
+    """Return a name for each parent run: as few of its choices as distinguish the runs of one task."""
     choices = [parent.choices() for parent in parents]
-    found: list[list[str]] = [[] for _ in parents]
+    words: list[list[str]] = [[] for _ in parents]
 
     def alike() -> list[tuple[int, int]]:
         return [
             (i, j)
             for i in range(len(parents))
             for j in range(i)
-            if found[i] == found[j] and parents[i].content == parents[j].content
+            if words[i] == words[j] and parents[i].content == parents[j].content
         ]
 
-    for name in dict.fromkeys(name for own in choices for name in own):
-        if any(choices[i].get(name, "") != choices[j].get(name, "") for i, j in alike()):
-            for words, own in zip(found, choices, strict=True):
-                value = own.get(name, "")
-                words.append(value if name in ("approach", "model") else f"{name}={value}" if value else "")
-    lost = {at for pair in alike() for at in pair}
-    return [
-        " ".join(word for word in [*words, *([parent.run_id[:8]] if at in lost else [])] if word)
-        for at, (words, parent) in enumerate(zip(found, parents, strict=True))
-    ]
+    for name in dict.fromkeys(name for of_parent in choices for name in of_parent):
+        values = [of_parent.get(name, "") for of_parent in choices]
+        if any(values[i] != values[j] for i, j in alike()):
+            for value, of_parent in zip(values, words, strict=True):
+                of_parent.append(value if name in ("approach", "model") else f"{name}={value}" if value else "")
+    for i in {i for pair in alike() for i in pair}:
+        words[i].append(parents[i].run_id[:8])
+    return [" ".join(filter(None, of_parent)) for of_parent in words]
 
 
 def _ids(parents: Sequence[Parent]) -> str:
@@ -190,7 +191,7 @@ def _ids(parents: Sequence[Parent]) -> str:
 
 
 def requests(runs: object) -> list[object]:
-    """Return what is compared: run ids, or parameters of `main` as mappings.
+    """Return the systems to compare: run ids, or parameters of `main` as mappings.
 
     Parameters
     ----------
@@ -200,7 +201,7 @@ def requests(runs: object) -> list[object]:
     Raises
     ------
     ParameterError
-        If it is anything else, or there are fewer than two.
+        If `runs` is anything else, or holds fewer than two systems.
     """
     if isinstance(runs, str) and runs.lstrip().startswith(("[", "{")):
         try:
@@ -212,11 +213,11 @@ def requests(runs: object) -> list[object]:
         runs = [each.strip() for each in runs.split(",") if each.strip()]
     if not isinstance(runs, list | tuple):
         raise ParameterError("runs", runs, "must be a list of run ids, or of objects with the parameters of main")
-    found = [each if isinstance(each, str | Mapping) else getattr(each, "run_id", None) for each in runs]
-    if None in found:
-        wrong = runs[found.index(None)]
+    systems = [each if isinstance(each, str | Mapping) else getattr(each, "run_id", None) for each in runs]
+    if None in systems:
+        wrong = runs[systems.index(None)]
         raise ParameterError("runs", wrong, "must hold run ids, investigations, or objects with the parameters of main")
-    if len(found) < 2:
-        listed = ", ".join(map(str, found)) or "(none)"
-        raise ParameterError("runs", listed, "must be two or more parents, separated by commas")
-    return found
+    if len(systems) < 2:
+        listed = ", ".join(map(str, systems)) or "(none)"
+        raise ParameterError("runs", listed, "must be two or more parent runs, separated by commas")
+    return systems

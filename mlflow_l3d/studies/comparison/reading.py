@@ -1,4 +1,4 @@
-"""Reads the independent runs of parents, and their predictions, column by column."""
+"""Reads the independent runs of parent runs, and their predictions, column by column."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS: Final = ("example_id", "label", "prediction")
 
 
 class Runs(NamedTuple):
-    """The independent runs of one parent: golden ones, or base runs of the radial design.
+    """The independent runs of one parent run: golden ones, or base runs of the radial design.
 
     Attributes
     ----------
@@ -37,15 +37,15 @@ class Runs(NamedTuple):
     seeds
         Factor -> shape (L,).
     predictions
-        None where a run has none.
+        None if a run has none.
     failed
         Runs without a score.
     classes
-        How many the task tells apart; 0 where that is not known.
+        Number of classes of the task; 0 if unknown.
     examples
-        Test examples of a run; None where the parent does not say.
+        Test examples of a run; None if the parent run does not record it.
     cells, planned
-        All cells of the plan, those of the tables included, and what is known of it.
+        All cells of the plan, those of the tables included, and the plan.
     """
 
     scores: npt.NDArray[np.float64]
@@ -58,54 +58,54 @@ class Runs(NamedTuple):
     planned: Planned
 
 
-def systems_of(found: Mapping[str, Runs], metric: Metric) -> tuple[list[System], list[str]]:
-    """Return the systems that runs of one task are, by their names, and what a reader must know about them.
+def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], list[str]]:
+    """Return the systems with these runs on one task, and notes for the reader of the comparison.
 
     Raises
     ------
     ParameterError
-        If the test sets are different ones.
+        If the test sets differ.
     """
     notes = [
-        f"{name}: {own.failed} of {own.failed + len(own.scores)} runs failed and are left out."
-        for name, own in found.items()
-        if own.failed
+        f"{name}: {system.failed} of {system.failed + len(system.scores)} runs failed and are left out."
+        for name, system in runs.items()
+        if system.failed
     ]
-    for name, own in found.items():
-        chance = metric.chance_level(own.classes)
-        below = 0 if chance is None else int((own.scores < chance).sum())
-        if 0 < below <= len(own.scores) / 2:
+    for name, system in runs.items():
+        chance = metric.chance_level(system.classes)
+        below = 0 if chance is None else int((system.scores < chance).sum())
+        if 0 < below <= len(system.scores) / 2:
             notes.append(
-                f"{name}: {below} of {len(own.scores)} runs score below chance. Few such runs move a mean far, and of "
-                "20 runs the interval may then hold the truth in nine of ten cases only."
+                f"{name}: {below} of {len(system.scores)} runs score below chance. Few such runs change a mean a lot, "
+                "and the interval of 20 runs may then contain the truth in only nine of ten cases."
             )
-    predictions = [own.predictions for own in found.values() if own.predictions is not None]
-    read, why = systems(
-        list(found),
-        [own.scores for own in found.values()],
-        [own.seeds for own in found.values()],
-        predictions if len(predictions) == len(found) else None,
+    predictions = [system.predictions for system in runs.values() if system.predictions is not None]
+    compared, why = systems(
+        list(runs),
+        [system.scores for system in runs.values()],
+        [system.seeds for system in runs.values()],
+        predictions if len(predictions) == len(runs) else None,
         metric,
-        classes=max(own.classes for own in found.values()) or None,
-        examples=max(own.examples or 0 for own in found.values()),
+        classes=max(system.classes for system in runs.values()) or None,
+        examples=max(system.examples or 0 for system in runs.values()),
     )
     if why:
         notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
-    return read, notes
+    return compared, notes
 
 
 def read_runs(client: MlflowClient, parent: Parent, metric: Metric) -> Runs:
-    """Read the independent runs of one parent, or raise a ParameterError where it has none, or no such metric."""
+    """Return the independent runs of one parent run; raise a ParameterError if it has none, or no such metric."""
     with temporary_folder() as folder:
         path = fetch_artifact(client, parent.run_id, names.CELLS, folder)
         every = read_investigation(parent.run_id, client).cells if path is None else pd.read_parquet(path)
         planned = planned_by(parent.run)
-        every = every.assign(**{name: None for name in names.COORDINATES if name not in every})  # a study of seeds
+        every = every.assign(**{name: None for name in names.COORDINATES if name not in every})  # a seeds study
         every = planned.select(every)
         phase = "golden" if every["phase"].eq("golden").any() else "base"
         cells = every[every["phase"].eq(phase)]
         if cells.empty:
-            fix = "Runs that are drawn independently are needed: golden_runs=N, not pooled."
+            fix = "Independent runs are needed: golden_runs=N, not pooled."
             raise ParameterError("runs", parent.run_id, "has no golden runs", fix)
         check_metric(cells.dropna(axis=1, how="all"), metric)
         kept = cells[cells["status"].eq("FINISHED") & cells[metric.name].notna()]
@@ -127,16 +127,16 @@ def read_runs(client: MlflowClient, parent: Parent, metric: Metric) -> Runs:
 
 
 def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame, phase: str, folder: Path) -> Predictions | None:
-    """Read the predictions from the parent's one table; None where it lacks a run, or runs have no keys."""
+    """Return the predictions from the one table of the parent run; None if it lacks a run, or runs have no keys."""
     import pyarrow.parquet as pq
 
     path = fetch_artifact(client, run_id, names.PREDICTIONS, folder)
     if path is None or cells["cell_key"].isna().any():
         return None
-    known = pq.read_schema(path).names
-    if not {"cell_key", *_COLUMNS} <= set(known):
+    columns = pq.read_schema(path).names
+    if not {"cell_key", *_COLUMNS} <= set(columns):
         return None
-    only = [("phase", "=", phase)] if "phase" in known else None
+    only = [("phase", "=", phase)] if "phase" in columns else None
     table = pq.read_table(path, columns=["cell_key", *_COLUMNS], filters=only)
     keys = table["cell_key"].to_pandas().astype("category").cat
     place = {key: number for number, key in enumerate(cells["cell_key"])}
@@ -147,16 +147,16 @@ def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame, phase: st
     return Predictions(run[chosen], *(table[name].to_numpy()[chosen] for name in _COLUMNS))
 
 
-def _graded(found: Predictions | None, metric: Metric) -> Predictions | None:
-    """Return texts as right (0, as every label), wrong (1) or none (-1) for a metric of classes; all else as it is."""
-    if found is None or found.label.dtype != object or not metric.scores_classes:
-        return found
-    right = np.where(found.prediction == found.label, 0, np.where(pd.isna(found.prediction), -1, 1))
-    return found._replace(label=np.zeros(len(right), dtype=np.int64), prediction=right)
+def _graded(answers: Predictions | None, metric: Metric) -> Predictions | None:
+    """Return texts as right (0, as every label), wrong (1) or none (-1) for a metric of classes; others unchanged."""
+    if answers is None or answers.label.dtype != object or not metric.scores_classes:
+        return answers
+    right = np.where(answers.prediction == answers.label, 0, np.where(pd.isna(answers.prediction), -1, 1))
+    return answers._replace(label=np.zeros(len(right), dtype=np.int64), prediction=right)
 
 
 def _of_cells(client: MlflowClient, cells: pd.DataFrame) -> Predictions | None:
-    """Read the predictions run by run; None where one has none, or fewer than two."""
+    """Return the predictions, read run by run; None if a run has fewer than two."""
     parts: list[list[npt.NDArray[Any]]] = []
     for number, (_, table) in enumerate(read_predictions(client, cells)):
         if table is None or len(table) < 2:

@@ -1,4 +1,4 @@
-"""What a comparison of parents returns."""
+"""The result of a comparison."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_FACTOR: Final = (
 
 
 class ComparedParent(NamedTuple):
-    """A parent, and what it is in the comparison."""
+    """A parent run, with its task and system in the comparison."""
 
     task: str
     system: str
@@ -34,24 +34,24 @@ class ComparedParent(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class ComparedRuns(OnOneScreen):
-    """What a comparison of parents found.
+    """The result of a comparison of parent runs.
 
     Attributes
     ----------
     run_id
-        The run that holds it.
+        The run with the result.
     parents
-        What was compared.
+        The compared parent runs.
     comparison
         Differences, ranks, and over tasks.
     scores
-        One row a run: task, system, score, and `pair`, which two runs with the configurations of the same run of the
-        first system have in common.
+        One row per run: task, system, score, and `pair`, which two runs with the configurations of the same run of the
+        first system share.
     importances
-        Which luck decides the differences: one row a pair and factor that both investigated, see
-        :func:`mlflow_l3d.studies.comparison.tables.importances_of_differences`; empty where there is none.
+        Which luck decides the differences: one row per pair and factor that both investigated, see
+        :func:`mlflow_l3d.studies.comparison.tables.importances_of_differences`; may be empty.
     self_checks
-        How often a difference was claimed where there is none, where that was asked for.
+        How often a difference was claimed for equal systems; empty without `self_check`.
     """
 
     run_id: str
@@ -62,22 +62,22 @@ class ComparedRuns(OnOneScreen):
     self_checks: tuple[SelfCheck, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a pair and task, see :class:`mlflow_l3d.analysis.comparison.results.Comparison`."""
+        """Return one row per pair and task, see :class:`mlflow_l3d.analysis.comparison.results.Comparison`."""
         return self.comparison.to_frame()
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run."""
-        found = self.comparison.metrics()
+        metrics = self.comparison.metrics()
         if len(self.comparison.differences) == 1:
             for row in self.importances.to_dict("records"):
-                found |= {
+                metrics |= {
                     f"difference_{name}/{row['factor']}": float(row[name])
                     for name in _OF_FACTOR
                     if not math.isnan(row.get(name, math.nan))
                 }
         if self.self_checks:
-            found["false_claims_nominal"] = self.self_checks[0].nominal
-        return found | {f"false_claims/{check.what}": check.rate for check in self.self_checks}
+            metrics["false_claims_nominal"] = self.self_checks[0].nominal
+        return metrics | {f"false_claims/{check.what}": check.rate for check in self.self_checks}
 
     def summary(self) -> str:
         """Return the text that the command line prints."""

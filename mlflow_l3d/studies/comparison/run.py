@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
@@ -38,30 +37,30 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _FEWEST_HALVED: Final = 6
-"""Runs below which halves are no investigation."""
+"""Fewest runs of a system that are compared with each other."""
 
 
 @with_signature(CompareOptions)
 def compare(
     runs: object, *others: object, progress: bool | None = None, **options: Unpack[CompareOptions]
 ) -> ComparedRuns:
-    """Say which of several systems is better, counting the luck of every factor and that of the test examples.
+    """Determine which of several systems is better, counting the luck of every factor and of the test examples.
 
     Parameters
     ----------
     runs
-        Parents: run ids separated by commas, or a list of run ids, of :class:`~mlflow_l3d.Investigation` objects, or of
-        mappings with the parameters of `main`, which are then run (also as JSON).
+        Parent runs: run ids separated by commas, or a list of run ids, of :class:`~mlflow_l3d.Investigation` objects,
+        or of mappings with the parameters of `main`, which are then run (also as JSON).
     *others
-        More of them, as in ``compare(a, b)``.
+        More parent runs, as in ``compare(a, b)``.
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.
     **options
-        `metric`: what systems are scored by; ``auto`` is the parents' own. `smallest_effect`: differences up to this
-        count for nothing (percentage points, or the unit of a metric that is no percentage); systems whose difference
-        lies within it for certain are called equivalent, and runs needed are those for it. `level`: of intervals and
-        claims. `self_check`: how many comparisons of each system with itself, and of runs swapped within each pair.
-        `root_seed`: the number that their random halves are derived from.
+        `metric`: the score of the systems; ``auto`` is the metric of the parent runs. `smallest_effect`: the largest
+        difference that does not matter (percentage points, or the unit of a metric without percentages); systems whose
+        difference certainly lies within it are called equivalent, and the report gives the runs needed for it.
+        `level`: confidence level of intervals and claims. `self_check`: how many comparisons of each system with
+        itself, and of runs swapped within each pair. `root_seed`: the number that their random halves derive from.
 
     Returns
     -------
@@ -71,177 +70,161 @@ def compare(
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        With one line that names the fix.
     """
-    given_runs = runs if not others else [*(runs if isinstance(runs, list | tuple) else [runs]), *others]
+    every = runs if not others else [*(runs if isinstance(runs, list | tuple) else [runs]), *others]
     with entry_point() as project_run:
-        wanted = requests(given_runs)
-        asked = read_arguments({**options, "runs": _as_typed(wanted)}, COMPARE)
-        given, settings = asked.texts, Settings.of(asked)
-        studies = {at: _study(each, progress) for at, each in enumerate(wanted) if isinstance(each, Mapping)}
+        systems = requests(every)
+        arguments = read_arguments({**options, "runs": _as_typed(systems)}, COMPARE)
+        typed = arguments.texts
+        studies = {at: _study(each, progress) for at, each in enumerate(systems) if isinstance(each, Mapping)}
         keys = [study.request.key for study in studies.values()]
         if len(set(keys)) < len(keys):
-            raise ParameterError("runs", given["runs"], "names one investigation twice: it has no difference to itself")
+            raise ParameterError("runs", typed["runs"], "names one investigation twice: it does not differ from itself")
         client = connect()
-        parents = None if studies else matched(client, [str(each) for each in wanted], settings)
+        parents = None if studies else matched(client, [str(each) for each in systems], arguments)
         with (
             temporary_folder() as folder,
-            auxiliary_run(client, project_run.take(), role="compare", title="comparison", parameters=given) as opened,
+            auxiliary_run(client, project_run.take(), role="compare", title="comparison", parameters=typed) as opened,
         ):
             if parents is None:
-                run_ids = [studies[at].run().run_id if at in studies else str(each) for at, each in enumerate(wanted)]
-                parents = matched(client, run_ids, settings)
-            found = compare_parents(client, parents, settings, opened.run_id)
-            tables = write_comparison(folder, found)
-            tags = {**_tags(found), names.RUN_NAME: found.comparison.title[:250]}
-            opened.finish(folder, metrics=found.metrics(), tags=tags, tables=tables)
-    return found
+                run_ids = [studies[at].run().run_id if at in studies else str(each) for at, each in enumerate(systems)]
+                parents = matched(client, run_ids, arguments)
+            compared = compare_parents(client, parents, arguments, opened.run_id)
+            tables = write_comparison(folder, compared)
+            tags = {**_tags(compared), names.RUN_NAME: compared.comparison.title[:250]}
+            opened.finish(folder, metrics=compared.metrics(), tags=tags, tables=tables)
+    return compared
 
 
 def compare_into(
     client: MlflowClient, run_id: str, run_ids: Sequence[str], options: Mapping[str, object]
 ) -> ComparedRuns:
-    """Compare finished parents, and write the result to a run that is there.
+    """Compare finished parent runs, and write the result to an existing run.
 
     Parameters
     ----------
     client
-        Where they are.
+        Client of their tracking server.
     run_id
-        The run; none of the parents.
+        The run for the result, not one of the parent runs.
     run_ids
-        Of the parents.
+        The parent runs.
     options
-        Those of :func:`compare`.
+        Options of :func:`compare`.
 
     Raises
     ------
     ParameterError
-        If an option is none, the run is one of the parents, or these cannot be compared.
+        If an option is unknown, the run is one of the parent runs, or these cannot be compared.
     """
     check_names("evaluator_config", options, COMPARE.keys() - {"runs"})
     if run_id in run_ids:
         fix = "Start another run: with mlflow.start_run()."
-        raise ParameterError("runs", run_id, "is to hold the comparison, and is one of what is compared", fix)
-    settings = Settings.of(read_arguments(options, COMPARE))
-    found = compare_parents(client, matched(client, run_ids, settings), settings, run_id)
+        raise ParameterError("runs", run_id, "is the run for the result and one of the compared runs", fix)
+    arguments = read_arguments(options, COMPARE)
+    compared = compare_parents(client, matched(client, run_ids, arguments), arguments, run_id)
     with temporary_folder() as folder:
-        tables = write_comparison(folder, found)
-        log_metrics(client, run_id, {0: found.metrics()})
-        tags = {names.ROLE: "compare", names.SCHEMA_TAG: names.SCHEMA, **_tags(found)}
+        tables = write_comparison(folder, compared)
+        log_metrics(client, run_id, {0: compared.metrics()})
+        tags = {names.ROLE: "compare", names.SCHEMA_TAG: names.SCHEMA, **_tags(compared)}
         log_results(client, run_id, folder, tags, tables)
-    return found
+    return compared
 
 
-def _tags(found: ComparedRuns) -> dict[str, str]:
-    run_ids = ",".join(each.run_id for each in found.parents)
-    return {names.INVESTIGATIONS: run_ids, names.NOTE: note(found)}
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How parents are compared; see :func:`compare`."""
-
-    metric: str = "auto"
-    smallest_effect: float = math.nan
-    level: float = 0.95
-    self_check: int = 0
-    root_seed: int = 0
-
-    @classmethod
-    def of(cls, asked: Arguments) -> Settings:
-        """Return the settings that were asked for."""
-        values: dict[str, Any] = {each.name: asked[each.name] for each in fields(cls)}
-        return cls(**values | {"smallest_effect": float(str(values["smallest_effect"]).replace("none", "nan"))})
+def _tags(compared: ComparedRuns) -> dict[str, str]:
+    run_ids = ",".join(each.run_id for each in compared.parents)
+    return {names.INVESTIGATIONS: run_ids, names.NOTE: note(compared)}
 
 
 class Matched(NamedTuple):
-    """Parents that can be compared: by which metric, and task -> system -> parent."""
+    """Parent runs that can be compared: their metric, and task -> system -> parent run."""
 
     metric: Metric
     tasks: Mapping[str, Mapping[str, Parent]]
 
 
-def matched(client: MlflowClient, run_ids: Sequence[str], settings: Settings) -> Matched:
-    """Return the parents of these run ids, or raise a ParameterError where they cannot be compared."""
+def matched(client: MlflowClient, run_ids: Sequence[str], arguments: Arguments) -> Matched:
+    """Return the parent runs with these ids; raise a ParameterError if they cannot be compared."""
     parents = read_parents(client, run_ids)
-    return Matched(metric_of(parents, settings.metric), by_task(parents))
+    return Matched(metric_of(parents, arguments["metric"]), by_task(parents))
 
 
-def compare_parents(client: MlflowClient, parents: Matched, settings: Settings, run_id: str) -> ComparedRuns:
-    """Compare finished parents.
+def compare_parents(client: MlflowClient, parents: Matched, arguments: Arguments, run_id: str) -> ComparedRuns:
+    """Compare finished parent runs.
 
     Parameters
     ----------
     client
-        Where they are.
+        Client of their tracking server.
     parents
-        What is compared.
-    settings
-        How.
+        The parent runs.
+    arguments
+        The parameters of `compare`.
     run_id
-        Of the run that is to hold the result.
+        The run for the result.
     """
     metric = parents.metric
+    smallest_effect = float(str(arguments["smallest_effect"]).replace("none", "nan"))
     tasks: dict[str, Sequence[System]] = {}
     notes: list[str] = []
     compared, of_differences = [], []
-    for task, own in parents.tasks.items():
+    for task, systems in parents.tasks.items():
         compared += [
             ComparedParent(task, name, parent.run_id, str(parent.run.info.experiment_id))
-            for name, parent in own.items()
+            for name, parent in systems.items()
         ]
-        read = {name: read_runs(client, parent, metric) for name, parent in own.items()}
-        tasks[task], said = systems_of(read, metric)
-        notes += said
-        of_differences.append(importances_of_differences(task, read, metric, settings.level))
+        runs = {name: read_runs(client, parent, metric) for name, parent in systems.items()}
+        tasks[task], task_notes = systems_of(runs, metric)
+        notes += task_notes
+        of_differences.append(importances_of_differences(task, runs, metric, arguments["level"]))
     comparison = compare_systems(
         tasks,
         metric,
-        smallest_effect=settings.smallest_effect / (100 if metric.percent else 1),
-        level=settings.level,
+        smallest_effect=smallest_effect / (100 if metric.percent else 1),
+        level=arguments["level"],
         notes=list(dict.fromkeys(notes)),
     )
-    checks = _self_checks(tasks, settings) if settings.self_check else ()
+    checks = _self_checks(tasks, arguments) if arguments["self_check"] else ()
     importances = pd.concat(of_differences, ignore_index=True)
     return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks))
 
 
 def _scores(tasks: Mapping[str, Sequence[System]]) -> pd.DataFrame:
     parts = []
-    for task, own in tasks.items():
-        for system in own:
+    for task, systems in tasks.items():
+        for system in systems:
             pair = np.arange(system.runs, dtype=np.float64)
-            if system is not own[0]:
-                pairing = paired(own[0], system)
+            if system is not systems[0]:
+                pairing = paired(systems[0], system)
                 pair = np.full(system.runs, math.nan)
                 pair[pairing.second] = pairing.first
             parts.append(pd.DataFrame({"task": task, "system": system.name, "score": system.scores, "pair": pair}))
     return pd.concat(parts, ignore_index=True)
 
 
-def _self_checks(tasks: Mapping[str, Sequence[System]], settings: Settings) -> Iterator[SelfCheck]:
-    how: dict[str, Any] = {"seed": settings.root_seed, "level": settings.level}
-    for task, own in tasks.items():
+def _self_checks(tasks: Mapping[str, Sequence[System]], arguments: Arguments) -> Iterator[SelfCheck]:
+    times, options = arguments["self_check"], {"seed": arguments["root_seed"], "level": arguments["level"]}
+    for task, systems in tasks.items():
         ending = f" ({task})" if len(tasks) > 1 else ""
-        for system in own:
+        for system in systems:
             if system.runs >= _FEWEST_HALVED:
-                yield halves(system, settings.self_check, what=system.name + ending, **how)
-        for one, other in combinations(own, 2):
+                yield halves(system, times, what=system.name + ending, **options)
+        for one, other in combinations(systems, 2):
             pairing = paired(one, other)
             if len(pairing.first) >= _FEWEST_HALVED // 2:
                 what = f"{one.name}-{other.name}{ending}"
-                yield swapped(one, other, pairing, settings.self_check, what=what, **how)
+                yield swapped(one, other, pairing, times, what=what, **options)
 
 
 def _study(parameters: Mapping[str, Any], progress: bool | None) -> InvestigationStudy:
-    own = dict(parameters)
-    request = specified(specify, own.pop("approach", None), own.pop("task", None), own)
+    others = dict(parameters)
+    request = specified(specify, others.pop("approach", None), others.pop("task", None), others)
     say(request.remarks)
     return InvestigationStudy(request, progress=progress)
 
 
-def _as_typed(wanted: Sequence[object]) -> str:
-    if all(isinstance(each, str) for each in wanted):
-        return ",".join(map(str, wanted))
-    return json.dumps([dict(each) if isinstance(each, Mapping) else each for each in wanted], default=str)
+def _as_typed(systems: Sequence[object]) -> str:
+    if all(isinstance(each, str) for each in systems):
+        return ",".join(map(str, systems))
+    return json.dumps([dict(each) if isinstance(each, Mapping) else each for each in systems], default=str)

@@ -16,18 +16,18 @@ from mlflow_l3d.tracking import names
 
 
 def importances_of_differences(task: str, systems: Mapping[str, Runs], metric: Metric, level: float) -> pd.DataFrame:
-    """Return the importance of each factor for each difference: one row a pair and factor.
+    """Return the importance of each factor for each difference: one row per pair and factor.
 
     Parameters
     ----------
     task
         The task.
     systems
-        Name -> what was read; pairs of different designs have no common tables.
+        Name -> runs; pairs of different designs have no common tables.
     metric
         The metric, a column of scores.
     level
-        Of the intervals.
+        Confidence level of the intervals.
 
     Returns
     -------
@@ -61,7 +61,7 @@ def _of_pair(one: Runs, other: Runs, metric: Metric, level: float) -> Mapping[st
         factor
         for factor in both["factor"].dropna().unique()
         if all(f"{SEED}{name}" in shared for name in str(factor).split("+"))
-        # Of fewer rows there is no spread of row means.
+        # With fewer rows the spread of row means is undefined.
         and both.loc[both["factor"].eq(factor), "row"].nunique() >= 2
     ]
     both = both[both["factor"].isna() | both["factor"].isin(factors)]
@@ -70,5 +70,5 @@ def _of_pair(one: Runs, other: Runs, metric: Metric, level: float) -> Mapping[st
     plan = replace(one.planned, factors=factors, rows=None, columns=None, golden_runs=None)
     try:
         return design.importances(plan.tables(both, metric.name), missing=plan.missing, level=level)
-    except L3DError:  # what is shared is no table of this design
+    except L3DError:  # the shared cells do not form a table of this design
         return {}

@@ -1,1 +1,1 @@
-"""Runs that exist are scored again: an investigation, or studies of seeds."""
+"""`evaluate` and `delete`: existing runs are scored again, or deleted."""

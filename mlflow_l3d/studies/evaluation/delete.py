@@ -1,4 +1,4 @@
-"""`delete`: a parent run goes, and its children with it; of a sweep and a gate all three levels."""
+"""`delete`: a parent run and its child runs are deleted; of a sweep and a gate all three levels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARENTS: Final = ("investigation", "sweep", "gate", "golden_runs")
 
 @dataclass(frozen=True)
 class Deletion:
-    """How many `runs` :func:`delete` deleted."""
+    """The number of `runs` that :func:`delete` deleted."""
 
     runs: int
 
@@ -32,21 +32,21 @@ class Deletion:
 
 
 def delete(parent_run_id: str, *, ask: bool = False) -> Deletion:
-    """Delete a parent, sweep or gate, and all that is below it; MLflow keeps deleted runs until its own `mlflow gc`.
+    """Delete a parent run, sweep or gate, and all runs below it; MLflow keeps deleted runs until its own `mlflow gc`.
 
     Parameters
     ----------
     parent_run_id
-        The parent.
+        The parent run.
     ask
-        Whether to ask on the terminal before anything is deleted.
+        Whether to ask on the terminal first.
 
     Raises
     ------
     ParameterError
         If there is no such run, or nobody can be asked.
     L3DError
-        If it is neither a parent of cells nor a sweep or gate.
+        If it is neither a parent run of cells nor a sweep or gate.
     """
     with own_settings():
         client = connect()
@@ -63,14 +63,14 @@ def delete(parent_run_id: str, *, ask: bool = False) -> Deletion:
 
 
 def _agreed(what: str) -> bool:
-    """Return whether the user wants it; where there is no terminal, nobody can say so."""
+    """Return whether the user agrees; raise a ParameterError without a terminal."""
     if not sys.stdin.isatty():
         raise ParameterError("yes", "false", f"would delete {what}; nobody can be asked here", "Add --yes.")
     return input(f"Delete {what}? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _below(client: Any, parent: Any) -> Iterator[Any]:
-    """Yield the children of a run, each after its own."""
+    """Yield the child runs of a run, each after its own child runs."""
     for child in list(children_of(client, str(parent.info.experiment_id), str(parent.info.run_id))):
         if child.data.tags.get(names.ROLE) in _PARENTS:
             yield from _below(client, child)

@@ -18,9 +18,7 @@ class EvaluateOptions(TypedDict, total=False):
 
     parent_run_id: Annotated[
         str,
-        replace(
-            PARENT, help=f"{PARENT.help}; a sweep; several investigations or studies of seeds, separated by commas"
-        ),
+        replace(PARENT, help=f"{PARENT.help}; a sweep; several investigations or seeds studies, separated by commas"),
     ]
     where: Annotated[str, Of("none", "an MLflow filter that finds the cells, in place of the parent's children")]
     metric: Annotated[str, Of("auto", "the metric whose spread is investigated; auto is the parent's own, or f1_macro")]

@@ -1,4 +1,4 @@
-"""`evaluate`: finds out what kind of study a parent run is of, and scores it."""
+"""`evaluate`: recognises the study of a parent run, and scores it again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from mlflow_l3d import registry
 from mlflow_l3d.analysis.importance.estimators.reml import MISSING
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import EVALUATE
 from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
@@ -23,7 +24,7 @@ from mlflow_l3d.tracking.earlier.reader import read_investigation
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(OnOneScreen):
-    """What :func:`evaluate` found.
+    """The result of :func:`evaluate`.
 
     Attributes
     ----------
@@ -54,39 +55,38 @@ def evaluate(
     log: bool = True,
     progress: bool | None = None,
 ) -> Evaluation | SeedsEvaluation | SweepEvaluation:
-    """Score a parent run again from its children, and write metrics and artifacts to it.
+    """Score a parent run again from its child runs, and write metrics and artifacts to it.
 
     Parameters
     ----------
     parent_run_id
-        Any run whose children carry the tags of a cell: ``l3d.role`` = ``cell``, ``l3d.phase``, and ``l3d.factor``,
+        Any run whose child runs have the tags of a cell: ``l3d.role`` = ``cell``, ``l3d.phase``, and ``l3d.factor``,
         ``l3d.row``, ``l3d.column`` (golden: ``l3d.index``; base and swap: no column). ``latest``: the current
-        experiment's latest investigation. Several studies of seeds, separated by commas, are compared over tasks in a
-        run of its own; a study of seeds has no other option than `metric`. The run of a sweep, whose result is made
-        again from its points, or several investigations, which are set side by side in a run of its own; both have no
-        other option.
+        experiment's latest investigation. Several seeds studies, separated by commas, are compared over tasks in a run
+        of their own; a seeds study has no other option than `metric`. The run of a sweep, whose result is computed
+        again from its points, or several investigations, whose table gets a run of its own; both have no other option.
     where
-        An MLflow filter; cells are then the runs that it finds in the parent's experiment.
+        An MLflow filter; cells are then the runs that it finds in the experiment of the parent run.
     metric
-        The metric whose spread is investigated; ``auto`` is the parent's own parameter, or ``f1_macro``.
+        The metric whose spread is investigated; ``auto`` is the parameter of the parent run, or ``f1_macro``.
     design
-        Name of the design; ``auto`` is the parent's own, or else the one whose phases the cells have (``radial`` where
-        there are base and swap runs), and ``crossed`` where none has.
+        Name of the design; ``auto`` is the design of the parent run, or else the one with the phases of the cells
+        (``radial`` for base and swap runs), or else ``crossed``.
     missing
-        ``anova`` or ``reml``, as in `main`; ``auto`` is the parent's own, or ``anova``.
+        ``anova`` or ``reml``, as in `main`; ``auto`` is the choice of the parent run, or ``anova``.
     agreement
-        How predictions are compared: ``auto`` takes whole numbers as class numbers, other numbers as regression, and
-        texts by ``exact_match``; or ``regression``, or a scoring function such as ``rougeL``
+        How predictions are compared: ``auto`` reads whole numbers as class numbers, other numbers as regression, and
+        compares texts by ``exact_match``; or ``regression``, or a scoring function such as ``rougeL``
         (:func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`).
     log
         Whether to write metrics and artifacts.
     progress
-        Whether to say on stderr what is under way; None does in a notebook and on a terminal.
+        Whether to report progress on stderr; None does in a notebook and on a terminal.
 
     Raises
     ------
     L3DError
-        With one line that says what is missing.
+        With one line that names the missing data.
     """
     shown = shows_progress(progress)
     with entry_point() as project_run:
@@ -97,9 +97,8 @@ def evaluate(
         if is_seeds_study(parent_run_id):
             _check_options(options)
             return evaluate_seeds(parent_run_id, metric=metric, project_run=project_run.run_id, log=log)
-        for name, value, known in (("design", design, registry.names("design")), ("missing", missing, MISSING)):
-            if value not in ("auto", *known):
-                raise unknown_name(name, value, ("auto", *known))
+        check_names("design", [design], ["auto", *registry.names("design")])
+        check_names("missing", [missing], ["auto", *MISSING])
         client = connect()
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         with under_way("reading the cells", shown=shown):
@@ -116,8 +115,8 @@ def evaluate(
     return Evaluation(run_id, analysis)
 
 
-def _check_options(options: Mapping[str, str], study: str = "a study of seeds") -> None:
-    """Raise a ParameterError for an option of `evaluate` that a study does not have."""
+def _check_options(options: Mapping[str, str], study: str = "a seeds study") -> None:
+    """Raise a ParameterError for an option of `evaluate` that has no effect on a study."""
     for name, value in options.items():
         if value != EVALUATE[name].default:
             raise ParameterError(name, value, f"has no effect on {study}", "Leave it out.")

@@ -1,1 +1,1 @@
-"""Results that exist already, as other tools wrote them, become runs that every other verb reads."""
+"""`import`: existing results of other tools become runs that every other command reads."""

@@ -1,31 +1,38 @@
-"""What is wrong with recorded runs: each finding is one line, and a run that has one is left out."""
+"""Checks of recorded runs, and the kind of their answers: each problem is one line, and its run is left out."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
-from mlflow_l3d.metrics.known import named, scores_of
+from mlflow_l3d.metrics.known import is_share, named, scores_of
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.importing.formats import FORMATS
-from mlflow_l3d.studies.importing.kinds import as_fractions, with_kinds
-from mlflow_l3d.studies.importing.recorded import RecordedRun
+from mlflow_l3d.studies.importing.recorded import Array, RecordedRun
+from mlflow_l3d.studies.request import class_words
+from mlflow_l3d.tasks.answers import Classes, kind_of, plain_number
+
+_SPELL: Final = (
+    "Spell them alike; if they are right, name all classes, --classes a|b; --task-kind regression reads numbers."
+)
 
 
 def read_runs(path: Path, source: str, columns: Mapping[str, str], metric: str) -> tuple[list[RecordedRun], list[str]]:
-    """Read all runs of a file or folder; return them, and one line for each file that cannot be read.
+    """Return all runs of a file or folder, and one line for each file that cannot be read.
 
     Raises
     ------
     ParameterError
-        If there is no file of that tool.
+        If there is no file of the tool.
     """
     form = FORMATS[source]
     files = sorted({file for pattern in form.patterns for file in path.rglob(pattern)}) if path.is_dir() else [path]
@@ -45,22 +52,22 @@ def read_runs(path: Path, source: str, columns: Mapping[str, str], metric: str) 
 
 
 def chosen(runs: Sequence[RecordedRun], tasks: str, only: Mapping[str, str]) -> list[RecordedRun]:
-    """Return the runs that are wanted: of one task, or of some that are one setting more, with some settings.
+    """Return the requested runs: those of one task, or of several variants of one task, with the given settings.
 
     Raises
     ------
     ParameterError
-        If there are several tasks and none is named, one is not there, or no run has the settings.
+        If there are several tasks and none is named, a task is missing, or no run has the settings.
     """
-    found = sorted({run.task for run in runs})
-    if tasks == "auto" and len(found) > 1:
-        fix = f"Name one, --task {found[0]}; or, of variants of one task with the same examples, several."
-        raise ParameterError("task", "auto", f"there are runs of {len(found)} tasks, {', '.join(found)}", fix)
-    wanted = found if tasks == "auto" else [name.strip() for name in tasks.split(",")]
-    check_names("task", wanted, found)
+    available = sorted({run.task for run in runs})
+    if tasks == "auto" and len(available) > 1:
+        fix = f"Name one, --task {available[0]}; or, of variants of one task with the same examples, several."
+        raise ParameterError("task", "auto", f"there are runs of {len(available)} tasks, {', '.join(available)}", fix)
+    names = available if tasks == "auto" else [name.strip() for name in tasks.split(",")]
+    check_names("task", names, available)
     recorded = {name for run in runs for name in run.settings}
     check_names("only", only, recorded, "a recorded setting:")
-    kept = [run for run in runs if run.task in wanted and only.items() <= run.settings.items()]
+    kept = [run for run in runs if run.task in names and only.items() <= run.settings.items()]
     if not kept:
         raise ParameterError("only", ",".join(f"{name}={value}" for name, value in only.items()), "no run has these")
     return kept
@@ -71,10 +78,11 @@ def checked(
 ) -> tuple[list[RecordedRun], Metric, list[str], list[str]]:
     """Return the runs that can be compared, the metric, one line for each other run, and notes.
 
-    Runs are compared on the examples that most of them have.
+    Runs are compared on the examples that most of them share.
     """
-    found = [(run, _broken(run)) for run in runs]
-    problems, sound = [f"{run.source}: {line}" for run, line in found if line], [run for run, line in found if not line]
+    defects = [_defect(run) for run in runs]
+    problems = [f"{run.source}: {defect}" for run, defect in zip(runs, defects, strict=True) if defect]
+    sound = [run for run, defect in zip(runs, defects, strict=True) if not defect]
     sound, wrong, remarks = with_kinds(sound, task_kind, classes) if sound else ([], [], [])
     problems += wrong
     kept, notes = _once(_with_most(sound, problems))
@@ -85,14 +93,14 @@ def checked(
         check_names("metric", [metric], {name for run in kept for name in run.scores}, "one that the runs have:")
     headline = named(metric)
     whole = [run for run in kept if np.isfinite(run.scores.get(metric, np.nan))]
-    problems += [f"{run.source}: has no {metric}, or it is no number." for run in kept if run not in whole]
-    # Of scores alone the metric says what kind they are of.
+    problems += [f"{run.source}: has no {metric}, or it is not a number." for run in kept if run not in whole]
+    # Without predictions the metric determines the kind.
     whole = [run if run.kind else replace(run, kind=headline.kinds[0]) for run in whole]
     return whole, headline, problems, [*notes, *remarks, *percent]
 
 
-def _broken(run: RecordedRun) -> str:
-    """Return what is wrong with a run taken alone; the empty text where nothing is."""
+def _defect(run: RecordedRun) -> str:
+    """Return the first defect of a run considered alone; the empty text if it has none."""
     for name, value in run.scores.items():
         if not np.isfinite(value):
             return f"its {name} is not a number (NaN). Evaluate it again."
@@ -116,7 +124,7 @@ def _broken(run: RecordedRun) -> str:
 
 
 def _with_most(runs: Sequence[RecordedRun], problems: list[str]) -> list[RecordedRun]:
-    """Return the runs with the most common examples; of each other one say what differs."""
+    """Return the runs with the most common examples; add a problem for each other run."""
     if not runs:
         return []
     hashes = [run.examples for run in runs]
@@ -131,9 +139,9 @@ def _with_most(runs: Sequence[RecordedRun], problems: list[str]) -> list[Recorde
 def _difference(run: RecordedRun, other: RecordedRun) -> str:
     if run.ids is None or other.ids is None or run.labels is None or other.labels is None:
         return "has no predictions, unlike those" if run.ids is None else "has predictions, unlike those"
-    own, their = set(run.ids.tolist()), set(other.ids.tolist())
-    if own != their:
-        sides = (("lacks", sorted(their - own)), ("has beside them", sorted(own - their)))
+    ids, other_ids = set(run.ids.tolist()), set(other.ids.tolist())
+    if ids != other_ids:
+        sides = (("lacks", sorted(other_ids - ids)), ("has in addition", sorted(ids - other_ids)))
         parts = [f"{what} {len(names)} ({names[0]}, ...)" for what, names in sides if names]
         return f"has other examples ({'; '.join(parts)}) than those"
     labels = dict(zip(other.ids.tolist(), other.labels.tolist(), strict=True))
@@ -142,25 +150,117 @@ def _difference(run: RecordedRun, other: RecordedRun) -> str:
 
 
 def _once(runs: Iterable[RecordedRun]) -> tuple[list[RecordedRun], list[str]]:
-    """Return each run once; of those that are there again say where."""
-    found: dict[str, RecordedRun] = {}
+    """Return each run once, and one note for each repetition that names both files."""
+    runs_by_key: dict[str, RecordedRun] = {}
     notes = []
     for run in runs:
-        first = found.setdefault(run.key, run)
+        first = runs_by_key.setdefault(run.key, run)
         if first is not run:
             notes.append(f"{run.source} is the same run as {first.source}, and left out.")
-    return list(found.values()), notes
+    return list(runs_by_key.values()), notes
 
 
 def _scored(run: RecordedRun, *, classes_named: bool = False) -> RecordedRun:
-    """Return a run with the metrics of its kind, which its predictions give; the tool's own come first.
+    """Return a run with the metrics of its kind, computed from its predictions; the tool's own come first.
 
     Macro averages are over the classes that the user names, else over those of the run's own labels and predictions, as
-    in scikit-learn: what another run predicts changes nothing. Answers that are texts, of which the tool or equality
-    says which are right, have no classes to average over.
+    in scikit-learn: predictions of other runs change nothing. Answers that are texts have no classes to average over;
+    the tool or equality decides which of them are right.
     """
     if run.labels is None or run.predictions is None or (run.labels.dtype == object and form_of(run.kind).has_classes):
         return run
     scores = scores_of(run.labels, run.predictions, run.kind, classes=len(run.classes) if classes_named else None)
-    known = {name: value for name, value in scores.items() if name not in run.scores}
-    return replace(run, scores={**run.scores, **known})
+    return replace(run, scores={**run.scores, **{name: scores[name] for name in scores if name not in run.scores}})
+
+
+def with_kinds(
+    runs: Sequence[RecordedRun], task_kind: str, classes: str
+) -> tuple[list[RecordedRun], list[str], list[str]]:
+    """Return the runs with answers in the form of their kind, one line for each run without this form, and notes.
+
+    Runs have answers as texts, and no kind, only if their tool does not record the kind.
+    """
+    raw = [run for run in runs if not run.kind and run.labels is not None]
+    if not raw:
+        if (task_kind, classes) != ("auto", "auto"):
+            name, value = ("classes", classes) if task_kind == "auto" else ("task_kind", task_kind)
+            raise ParameterError(name, value, "has no effect: every file records the kind of its answers")
+        return list(runs), [], []
+    labels = [[str(label) for label in _of(run.labels)] for run in raw]
+    every, answers = {*chain.from_iterable(labels)}, Counter(chain.from_iterable(_of(run.predictions) for run in raw))
+    names = tuple(part.strip() for part in classes.split("|")) if classes != "auto" else ()
+    kind = "classification" if names and task_kind == "auto" else task_kind
+    kind = kind_of(every, answers, max(map(len, labels))) if kind == "auto" else kind
+    read_as: Classes | None = None
+    notes = [f"Read as {kind}{', which are compared literally' if kind == 'texts' else ''}."]
+    if form_of(kind).has_classes and kind != "texts":
+        read_as = Classes.named(names, every) if names else Classes.found([{*run} for run in labels], answers)
+        notes = [f"Read as {kind} with the classes {class_words(read_as.names)}."]
+        notes += read_as.remarks(chain.from_iterable(labels), answers)
+    problems, sound = [], []
+    for run in runs:
+        try:
+            is_raw = not run.kind and run.labels is not None
+            sound.append(_read(run, kind, read_as, are_named=bool(names)) if is_raw else run)
+        except ValueError as error:
+            problems.append(f"{run.source}: {error}")
+    return sound, problems, notes
+
+
+def _of(values: Array | None) -> list[Any]:
+    return [] if values is None else values.tolist()
+
+
+def _read(run: RecordedRun, kind: str, classes: Classes | None, *, are_named: bool) -> RecordedRun:
+    """Return a run with answers in the form of a kind; raise a ValueError if an answer does not have it."""
+    labels, answers = _of(run.labels), _of(run.predictions)
+    if classes is not None:
+        if are_named and (unknown := classes.strangers(labels, ())):
+            raise ValueError(f"has the label {unknown[0]!r}, which --classes does not name.")
+        numbers = classes.numbers(answers)
+        if not (are_named and (numbers >= 0).any()) and (problem := classes.mismatch(answers)):
+            raise ValueError(f"{problem}. {_SPELL}")
+        return replace(run, kind=kind, classes=classes.names, labels=classes.numbers(labels), predictions=numbers)
+    if kind == "texts":
+        right = float(np.mean([answer == label for answer, label in zip(answers, labels, strict=True)]))
+        return replace(run, kind="multiple_choice", scores={**run.scores, "accuracy": right})
+    if form_of(kind).has_numbers:
+        for name, values in (("label", labels), ("prediction", answers)):
+            bad = [place for place, value in enumerate(values) if value is None or plain_number(value) is None]
+            if bad and run.ids is not None:
+                raise ValueError(f"the {name} of example {run.ids[bad[0]]} is not a number ({len(bad)} are not).")
+        truth, guess = (np.array(values, dtype=np.float64) for values in (labels, answers))
+        return replace(run, kind=kind, labels=truth, predictions=guess)
+    form = form_of(kind)
+    predictions = form.predictions([answer or "" for answer in answers])
+    return replace(run, kind=kind, labels=form.labels(labels), predictions=predictions)
+
+
+def as_fractions(runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], list[str]]:
+    """Return the runs with scores in percent as fractions, and one note for each such metric.
+
+    A metric is in percent if one of its scores is above 1 and none above 100; of a metric that may lie outside 0
+    to 1 all must be above 1.
+
+    Raises
+    ------
+    ParameterError
+        If a metric that lies between 0 and 1 has scores of both kinds, or above 100.
+    """
+    notes, percent = [], set()
+    for name in dict.fromkeys(name for run in runs for name in run.scores):
+        values = np.array([run.scores[name] for run in runs if name in run.scores])
+        low, high = float(np.abs(values).min()), float(np.abs(values).max())
+        if high <= 1 or not named(name).percent:
+            continue
+        if is_share(name) and (high > 100 or ((values != 0) & (np.abs(values) <= 1)).any()):
+            allowed = f"has scores from {values.min():g} to {high:g}, which are neither fractions nor percent"
+            raise ParameterError("metric", name, allowed, "Write all of them as fractions (0 to 1).")
+        if not is_share(name) and (low <= 1 or high > 100 or values.min() < 0):
+            continue
+        percent.add(name)
+        notes.append(f"{name}, from {values.min():g} to {values.max():g}, is read as percent.")
+    if not percent:
+        return list(runs), []
+    scaled = [{name: value / 100 if name in percent else value for name, value in run.scores.items()} for run in runs]
+    return [replace(run, scores=scores) for run, scores in zip(runs, scaled, strict=True)], notes

@@ -1,4 +1,4 @@
-"""What is imported, read and checked, as the parent run and its children are written."""
+"""The runs to import, checked, and the content of their parent run and child runs."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _OF_MODEL = ("model", "backend", "model_args.")
 
 @dataclass(frozen=True, kw_only=True)
 class Import:
-    """What is imported, read and checked.
+    """The runs to import, checked.
 
     Attributes
     ----------
-    given
+    arguments
         The parameters as they were typed.
     runs
         At least two, of one set of examples.
     metric
-        What they are scored by.
+        Their score.
     problems
-        One line for each file or run that is left out and should not be.
+        One line for each file or run that is left out until it is corrected.
     notes
-        What else is to be known.
+        Further remarks.
     """
 
-    given: Mapping[str, str]
+    arguments: Mapping[str, str]
     runs: Sequence[RecordedRun]
     metric: Metric
     problems: tuple[str, ...]
@@ -52,7 +52,7 @@ class Import:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is to be said before it begins."""
+        """The remarks that the user gets before the import begins."""
         return (*self.problems, *self.notes)
 
     @cached_property
@@ -62,13 +62,13 @@ class Import:
 
     @cached_property
     def settings(self) -> pd.DataFrame:
-        """One row a run, one column a setting, missing where a run does not record it."""
+        """One row per run, one column per setting, missing if a run does not record it."""
         several = "," in self.task
         return pd.DataFrame([{**({"task": run.task} if several else {}), **run.settings} for run in self.runs])
 
     @cached_property
     def seeds(self) -> tuple[int, ...] | None:
-        """The seeds, where nothing else tells the runs apart; else None."""
+        """The seeds if the runs differ in nothing else, else None."""
         varying, _ = varying_settings(self.settings)
         if len(varying) != 1:
             return None
@@ -81,24 +81,24 @@ class Import:
 
     @cached_property
     def shared(self) -> dict[str, str]:
-        """Settings that all runs have alike."""
+        """Settings with the same value in all runs."""
         _, constant = varying_settings(self.settings)
         return {name: str(self.settings[name].iloc[0]) for name in constant}
 
     @cached_property
     def context_key(self) -> str:
-        """Hash of what the runs were evaluated on."""
+        """Hash of the task and its examples."""
         return content_key({"imported": 2, "task": self.task, "examples": self.runs[0].examples})
 
     @cached_property
     def key(self) -> str:
-        """Hash that says whether two parents are the same import, of however many runs."""
-        wanted = {name: self.given[name] for name in ("from_", "only", "task_kind", "classes")}
-        return content_key({"context": self.context_key, "metric": self.metric.name, **wanted})
+        """Hash that two imports share if they differ only in their number of runs."""
+        selection = {name: self.arguments[name] for name in ("from_", "only", "task_kind", "classes")}
+        return content_key({"context": self.context_key, "metric": self.metric.name, **selection})
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
-        """The runs as cells; their seed is that of the run, or a number that runs of equal settings share."""
+        """The runs as cells, with the seed of the run or a number that runs of equal settings share."""
         return tuple(
             Cell(
                 phase="golden",
@@ -115,24 +115,24 @@ class Import:
 
     @property
     def title(self) -> str:
-        """Name of the parent as people read it."""
+        """Name of the parent run for people."""
         model = self.shared.get("model", "")
         what = f"{len(self.runs)} {'runs' if self.seeds is None else 'seeds'}"
         return ", ".join(word for word in (what, self.task, model) if word)
 
     def card(self) -> Card:
-        """Return what the parent says of itself."""
-        typed = {name.rstrip("_"): public_parameter(name, value) for name, value in self.given.items()}
+        """Return tags and parameters of the parent run."""
+        typed = {name.rstrip("_"): public_parameter(name, value) for name, value in self.arguments.items()}
         tags = {names.FACTOR: "seed", names.DESIGN: "seeds", names.CONTEXT_KEY: self.context_key}
         first = self.runs[0]
         resolved = {"resolved.task": self.task, "resolved.metric": self.metric.name}
-        resolved |= {"resolved.task_kind": first.kind, "approach": self.given["from_"]}
+        resolved |= {"resolved.task_kind": first.kind, "approach": self.arguments["from_"]}
         classes = {"resolved.classes": class_words(first.classes)} if first.classes else {}
         shared = {names.metric_name(name): value for name, value in self.shared.items()}
         return Card("investigation", self.key, self.title, tags, {**shared, **typed, **resolved, **classes})
 
     def records(self) -> Iterator[tuple[Cell, ImportedRecord, Outcome]]:
-        """Yield each run as it is written."""
+        """Yield each run as a cell, its record and its outcome."""
         differ = [str(name) for name in self.settings if name not in self.shared]
         for cell, run in zip(self.cells, self.runs, strict=True):
             outcome = Outcome(
@@ -144,13 +144,13 @@ class Import:
                 duration_seconds=run.duration_seconds,
             )
             settings = {names.metric_name(name): value for name, value in run.settings.items()}
-            own = ", ".join(f"{name} {run.settings.get(name, 'none')}" for name in differ if name != "task")
+            differences = ", ".join(f"{name} {run.settings.get(name, 'none')}" for name in differ if name != "task")
             place = {name: getattr(cell, name) for name in Cell.__slots__}
-            name = (own or cell.name)[:100]
+            name = (differences or cell.name)[:100]
             yield cell, ImportedRecord(**place, name=name, settings=settings, **measured(outcome)), outcome
 
     def study(self) -> tuple[SeedsStudy, pd.DataFrame, pd.DataFrame | None]:
-        """Return scores and agreement, one row a run, and all predictions."""
+        """Return scores and agreement, a table with one row per run, and all predictions."""
         rows, tables = [], []
         for number, cell, run in zip(self.numbers, self.cells, self.runs, strict=True):
             rows.append({"seed": number, "cell_key": cell.key, "index": cell.index, "status": "FINISHED", **run.scores})
@@ -181,7 +181,7 @@ class Import:
         return self.seeds or tuple(range(len(self.runs)))
 
     def document(self) -> dict[str, Any]:
-        """Return what `evaluate` and `compare` need to know, free of private paths."""
+        """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
         recorded = [
             {
                 "cell_key": cell.key,
@@ -194,8 +194,8 @@ class Import:
         about = {"kind": self.runs[0].kind, "classes": list(self.runs[0].classes)}
         return {
             "schema": 1,
-            "parameters": {name: public_parameter(name, value) for name, value in self.given.items()},
-            "imported_from": self.given["from_"],
+            "parameters": {name: public_parameter(name, value) for name, value in self.arguments.items()},
+            "imported_from": self.arguments["from_"],
             "task": {"name": self.task, **about, "fingerprint": self.context_key},
             "model": {"name": self.shared.get("model", "")},
             "hyperparameters": others,
@@ -210,7 +210,7 @@ class Import:
 
 
 def _numbers(runs: Sequence[RecordedRun]) -> Iterator[int]:
-    """Yield a number for each run: runs with equal settings, the model aside, have the same in every import."""
+    """Yield a number for each run: runs with equal settings, except the model, have the same number in every import."""
     times: Counter[str] = Counter()
     for run in runs:
         others = {name: value for name, value in run.settings.items() if not name.startswith(_OF_MODEL)}

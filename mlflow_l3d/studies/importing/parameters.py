@@ -28,7 +28,7 @@ class ImportOptions(TypedDict, total=False):
     ]
     task_kind: Annotated[
         Literal["auto", "classification", "regression", "multiple_choice", "generation", "tagging", "ranking"],
-        Of("auto", "csv: what labels and predictions are; auto goes by them and says what it takes them for"),
+        Of("auto", "csv: the kind of labels and predictions; auto infers it from them and reports it"),
     ]
     classes: Annotated[str, Of("auto", "csv: names of all classes, separated by |; auto takes those that occur")]
     only: Annotated[str, Of("none", "only runs with these settings: name=value pairs, separated by commas")]
@@ -43,7 +43,7 @@ class _Imported(TypedDict):
 
 IMPORT: Final[Parameters] = declared(ImportOptions)
 IMPORTED: Final[Parameters] = declared(_Imported)
-"""What stands behind `import`."""
+"""The argument of `import`."""
 
 VERB = Verb(
     "import",

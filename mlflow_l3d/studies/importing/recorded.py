@@ -28,23 +28,23 @@ class RecordedRun:
     Attributes
     ----------
     source
-        The file, as messages name it.
+        Name of the file in messages.
     task
-        What was evaluated.
+        Name of the task.
     kind
-        ``classification``, ``multiple_choice`` (also free text, whose answers are compared as they stand) or another
-        kind of task; empty where the tool does not say, see :mod:`mlflow_l3d.studies.importing.kinds`.
+        ``classification``, ``multiple_choice`` (also free text, whose answers are compared literally) or another
+        kind of task; empty if the tool does not record it, see :mod:`mlflow_l3d.studies.importing.checking`.
     settings
-        Name -> value, as text, of all that was recorded and may move the score.
+        Name -> value, as text, of all recorded settings that may change the score.
     scores
         Metric -> value, fractions (0..1); the first is the tool's own first.
     ids, labels, predictions
         Shape (n,): example ids (str); class numbers, numbers, or texts (None for an answer that could not be read); a
-        prediction of -1 names no class. None where the tool kept no single predictions.
+        prediction of -1 names no class. None if the tool kept no predictions.
     classes
-        Names of the classes by their numbers; empty where there are none, or they are not known.
+        Names of the classes by their numbers; empty if the task has none, or they are unknown.
     duration_seconds
-        As recorded; 0 where it is not known.
+        As recorded; 0 if unknown.
     """
 
     source: str
@@ -60,10 +60,10 @@ class RecordedRun:
 
     @property
     def key(self) -> str:
-        """Hash of what was recorded: equal for the same run, wherever its file lies."""
+        """Hash of the recorded content: equal for the same run in any folder."""
         arrays = (self.ids, self.labels, self.predictions)
         digests = [None if each is None else _digest(each) for each in arrays]
-        # Runs that answered all alike are several where they took other times; a copied file has the same.
+        # Runs with the same answers are different runs if they took different times; a copied file has the same time.
         more: dict[str, Any] = {"seconds": self.duration_seconds} if self.duration_seconds else {}
         more |= {"classes": list(self.classes)} if self.classes else {}
         bare = {} if digests[0] else {name: repr(float(value)) for name, value in self.scores.items()}
@@ -73,7 +73,7 @@ class RecordedRun:
 
     @property
     def examples(self) -> str:
-        """Hash of the examples, in whatever order, and of what is true of them; empty without predictions."""
+        """Hash of the examples, in any order, and of their labels; empty without predictions."""
         if self.ids is None or self.labels is None:
             return ""
         order = np.argsort(self.ids)
@@ -97,19 +97,19 @@ def _digest(values: Array) -> str:
 
 
 def graded(values: Sequence[float]) -> tuple[str, list[bool] | None]:
-    """Return the metric that the mean of scores is, and which answers are right: None if some are right in part."""
+    """Return the name of the mean of scores, and which answers are right: None if some are partly right."""
     return ("accuracy", [value == 1 for value in values]) if {*values} <= {0, 1} else ("score_mean", None)
 
 
 def texts(values: Sequence[object]) -> Array:
-    """Return texts as an array; None stays, and so does what is no text as its own."""
+    """Return values as an array of texts; None stays."""
     return np.array([None if value is None else str(value).strip() for value in values] + [None], dtype=object)[:-1]
 
 
 def settled(answers: Array, labels: Array, right: Sequence[bool]) -> Array:
-    """Return answers as text with what the tool called right written as the label, so that right answers agree.
+    """Return answers as text; an answer that the tool called right becomes the label, so that right answers agree.
 
-    An answer that reads as the label and was called wrong (for a space, say) stays apart from right ones.
+    An answer that reads as the label and was called wrong (because of a space, say) stays different from right ones.
     """
     graded, wrong = zip(answers, labels, right, strict=True), "(the label, called wrong)"
     return texts([label if good else wrong if answer == label else answer for answer, label, good in graded])
@@ -117,14 +117,14 @@ def settled(answers: Array, labels: Array, right: Sequence[bool]) -> Array:
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Return nested settings as text by names with dots; empty ones are left out, and folders show their last part."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
+            settings |= flat(value, f"{prefix}{name}.")
         elif value not in (None, "", [], ()):
             listed = isinstance(value, list | tuple)
-            found[f"{prefix}{name}"] = public_value(name, json.dumps(value) if listed else public_name(str(value)))
-    return found
+            settings[f"{prefix}{name}"] = public_value(name, json.dumps(value) if listed else public_name(str(value)))
+    return settings
 
 
 def pairs(text: str) -> dict[str, str]:
@@ -134,7 +134,7 @@ def pairs(text: str) -> dict[str, str]:
 
 
 def read_json(path: Path, text: str | None = None, line: int | None = None) -> Any:
-    """Return what a file, or one line of it, holds.
+    """Return the content of a JSON file, or of one line of it.
 
     Raises
     ------
@@ -144,5 +144,5 @@ def read_json(path: Path, text: str | None = None, line: int | None = None) -> A
     try:
         return json.loads(path.read_text(encoding="utf-8") if text is None else text)
     except (OSError, ValueError, RecursionError) as error:
-        where = "" if line is None else f", line {line}"
-        raise L3DError(f"{path.name}{where}: is not JSON ({error}). Write it again, or take it away.") from error
+        place = "" if line is None else f", line {line}"
+        raise L3DError(f"{path.name}{place}: is not JSON ({error}). Write it again, or take it away.") from error

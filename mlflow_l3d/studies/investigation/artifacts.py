@@ -1,4 +1,4 @@
-"""What a finished parent holds: tables, the report and the pictures."""
+"""The artifacts of a finished parent run: tables, the report and the pictures."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def write_artifacts(
     title: str,
     notes: Sequence[str] = (),
 ) -> None:
-    """Write the parent's artifacts into `folder`: the tables, the report and the pictures.
+    """Write the artifacts of the parent run into `folder`: tables, report and pictures.
 
     Parameters
     ----------
     folder
         An existing folder.
     scored
-        What :func:`score` returned.
+        The result of :func:`score`.
     cells
-        One row a cell, with run ids.
+        One row per cell, with run ids.
     document
-        What ``investigation.json`` holds.
+        Content of ``investigation.json``.
     settings
         Name -> value, for the report.
     title, notes
@@ -119,6 +119,6 @@ def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
 
 
 def _for_people(cells: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Put the score beside the coordinates: the UI shows the first few columns."""
+    """Return the cells with the score next to the coordinates: the UI shows the first few columns."""
     first = ["phase", "factor", "row", "column", metric, "index"]
     return cells[[*first, *(name for name in cells if name not in first)]]

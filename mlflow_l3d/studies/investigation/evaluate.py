@@ -1,4 +1,4 @@
-"""Score an existing parent run, ours or a stranger's, from what the tracking server holds."""
+"""Scores an existing parent run, also of other code, from its runs on the tracking server."""
 
 from __future__ import annotations
 
@@ -46,41 +46,41 @@ def score_parent(
     agreement: str = "auto",
     log: bool = True,
 ) -> Analysis:
-    """Score cells that are runs on a tracking server, and write metrics and artifacts to their parent.
+    """Score cells that are runs on a tracking server, and write metrics and artifacts to their parent run.
 
     Parameters
     ----------
     client
-        Where the predictions are.
+        Client of the tracking server with the predictions.
     parent
-        The run that is written to.
+        The parent run, which gets the result.
     cells
-        As :class:`mlflow_l3d.tracking.earlier.reader.Recorded` has them, as
-        :meth:`mlflow_l3d.designs.analyse.Planned.select` returns them.
+        One row per cell, from :class:`mlflow_l3d.tracking.earlier.reader.Recorded` and selected by
+        :meth:`mlflow_l3d.designs.analyse.Planned.select`.
     metric
         The metric whose spread is investigated.
     planned
-        What is known of the plan, see :func:`planned_by`; no cell may lie beyond it.
+        The plan, see :func:`planned_by`; it must contain every cell.
     agreement
         How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`.
     log
-        Whether to write.
+        Whether to write metrics and artifacts.
 
     Raises
     ------
     ParameterError
-        If the parent has a report and numbers of its own, or no cell has the metric.
+        If the parent run is a seeds study, or no cell has the metric.
     """
     if log and parent.data.tags.get(names.DESIGN) == "seeds":
         fix = "Use mlflow-l3d evaluate, or mlflow_l3d.evaluate."
-        raise ParameterError("parent_run_id", parent.info.run_id, "is a study of seeds, not of factors", fix)
+        raise ParameterError("parent_run_id", parent.info.run_id, "is a seeds study, not an investigation", fix)
     check_metric(cells, metric)
     finished = cells["status"].eq("FINISHED")
-    read = read_predictions(client, cells[finished])
-    with temporary_folder() as folder, closing(read) as found:
+
+    with temporary_folder() as folder, closing(read_predictions(client, cells[finished])) as tables:
         scored = score(
             cells,
-            (next(found)[1] if present else None for present in finished),
+            (next(tables)[1] if present else None for present in finished),
             metric=metric,
             planned=planned,
             agreement=agreement,
@@ -93,61 +93,60 @@ def score_parent(
 
 
 def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> Planned:
-    """Return the plan behind a parent: what is given, else what one of our own says of itself.
+    """Return the plan of a parent run: the given values, else the parameters that this package recorded.
 
-    A stranger's parameters are not trusted: they may mean something else.
+    Parameters of a run of other code are ignored: they may mean something else.
     """
     ours = names.INVESTIGATION_KEY in parent.data.tags
     name = parent.data.tags.get(names.DESIGN, "crossed") if ours and design == "auto" else design
-    own = {
+    recorded = {
         each: own_parameter(parent, each) if ours else None
         for each in (*_SIZES, "missing", "mitigation", "joint", "stop", "deterministic")
     }
-    rows, columns, golden_runs = (int(text) if (text := own[name]) and text.isdigit() else None for name in _SIZES)
+    rows, columns, golden_runs = (int(text) if (text := recorded[name]) and text.isdigit() else None for name in _SIZES)
     return Planned(
         design=design_named(name) if (not ours and name != "auto") or name in registry.names("design") else None,
         rows=rows,
         columns=columns,
         golden_runs=golden_runs,
-        pooled=own["golden_runs"] == "pooled",
-        missing="reml" if (own["missing"] if missing == "auto" else missing) == "reml" else "anova",
-        mitigated=(own["mitigation"] or "none") != "none",
-        product=own["joint"] == "product",
-        sequential=own["stop"] == "interval",
-        deterministic=own["deterministic"] != "false",
+        pooled=recorded["golden_runs"] == "pooled",
+        missing="reml" if (recorded["missing"] if missing == "auto" else missing) == "reml" else "anova",
+        mitigated=(recorded["mitigation"] or "none") != "none",
+        product=recorded["joint"] == "product",
+        sequential=recorded["stop"] == "interval",
+        deterministic=recorded["deterministic"] != "false",
     )
 
 
 def _looks(client: MlflowClient, parent: Run, metric: Metric, design: str) -> pd.DataFrame | None:
-    """Return how the rule of an investigation of ours looked; None where it had none, or what is scored is another."""
+    """Return the interim analyses of our investigation; None without a rule, or for another metric or design."""
     rule, tags = own_parameter(parent, "stop") or "none", parent.data.tags
     if names.INVESTIGATION_KEY not in tags or rule == "none":
         return None
     if (own_parameter(parent, "metric"), tags.get(names.DESIGN)) != (metric.name, design):
         return None
-    found = fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)
-    if found is None:
+    document = fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)
+    if document is None:
         return None
-    looks = pd.DataFrame(found["data"], columns=found["columns"])
-    numbers = ["importance", "alpha", "low", "high", "change"]
-    return looks.astype(dict.fromkeys(numbers, "float64"))
+    looks = pd.DataFrame(document["data"], columns=document["columns"])
+    return looks.astype(dict.fromkeys(["importance", "alpha", "low", "high", "change"], "float64"))
 
 
-def metric_of(parent: Run, asked: str, cells: pd.DataFrame) -> Metric:
-    """Return the metric that is asked for; for ``auto`` the parent's own, ``f1_macro``, or the only one of the cells.
+def metric_of(parent: Run, metric: str, cells: pd.DataFrame) -> Metric:
+    """Return the metric that `metric` names; for ``auto`` the parent run's, ``f1_macro``, or the only one of the cells.
 
     Raises
     ------
     ParameterError
-        If ``auto`` can be several.
+        If ``auto`` could mean several metrics.
     """
-    known = own_parameter(parent, "metric") if asked == "auto" else asked
-    if known not in (None, "auto"):
-        return named(known)
-    found = [name for name in _metrics(cells) if name != "duration_seconds"]
-    if "f1_macro" in found or not found:
+    recorded = own_parameter(parent, "metric") if metric == "auto" else metric
+    if recorded not in (None, "auto"):
+        return named(recorded)
+    candidates = [name for name in _metrics(cells) if name != "duration_seconds"]
+    if "f1_macro" in candidates or not candidates:
         return F1_MACRO
-    likely = [name for name in found if name in registered()] or found
+    likely = [name for name in candidates if name in registered()] or candidates
     if len(likely) > 1:
         fix = f'Name one of them: metric={likely[0]}; for the evaluator evaluator_config={{"metric": "{likely[0]}"}}.'
         raise ParameterError("metric", "auto", f"the cells have several, {', '.join(likely)}", fix)
@@ -159,7 +158,7 @@ def _metrics(cells: pd.DataFrame) -> list[str]:
 
 
 def check_metric(cells: pd.DataFrame, metric: Metric) -> None:
-    """Raise a ParameterError where no cell has the metric."""
+    """Raise a ParameterError if no cell has the metric, or a value lies outside its range."""
     check_names("metric", [metric.name], _metrics(cells), "one that the cells have:")
     low, high = metric.range
     scores = cells[metric.name]
@@ -173,18 +172,9 @@ def check_metric(cells: pd.DataFrame, metric: Metric) -> None:
 
 
 def _write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path) -> None:
-    """Write an analysis to the run it belongs to: metrics (the path of consistency included), artifacts and tags.
+    """Write an analysis to its parent run: metrics (the path of consistency included), artifacts and tags.
 
-    Parameters
-    ----------
-    client, run
-        The parent run.
-    cells
-        One row a cell, as :meth:`mlflow_l3d.designs.analyse.Planned.select` returns them.
-    scored
-        What was computed.
-    folder
-        A folder whose files become artifacts of the run, beside those that are written here.
+    Files that `folder` already has become artifacts, too.
     """
     write_artifacts(
         folder,
@@ -220,24 +210,21 @@ def _write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: S
 
 
 def _settings(client: MlflowClient, run: Run) -> dict[str, str]:
-    """Return what the report says of the parent; of one of ours also its classes, and the versions that made its runs.
-
-    Parameters of which a part was resolved stand there as they were resolved.
-    """
+    """Return the settings in the report: the resolved parameters and, if this package made the runs, more."""
     run_id = str(run.info.run_id)
-    own = fetch_document(client, run_id, names.INVESTIGATION) if names.INVESTIGATION_KEY in run.data.tags else None
-    of_task, made_with = ((own or {}).get(name, {}) for name in ("task", "versions"))
+    ours = names.INVESTIGATION_KEY in run.data.tags
+    document = (fetch_document(client, run_id, names.INVESTIGATION) if ours else None) or {}
     typed = {name: own_parameter(run, name) or "" for name in run.data.params if "." not in name}
-    known = {
-        "classes": class_words(of_task.get("classes", [])),
-        "versions": ", ".join(f"{name} {number}" for name, number in made_with.items()),
+    about = {
+        "classes": class_words(document.get("task", {}).get("classes", [])),
+        "versions": ", ".join(f"{name} {number}" for name, number in document.get("versions", {}).items()),
         "evaluated with": version_words(),
     }
-    return {**heading(run_id), **typed, **{name: words for name, words in known.items() if words}}
+    return {**heading(run_id), **typed, **{name: words for name, words in about.items() if words}}
 
 
 def _last_step(analysis: Analysis, parent: Run) -> int:
-    """Return the step at which the numbers of a finished parent stand: its rows, or what takes their place."""
+    """Return the step of the metrics of a finished parent run: its number of rows."""
     if design_named(analysis.design).baseline:
         return planned_by(parent).rows or 1
     return max((record.table.shape[0] for record in analysis.importances.values()), default=0)

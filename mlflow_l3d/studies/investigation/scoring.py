@@ -1,4 +1,4 @@
-"""From cells and predictions to an analysis: the same for our runs and a stranger's."""
+"""From cells and predictions to an analysis, for our runs and runs of other code."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _PLACE: Final = ("cell_key", *names.COORDINATES)
 
 @dataclass(frozen=True)
 class Scored:
-    """An analysis, and how consistency settled.
+    """An analysis, and consistency after each row.
 
     Attributes
     ----------
     analysis
-        The records.
+        The analysis.
     consistency_steps
-        Rows done -> the parent's consistency metrics at that point.
+        Number of finished rows -> consistency metrics of the parent run after them.
     agreement
-        For each cell the mean agreement of its predictions with those of the runs that it is compared with; nan where
-        there are none.
+        For each cell the mean agreement of its predictions with the runs that it is compared with; nan without
+        predictions.
     """
 
     analysis: Analysis
@@ -64,22 +64,22 @@ def score(
     Parameters
     ----------
     cells
-        One row a cell: ``phase``, ``factor``, ``row``, ``column``, ``index`` and the metric; as
+        One row per cell: ``phase``, ``factor``, ``row``, ``column``, ``index`` and the metric; as
         :meth:`mlflow_l3d.designs.analyse.Planned.select` returns them.
     predictions
-        A table for each row of `cells`, in its order, with ``example_id``, ``label``, ``prediction``; None where a cell
-        has none. Read once, one at a time.
+        A table for each row of `cells`, in its order, with ``example_id``, ``label``, ``prediction``; None for a cell
+        without predictions. Read once, one at a time.
     metric
         The metric whose spread is investigated, a column of `cells`.
     planned
-        The plan, as far as it is known.
+        The plan.
     interim_analyses
-        The looks of the stopping rule, if there was one.
+        The interim analyses of the stopping rule, if there was one.
     agreement
-        How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`; texts by what
-        the metric names.
+        How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`; the metric
+        decides for texts.
     table_file
-        Where to write all predictions as one Parquet table; written where they are class numbers.
+        File for all predictions as one Parquet table; written if they are class numbers.
     """
     factors = [str(name) for name in cells["factor"].dropna().unique()]
     with closing(_Writer(table_file)) as writer:
@@ -102,7 +102,7 @@ def score(
 
 
 class _Counted:
-    """What the predictions of all cells say together, and how consistency stood after each row of each table."""
+    """The consistency of all cells, and its state after each row of each table."""
 
     def __init__(self, design: type[Design], factors: list[str], agreement: tuple[str, str], writer: _Writer) -> None:
         self.stability = Stability(design.comparable(factors))
@@ -113,13 +113,13 @@ class _Counted:
         self._last: Any = None
 
     def add(self, cell: Any, table: pa.Table | None) -> None:
-        """Compare the predictions of one cell; class numbers are written into the table of all of them, too."""
+        """Compare the predictions of one cell; if they are class numbers, also write them into the common table."""
         if self._last is not None and (cell.factor, cell.row) != (self._last.factor, self._last.row):
             self.close_row()
         self._last = cell
         if table is not None and not any(self._present):
-            asked, usual = self._agreement
-            self.choice = choose(asked, table["label"], table["prediction"], usual)
+            requested, usual = self._agreement
+            self.choice = choose(requested, table["label"], table["prediction"], usual)
             if self.choice is not None:
                 comparisons = comparisons_by(scoring_of(self.choice))
                 self.stability = Stability(self._design.comparable(self._factors), *comparisons)
@@ -137,13 +137,13 @@ class _Counted:
         ids, labels, predictions = table["example_id"], table["label"], table["prediction"]
         if self.choice is None:
             labels, predictions = class_column(labels, "label"), class_column(predictions, "prediction")
-        given = {"example_ids": ids.to_numpy(), "labels": labels, "predictions": predictions}
-        self.stability.add(phase=str(cell.phase), **place, **given)
+        columns = {"example_ids": ids.to_numpy(), "labels": labels, "predictions": predictions}
+        self.stability.add(phase=str(cell.phase), **place, **columns)
         if self.choice is None:
             self._writer.add(cell, {"example_id": ids, "label": labels, "prediction": predictions})
 
     def close_row(self) -> None:
-        """Note how the consistency of a factor stands after the row of the last cell."""
+        """Record the consistency of a factor after the row of the last cell."""
         last = self._last
         if last is None or last.phase != "investigation" or self._design.baseline:
             return
@@ -154,13 +154,13 @@ class _Counted:
             step.update(metrics)
 
     def agreement_of_cells(self) -> list[float]:
-        """Return one value a cell, nan where it has no predictions."""
-        found = iter(self.stability.agreement_of_runs())
-        return [next(found) if present else math.nan for present in self._present]
+        """Return one value per cell, nan for a cell without predictions."""
+        agreement = iter(self.stability.agreement_of_runs())
+        return [next(agreement) if present else math.nan for present in self._present]
 
 
 def _named(cell: Any) -> str:
-    """Return which cell it is, and which run where there is one."""
+    """Return the place of a cell and, if it has one, its run, as text."""
     place = [
         f"{name} {value}" for name in names.COORDINATES if (value := _plain(getattr(cell, name, None))) is not None
     ]
@@ -169,7 +169,7 @@ def _named(cell: Any) -> str:
 
 
 class _Writer:
-    """Writes tables of predictions into one Parquet file, some cells a row group, without holding them all."""
+    """Writes tables of predictions into one Parquet file, some cells per row group, without holding them all."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -201,8 +201,8 @@ class _Writer:
         for at, name in enumerate(_PLACE):
             values = [_plain(getattr(cell, name, None)) for cell in self._cells]
             texts = name in ("cell_key", "phase", "factor")
-            own = pa.array(values, pa.string()).dictionary_encode() if texts else pa.array(values, pa.int32())
-            table = table.add_column(at, name, own.take(cell_of_row))
+            column = pa.array(values, pa.string()).dictionary_encode() if texts else pa.array(values, pa.int32())
+            table = table.add_column(at, name, column.take(cell_of_row))
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
         self._writer.write_table(table)

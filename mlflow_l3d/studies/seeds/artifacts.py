@@ -1,4 +1,4 @@
-"""What a finished study of seeds leaves on its parent run, and what several of them leave together."""
+"""The artifacts of one seeds study, and of several that are compared over tasks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], *, title: s
     models
         One record a model.
     title
-        Of the page.
+        Title of the page.
     """
     from mlflow_l3d.studies.seeds.report.page import over_tasks_document
 

@@ -1,4 +1,4 @@
-"""`evaluate` for studies of seeds: one is scored again from its runs, several are compared over tasks."""
+"""`evaluate` for seeds studies: one is scored again from its runs, several are compared over tasks."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 DESIGN = "seeds"
-"""Value of ``l3d.design`` of a study of seeds."""
+"""Value of ``l3d.design`` of a seeds study."""
 
 
 @dataclass(frozen=True, repr=False)
 class SeedsEvaluation(OnOneScreen):
-    """What was scored again.
+    """The seeds studies that were scored again.
 
     Attributes
     ----------
     run_ids
-        The parents.
+        The parent runs.
     studies
-        One a parent, in their order.
+        One per parent run, in their order.
     over_tasks
-        One record a model, where there are several parents.
+        One record per model, if there are several parent runs.
     run_id
-        Where the comparison was logged; the empty text where there is one parent.
+        The run of the comparison; the empty text with one parent run.
     """
 
     run_ids: tuple[str, ...]
@@ -60,7 +60,7 @@ class SeedsEvaluation(OnOneScreen):
 
 
 def is_seeds_study(parent_run_id: str) -> bool:
-    """Return whether `parent_run_id` names several parents, or one that is a study of seeds."""
+    """Return whether `parent_run_id` names several parent runs, or one of a seeds study."""
     from mlflow.exceptions import MlflowException
 
     if "," in parent_run_id:
@@ -76,45 +76,45 @@ def is_seeds_study(parent_run_id: str) -> bool:
 def evaluate_seeds(
     parent_run_id: str, *, metric: str = "auto", project_run: str | None = None, log: bool = True
 ) -> SeedsEvaluation:
-    """Score studies of seeds again from their runs.
+    """Score seeds studies again from their runs.
 
     Parameters
     ----------
     parent_run_id
-        One parent, whose metrics and tables are then written anew; or several, separated by commas, which are compared
-        over tasks in a run of its own.
+        One parent run, whose metrics and tables are then replaced; or several, separated by commas, which are compared
+        over tasks in a run of their own.
     metric
-        The metric in the headline; ``auto`` is each parent's own.
+        The metric in the headline; ``auto`` is the metric of each parent run.
     project_run
-        The run that `mlflow run` made, for the comparison.
+        The run that `mlflow run` opened, for the comparison.
     log
         Whether to write metrics and artifacts.
 
     Raises
     ------
     L3DError
-        With one line that says what is missing.
+        With one line that names the missing data.
     """
     client = connect()
-    wanted = [part.strip() for part in parent_run_id.split(",") if part.strip()]
-    if repeated := [run_id for at, run_id in enumerate(wanted) if run_id in wanted[:at]]:
+    run_names = [part.strip() for part in parent_run_id.split(",") if part.strip()]
+    if repeated := [name for at, name in enumerate(run_names) if name in run_names[:at]]:
         raise ParameterError("parent_run_id", repeated[0], "must be named once")
-    run_ids = tuple(latest_investigation(client) if run_id == "latest" else run_id for run_id in wanted)
+    run_ids = tuple(latest_investigation(client) if name == "latest" else name for name in run_names)
     if len(run_ids) == 1:
         return SeedsEvaluation(run_ids, (_rescored(client, run_ids[0], metric, log=log),))
     studies = tuple(_study(client, run_id, metric).study for run_id in run_ids)
-    found = over_tasks(studies)
+    models = over_tasks(studies)
     if not log:
-        return SeedsEvaluation(run_ids, studies, found)
-    title, given = f"seeds over {len({study.task for study in studies})} tasks", ",".join(run_ids)
-    parameters = {"parent_run_id": given}
+        return SeedsEvaluation(run_ids, studies, models)
+    title, listed = f"seeds over {len({study.task for study in studies})} tasks", ",".join(run_ids)
+    parameters = {"parent_run_id": listed}
     with (
         temporary_folder() as folder,
         auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters=parameters) as run,
     ):
-        tables = write_over_tasks(folder, found, title=title)
-        run.finish(folder, metrics=_metrics(found), tags={names.INVESTIGATIONS: given}, tables=tables)
-    return SeedsEvaluation(run_ids, studies, found, run.run_id)
+        tables = write_over_tasks(folder, models, title=title)
+        run.finish(folder, metrics=_metrics(models), tags={names.INVESTIGATIONS: listed}, tables=tables)
+    return SeedsEvaluation(run_ids, studies, models, run.run_id)
 
 
 @dataclass(frozen=True)
@@ -126,12 +126,11 @@ class _Read:
 
 
 def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
-    """Read one parent, ours or a stranger's whose children carry ``l3d.role`` = cell and the parameter seed.seed."""
+    """Read one parent run whose child runs have the tag ``l3d.role`` = cell and the parameter seed.seed."""
     recorded = read_investigation(run_id, client)
     parent, cells = recorded.parent, recorded.cells
     if "seed.seed" not in cells:
-        allowed = "is no study of seeds: its cells have no parameter seed.seed"
-        raise ParameterError("parent_run_id", run_id, allowed)
+        raise ParameterError("parent_run_id", run_id, "is not a seeds study: its cells have no parameter seed.seed")
     document = known_document(client, run_id, names.INVESTIGATION)
     imported = {run["cell_key"]: run for run in document.get("runs", ())}
     if imported:
@@ -151,11 +150,11 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
     predictions = pd.concat(tables, ignore_index=True) if tables else None
     task: dict[str, Any] = document.get("task", {})
     numeric = predictions is not None and predictions["prediction"].dtype.kind == "f"
-    own = own_parameter(parent, "metric")
+    recorded_metric = own_parameter(parent, "metric")
     study = seeds_study(
         finished,
         predictions,
-        metric=(None if own in (None, "auto") else own) if metric == "auto" else metric,
+        metric=(None if recorded_metric == "auto" else recorded_metric) if metric == "auto" else metric,
         kind=task.get("kind", "regression" if numeric else "classification"),
         task=str(task.get("name") or own_parameter(parent, "task") or parent.info.run_name or run_id),
         model=str(document.get("model", {}).get("name") or own_parameter(parent, "model") or ""),
@@ -169,16 +168,16 @@ def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
 
 
 def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
-    """Return the cells in the order of the study, numbered so; a stranger's by their numbers, else by their seeds."""
+    """Return the cells in the order of the study and numbered so; of other code by their numbers, else by seeds."""
     if not isinstance(seeds, list):
         return cells.sort_values("index" if cells["index"].notna().all() else "seed.seed", kind="stable")
     place = {seed: at for at, seed in enumerate(seeds)}
-    own = cells[cells["seed.seed"].isin(seeds)]
-    return own.assign(index=own["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")
+    cells = cells[cells["seed.seed"].isin(seeds)]
+    return cells.assign(index=cells["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")
 
 
 def _rescored(client: MlflowClient, run_id: str, metric: str, *, log: bool) -> SeedsStudy:
-    """Write metrics, tables and the report of one parent anew; what says how to repeat it stays."""
+    """Replace metrics, tables and the report of one parent run; its specification stays."""
     read = _study(client, run_id, metric)
     if not log:
         return read.study
@@ -200,8 +199,8 @@ def _rescored(client: MlflowClient, run_id: str, metric: str, *, log: bool) -> S
     return read.study
 
 
-def _metrics(found: Sequence[ModelOverTasks]) -> dict[str, float]:
-    """Return the metrics of the comparison; with several models each has the model's name behind it."""
-    if len(found) == 1:
-        return found[0].metrics()
-    return {f"{name}/{one.model}": value for one in found for name, value in one.metrics().items()}
+def _metrics(models: Sequence[ModelOverTasks]) -> dict[str, float]:
+    """Return the metrics of the comparison; with several models each name ends in the name of the model."""
+    if len(models) == 1:
+        return models[0].metrics()
+    return {f"{name}/{one.model}": value for one in models for name, value in one.metrics().items()}

@@ -42,18 +42,18 @@ class Benchmark:
     class_names
         In label order; of multiple choice the columns of the choices; empty for regression.
     hub
-        What follows ``hf:``. Where the usual copy on the hub is one that only code can read, which is never run, it
-        is one that holds the same texts as plain files.
+        Name behind ``hf:``. If only code can read the usual copy on the hub (which is never run), it
+        is a copy that holds the same texts as plain files.
     columns
         Text columns of the local file, in which the column of labels is ``label`` and that of parts ``split``.
     hub_columns, hub_label
-        Columns on the hub; those of texts have the same names where they are left out.
+        Columns on the hub; if left out, the text columns have the same names as in the local file.
     kind, metric
         See :class:`mlflow_l3d.tasks.base.Task`.
     prepared
-        Makes the text columns of the task out of those that were read; None where they are the same.
+        Makes the text columns of the task from the columns that were read; None if they are the same.
     file
-        Name of the local file where it is not the task's: two tasks may have the same data.
+        Name of the local file if it differs from the task's: two tasks may have the same data.
     """
 
     name: str
@@ -70,101 +70,105 @@ class Benchmark:
     def __call__(self, options: Mapping[str, str]) -> Task:
         """Return all labelled examples of all splits as one task; a study draws its own splits from them.
 
-        Each text occurs once, and texts with two labels not at all; `notes` say how many were left out and where the
-        data is from. Ids, order and fingerprint depend on the content alone, not on where or in which order it was
-        found.
+        Each text occurs once, and texts with two labels not at all; `notes` report how many were left out and the
+        source of the data. Ids, order and fingerprint depend on the content alone, not on its place or order.
 
         With the option ``split=own`` the published parts are kept, whole, and `parts` says which example is in which.
-        That is another reading of the data and not an index into the pool: the pool leaves out repeats and
-        contradictions over all parts, so that parts of it would be smaller than the published ones and scores on them
-        not comparable to published scores.
+        This is another reading of the data and not an index into the pool: the pool leaves out repeats and
+        contradictions over all parts, so its parts would be smaller than the published ones, and scores on them not
+        comparable to the published numbers.
 
         Raises
         ------
         ParameterError
-            If `options` names a column, or ``L3D_DATA`` is no folder, or the set has not both parts.
+            If `options` names a column, or ``L3D_DATA`` is not a folder, or the set lacks a part.
         L3DError
-            If the data is neither in that folder nor to be had from the hub, or is not what this version knows.
+            If the data is neither in that folder nor on the hub, or differs from the data that this version expects.
         """
-        own = options.get("split") == "own"
+        with_parts = options.get("split") == "own"
         refuse_options(self.name, {name: value for name, value in options.items() if name != "split"})
         folder = _data_folder()
         file = folder / f"{self.file or self.name}.parquet" if folder else None
-        found, source = self._from_folder(file, own) if file and file.is_file() else self._from_hub(bool(folder), own)
-        texts = (*(self.prepared(found.texts) if self.prepared else found.texts), *found.choices)
-        labels = self._labels(found, source)
-        notes = [f"{self.name}: read from {source}", *found.notes]
-        if own and found.parts is not None:
-            examples = published_examples(texts, labels, found.parts)
+        if file and file.is_file():
+            raw, source = self._from_folder(file, with_parts)
+        else:
+            raw, source = self._from_hub(bool(folder), with_parts)
+        texts = (*(self.prepared(raw.texts) if self.prepared else raw.texts), *raw.choices)
+        labels = self._labels(raw, source)
+        notes = [f"{self.name}: read from {source}", *raw.notes]
+        if with_parts and raw.parts is not None:
+            examples = published_examples(texts, labels, raw.parts)
         else:
             examples = pool_examples(texts, labels)
             notes += _left_out(self.name, examples)
-        contexts = len(examples.texts) - len(found.choices)
+        contexts = len(examples.texts) - len(raw.choices)
         texts, choices = examples.texts[:contexts], examples.texts[contexts:]
         make = partial(make_task, self.name, kind=self.kind, metric=self.metric, parts=examples.parts)
         return make(texts, examples.labels, self.class_names, examples.ids, notes, choices=choices)
 
-    def _reading(self, columns: Sequence[str], label: str, own: bool) -> Reading:
+    def _reading(self, columns: Sequence[str], label: str, with_parts: bool) -> Reading:
         choices = ",".join(self.class_names) if form_of(self.kind).has_choices else "auto"
-        return Reading(",".join(columns), label, self.kind, choices, predefined_split=own, leave_out_empty=True)
+        return Reading(",".join(columns), label, self.kind, choices, predefined_split=with_parts, leave_out_empty=True)
 
-    def _from_folder(self, file: Path, own: bool) -> tuple[Task, str]:
+    def _from_folder(self, file: Path, with_parts: bool) -> tuple[Task, str]:
         source = f"{file.name} in the folder {FOLDER_VARIABLE}"
         try:
-            return load_file(file, self._reading(self.columns, "label", own)), source
+            return load_file(file, self._reading(self.columns, "label", with_parts)), source
         except L3DError as error:
-            needs = f"It needs the columns {self._needs(own)}."
+            needs = f"It needs the columns {self._needs(with_parts)}."
             why = str(error).rstrip(".")
             raise L3DError(f"task={self.name}: {source} cannot be used ({why}). {needs}") from error
 
-    def _from_hub(self, has_folder: bool, own: bool) -> tuple[Task, str]:
+    def _from_hub(self, has_folder: bool, with_parts: bool) -> tuple[Task, str]:
         try:
-            reading = self._reading(self.hub_columns or self.columns, self.hub_label, own)
+            reading = self._reading(self.hub_columns or self.columns, self.hub_label, with_parts)
             return load_from_hub(PREFIX + self.hub, reading), f"the hub ({self.hub})"
         except L3DError as error:
             local = f"not in the folder {FOLDER_VARIABLE}" if has_folder else f"{FOLDER_VARIABLE} names no folder"
+            needs = self._needs(with_parts)
             raise L3DError(
                 f"task={self.name}: {local}, and not to be had from the hub ({str(error).rstrip('.')}). Either set "
-                f"{FOLDER_VARIABLE} to a folder with {self.file or self.name}.parquet (columns {self._needs(own)}), "
+                f"{FOLDER_VARIABLE} to a folder with {self.file or self.name}.parquet (columns {needs}), "
                 "or load it once with a network: offline, it is then read from the cache of the package datasets."
             ) from error
 
-    def _needs(self, own: bool) -> str:
+    def _needs(self, with_parts: bool) -> str:
         """Return the columns that the local file needs, as text."""
         choices = self.class_names if form_of(self.kind).has_choices else ()
-        return ", ".join((*self.columns, *choices, "label", *(["split"] if own else [])))
+        return ", ".join((*self.columns, *choices, "label", *(["split"] if with_parts else [])))
 
-    def _labels(self, found: Task, source: str) -> npt.NDArray[Any]:
-        """Return the labels of `found` (shape (n,)) in our order of the classes, which are matched by their names.
+    def _labels(self, raw: Task, source: str) -> npt.NDArray[Any]:
+        """Return the labels of `raw` (shape (n,)) in our order of the classes, which are matched by their names.
 
         Scores are rounded to three decimals, as GLUE gives them: copies hold them in single or in double precision.
         """
         if form_of(self.kind).has_numbers:
-            scores: npt.NDArray[np.float64] = np.round(found.labels, SCORE_DECIMALS)
+            scores: npt.NDArray[np.float64] = np.round(raw.labels, SCORE_DECIMALS)
             return scores
-        labels: npt.NDArray[Any] = found.labels
+        labels: npt.NDArray[Any] = raw.labels
         if form_of(self.kind).has_choices:
             return labels
         number = {str(label): label for label in range(len(self.class_names))}
         number |= {_plain(name): label for label, name in enumerate(self.class_names)}
-        names = [_plain(name) for name in found.class_names]
-        for name, plain in zip(found.class_names, names, strict=True):
+        names = [_plain(name) for name in raw.class_names]
+        for name, plain in zip(raw.class_names, names, strict=True):
             if plain not in number:
-                known = ", ".join(self.class_names)
-                msg = f"task={self.name}: {source} has a class {shorten(name)!r}; known are {known}, or their numbers."
-                raise L3DError(msg)
+                listed = ", ".join(self.class_names)
+                raise L3DError(
+                    f"task={self.name}: {source} has a class {shorten(name)!r}; known are {listed}, or their numbers."
+                )
         ours: IntArray = np.array([number[name] for name in names], dtype=np.int64)[labels]
         return ours
 
 
 def _data_folder() -> Path | None:
-    given = os.environ.get(FOLDER_VARIABLE, "").strip()
-    if not given:
+    text = os.environ.get(FOLDER_VARIABLE, "").strip()
+    if not text:
         return None
-    folder = Path(given).expanduser()
+    folder = Path(text).expanduser()
     if not folder.is_dir():
         fix = "Unset it to read data sets from the hub."
-        raise ParameterError(FOLDER_VARIABLE, given, "must be a folder that exists", fix)
+        raise ParameterError(FOLDER_VARIABLE, text, "must be a folder that exists", fix)
     return folder
 
 
@@ -178,5 +182,5 @@ def _left_out(name: str, pool: Pool) -> Sequence[str]:
 
 
 def _plain(name: str) -> str:
-    """Return a class name without what copies of a data set write differently: case, blanks and punctuation."""
+    """Return a class name without case, blanks and punctuation, which copies of a data set write differently."""
     return re.sub(r"[\W_]", "", name.casefold())

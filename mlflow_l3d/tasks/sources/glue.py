@@ -1,8 +1,8 @@
 """The other tasks of Zhou et al. (2025): five of GLUE and seven of SuperGLUE, as pairs of texts, scores and choices.
 
 The authors fine-tune with a script like ``run_glue.py`` of Hugging Face on files of their own (section 4) and describe
-what they made of the texts for MultiRC and COPA only (appendix A.2). Where they say nothing, the texts here are the
-published columns. What was joined is said at each task.
+how they joined the texts for MultiRC and COPA only (appendix A.2). For the other tasks the texts here are the
+published columns. Each task below says which columns it joins.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mlflow_l3d.tasks.sources.benchmark import cola, mrpc, sst2
 from mlflow_l3d.tasks.sources.benchmark_set import Benchmark, Columns
 
 QUESTIONS: Final = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
-"""What COPA asks about a premise (Roemmele, Bejan and Gordon 2011); its column `question` holds the one word."""
+"""Questions of COPA about a premise (Roemmele, Bejan and Gordon 2011); its column `question` holds the one word."""
 
 _ENTAILMENT: Final = ("entailment", "not_entailment")
 _TRUTH: Final = ("False", "True")
@@ -32,8 +32,8 @@ def word_first(columns: Columns) -> Columns:
     """Return WiC's pair of sentences, the first one after the word and a colon: ``word: sentence``.
 
     The task asks whether the word means the same in both. A script like ``run_glue.py``, given a file that has the
-    columns `sentence1` and `sentence2`, takes these two and leaves the word out; whether the authors did so they do not
-    say. Here the word stays, since without it a model has to guess what it is asked about.
+    columns `sentence1` and `sentence2`, uses these two and leaves the word out; the authors do not say whether they did
+    so. Here the word stays, since without it a model has to guess the question.
     """
     words, first, second = columns
     return [f"{word}: {sentence}" for word, sentence in zip(words, first, strict=True)], second
@@ -44,7 +44,7 @@ def premise_and_question(columns: Columns) -> Columns:
 
     The authors put premise, question and choice one after another with a separating token (Zhou et al. 2025, appendix
     A.2). Here the context is one text, so that an encoder sees it and a choice as a pair, with its own separating token
-    between the two. A question that is none of COPA's two words is taken as it is.
+    between the two. A question that is none of COPA's two words stays unchanged.
     """
     pairs = zip(*columns, strict=True)
     return [[f"{premise.strip()} {QUESTIONS.get(question, question)}" for premise, question in pairs]]
@@ -59,7 +59,7 @@ stsb: Final = Benchmark("stsb", (), "nyu-mll/glue/stsb", _SENTENCES, kind="regre
 
 boolq: Final = Benchmark("boolq", _TRUTH, "aps/super_glue/boolq", ("question", "passage"))
 cb: Final = Benchmark("cb", ("entailment", "contradiction", "neutral"), "aps/super_glue/cb", ("premise", "hypothesis"))
-# The same data as `rte`: what differs in the paper are the hyperparameters (its appendix, tables 4 to 6).
+# The same data as `rte`: only the hyperparameters differ in the paper (its appendix, tables 4 to 6).
 rte_superglue: Final = Benchmark(
     "rte_superglue", _ENTAILMENT, "aps/super_glue/rte", _SENTENCES, ("premise", "hypothesis"), file="rte"
 )
@@ -97,7 +97,7 @@ _GLUE: Final = ("mrpc", "qnli", "qqp", "sst2", "rte", "cola", "stsb")
 
 
 def benchmark_of(name: str) -> str:
-    """Return the benchmark, GLUE or SuperGLUE, that the study takes a task of this name from; empty for another."""
+    """Return the benchmark, GLUE or SuperGLUE, from which the study takes a task of this name; empty for another."""
     if name in _GLUE:
         return "GLUE"
     return "SuperGLUE" if name in {one.name for one in STUDY.values()} else ""

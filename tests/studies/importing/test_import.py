@@ -58,7 +58,8 @@ def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
     with pytest.raises(ParameterError, match=r"runs of 2 tasks, capitals_text, reviews\. Name one"):
         importing(place, LOGS, from_="lm-eval")
     done = importing(place, LOGS, from_="lm-eval", task="reviews")
-    assert (done.written, done.known, done.problems) == (4, 0, ())
+    assert (done.written, done.skipped, done.problems) == (4, 0, ())
+    assert done.study.settings is not None
     assert set(done.study.settings.frame["setting"]) == {"num_fewshot", "fewshot_seed"}
     parent = place.client.get_run(done.run_id)
     assert parent.data.tags["l3d.state"] == "complete"
@@ -115,7 +116,7 @@ def test_what_is_broken_is_named_and_what_is_whole_is_written_once(place, tmp_pa
     write(logs, *whole)
     (logs / "run-9.csv").unlink()
     second = importing(place, logs)
-    assert (second.written, second.known, second.exit_status) == (3, 3, 0)
+    assert (second.written, second.skipped, second.exit_status) == (3, 3, 0)
     assert len(place.runs("tags.`l3d.role` = 'cell'")) == 6
     assert len(place.runs(f"tags.mlflow.parentRunId = '{second.run_id}'")) == 6
 
@@ -124,7 +125,7 @@ def test_what_is_broken_is_named_and_what_is_whole_is_written_once(place, tmp_pa
     assert f"0 runs written, 6 there before\nMLflow run {second.run_id}" in capsys.readouterr().out
     write(logs, *whole, whole[0])
     more = importing(place, write(logs, *whole, whole[0], table(7)))
-    assert (more.written, more.known) == (1, 6)
+    assert (more.written, more.skipped) == (1, 6)
     assert "run-6.csv" in more.notes[0]
     assert len(place.runs("tags.`l3d.role` = 'cell'")) == 7
     with place.entered():
@@ -156,7 +157,7 @@ def test_models_that_were_imported_are_compared_in_pairs_of_equal_settings(place
         ({"task": "no_yes"}, "must be one of yes_no"),
         ({"only": "sed=1"}, "Did you mean 'seed'"),
         ({"only": "seed=9"}, "no run has these"),
-        ({"only": "seed=1"}, "holds 1 run; luck shows in two or more"),
+        ({"only": "seed=1"}, "holds 1 run, and at least two are needed"),
         ({"metric": "acc"}, "metric='acc': must be one that the runs have"),
     ],
 )

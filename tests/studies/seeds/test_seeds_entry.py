@@ -335,8 +335,8 @@ def test_evaluating_a_study_again(done, tmp_path, capsys) -> None:
     capsys.readouterr()
     for options, line in (
         (["--metric", "pearson"], "mlflow-l3d: error: metric='pearson': must be one that the runs have:"),
-        (["--missing", "reml"], "mlflow-l3d: error: missing=reml: has no effect on a study of seeds"),
-        (["--where", "x"], "mlflow-l3d: error: where=x: has no effect on a study of seeds"),
+        (["--missing", "reml"], "mlflow-l3d: error: missing=reml: has no effect on a seeds study"),
+        (["--where", "x"], "mlflow-l3d: error: where=x: has no effect on a seeds study"),
     ):
         with place.entered():
             assert cli.main(["evaluate", *options]) == 2
@@ -419,11 +419,11 @@ def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: 
         assert cli.main(["evaluate", "--parent-run-id", "latest"]) == 0
         assert f"evaluation of run {ordinary.run_id}" in capsys.readouterr().out
         assert evaluate(ordinary.run_id, log=False).analysis.metrics() == pytest.approx(ordinary.analysis.metrics())
-        with pytest.raises(ParameterError, match="is no study of seeds"):
+        with pytest.raises(ParameterError, match="is not a seeds study"):
             evaluate_seeds(f"{seeds_run.run_id},{ordinary.run_id}")
         before = place.client.get_run(seeds_run.run_id).data.metrics
         parent = place.client.get_run(seeds_run.run_id)
-        with pytest.raises(ParameterError, match="is a study of seeds, not of factors"):
+        with pytest.raises(ParameterError, match="is a seeds study, not an investigation"):
             score_parent(place.client, parent, seeds_run.study.scores, metric=F1_MACRO, planned=Planned())
         with pytest.raises(ParameterError, match="must have cells of at least one investigated factor"):
             cli._run("ablation", {"parent_run_id": seeds_run.run_id})

@@ -22,9 +22,9 @@ class Format:
     patterns
         Names of its files.
     module
-        Of this package; its ``read(path, columns, metric)`` returns the runs of one file.
+        Module of this package; its ``read(path, columns, metric)`` returns the runs of one file.
     mark
-        What the beginning of its .json files holds.
+        A text near the beginning of its .json files.
     """
 
     patterns: tuple[str, ...]
@@ -38,7 +38,7 @@ class Format:
         return reader
 
     def wrote(self, file: Path) -> bool:
-        """Return whether a file is one of the tool's, by its name and, of JSON, by how it begins."""
+        """Return whether the tool wrote a file, judged by its name and the beginning of its JSON."""
         if not any(map(file.match, self.patterns)):
             return False
         if not self.mark or file.suffix != ".json":
@@ -54,25 +54,25 @@ FORMATS: Final[Mapping[str, Format]] = {
     "promptfoo": Format(("*.json",), "promptfoo", '"results":'),
     "csv": Format(("*.csv", "*.tsv"), "csv_file"),
 }
-"""Value of ``--from`` -> how it is read."""
+"""Value of ``--from`` -> format of the files."""
 
 
-def tool_of(path: Path, given: str) -> str:
-    """Return the tool that wrote a file, or those of a folder: the one that is given, unless that is ``auto``.
+def tool_of(path: Path, tool: str) -> str:
+    """Return the tool that wrote a file or the files of a folder: `tool`, unless that is ``auto``.
 
     Raises
     ------
     ParameterError
-        If there is no such path or tool, or the files do not say which tool it is.
+        If there is no such path or tool, or the files do not identify the tool.
     """
-    check_names("from", [given], ("auto", *FORMATS))
+    check_names("from", [tool], ("auto", *FORMATS))
     if not path.exists():
         raise ParameterError("path", path, "no such file or folder")
-    if given != "auto":
-        return given
+    if tool != "auto":
+        return tool
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     tools = [name for name, form in FORMATS.items() if any(map(form.wrote, files))]
-    # The first two have further .json and .csv files beside those that only they write.
+    # The first two tools also write .json and .csv files, in addition to files that only they write.
     tools = tools[:1] if tools[:1] and tools[0] in ("lm-eval", "huggingface-trainer") else tools
     tools = [name for name in tools if name != "csv"] or tools
     if len(tools) != 1:

@@ -1,4 +1,4 @@
-"""CSV: long, one row a prediction with the settings of its run; wide, one column a run; or scores alone."""
+"""CSV: long, one row per prediction with the settings of its run; wide, one column per run; or scores alone."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _INDEX: Final = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
 _OF_EXAMPLES: Final = re.compile(
     r"(?i)id|gold|target|answer|output|response|reference|truth|y_?true|y_?pred|pred|text|question"
 )
-"""Names in tables of predictions: two of them, and rows are no runs."""
+"""Names in tables of predictions: with two of them, rows are examples and not runs."""
 _SETTING: Final = re.compile(r"(?i).*(seed|rate|decay|lr|dropout|temperature|momentum|alpha|beta).*")
 """Names of settings, also of those with decimals."""
 Runs = list[tuple[dict[str, str], pd.DataFrame]]
 
 
 def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
-    """Return the runs of one file; `columns` says which of its columns is what, see ``--columns``."""
+    """Return the runs of one file; `columns` names the roles of its columns, see ``--columns``."""
     check_names("columns", columns, _KNOWN)
     values = {name: map(text_of, each) for name, each in read_columns(path).items() if not _INDEX.fullmatch(name)}
     frame = pd.DataFrame({name: [text or "" for text in each] for name, each in values.items()}, dtype=object)
     listed = [name for name in columns.get("settings", "").split("+") if name]
-    renamed = {given: name for name, given in columns.items() if name != "settings"}
-    for given in (*renamed, *listed):
-        if given not in frame:
-            raise ParameterError("columns", given, f"{path.name} has no such column, but {', '.join(map(str, frame))}")
+    renamed = {column: name for name, column in columns.items() if name != "settings"}
+    for column in (*renamed, *listed):
+        if column not in frame:
+            raise ParameterError("columns", column, f"{path.name} has no such column, but {', '.join(map(str, frame))}")
     frame = frame.rename(columns=renamed)
     of_examples = not {*_OWN}.isdisjoint(frame) or sum(map(bool, map(_OF_EXAMPLES.fullmatch, map(str, frame)))) > 1
     if not of_examples and (runs := _scores(path, frame, listed, metric)):
@@ -55,15 +55,15 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
             raise L3DError(f"{path.name}: has no column {name}, but {have}. {fix}")
     if frame.empty:
         raise L3DError(f"{path.name}: holds no rows.")
-    found = _wide(path.name, frame) if wide else _long(path.name, frame, listed)
-    if not found:
+    parts = _wide(path.name, frame) if wide else _long(path.name, frame, listed)
+    if not parts:
         example = "seed_1, or seed=1;shots=4"
         raise L3DError(f"{path.name}: has neither a column prediction nor any that names a run, such as {example}.")
-    return [_run(path, settings, part) for settings, part in found]
+    return [_run(path, settings, part) for settings, part in parts]
 
 
 def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str) -> list[RecordedRun]:
-    """Return the runs of a file with one row a run: metrics and settings; none if no column reads like a metric.
+    """Return the runs of a file with one row per run: metrics and settings; none if no column reads like a metric.
 
     A metric is a column of numbers that has the name of one, or decimals that differ in most rows; `listed` and all
     others are settings.
@@ -88,7 +88,7 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
         fix = f"Name it: --metric {next(iter(scores))}."
         raise L3DError(f"{path.name}: which of {', '.join(scores)} is the metric is not known. {fix}")
     settings = [str(name) for name in frame if name not in (*scores, "task")]
-    # Rows without a seed are runs of their own, though all that is known of them is the same.
+    # Rows without a seed are runs of their own, even if all their settings are the same.
     seedless = not any("seed" in name.lower() for name in settings)
     again = frame.groupby(settings).cumcount() if settings else pd.Series(range(len(frame)))
     runs = []
@@ -154,7 +154,7 @@ def _numbered(
 
 
 def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
-    """Return settings and rows of each run: rows with the same values of all columns that are no example's own."""
+    """Return settings and rows of each run: rows with the same values in all columns that are not of an example."""
     names = list(listed) or _settings_in(frame)
     if not names:
         return [({}, frame)]
@@ -163,16 +163,16 @@ def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
         each = max(names, key=lambda name: frame[name].nunique())
         fix = "Name the columns that are settings: --columns settings=seed+shots."
         raise L3DError(
-            f"{source}: column {each} has another value in almost every row, so it tells no runs apart. {fix}"
+            f"{source}: column {each} has another value in almost every row, so it identifies no runs. {fix}"
         )
     return [(dict(zip(names, map(str, values), strict=True)), part) for values, part in groups]
 
 
 def _settings_in(frame: pd.DataFrame) -> list[str]:
-    """Return the columns that say how a run was made: constant ones, and those in which an example has two values."""
-    own = frame.groupby("example_id", sort=False)
+    """Return the columns with settings of runs: constant ones, and those in which an example has two values."""
+    examples = frame.groupby("example_id", sort=False)
     others = [str(name) for name in frame if name not in _KNOWN]
-    return [name for name in others if frame[name].nunique() == 1 or own[name].nunique().max() > 1]
+    return [name for name in others if frame[name].nunique() == 1 or examples[name].nunique().max() > 1]
 
 
 def _run(path: Path, settings: Mapping[str, str], rows: pd.DataFrame) -> RecordedRun:

@@ -16,7 +16,7 @@ from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, settled, texts
 
 _VALUES: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""Inspect's words for correct, partially correct, incorrect and no answer."""
+"""Inspect's letters for correct, partially correct, incorrect and no answer."""
 
 
 def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
@@ -30,7 +30,7 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
         ) from error
     try:
         log = read_eval_log(str(path))
-    except Exception as error:  # its reader raises what its parts raise
+    except Exception as error:  # its reader raises errors of many libraries
         raise L3DError(f"{path.name}: inspect_ai cannot read it ({type(error).__name__}: {error}).") from error
     if log.status != "success":
         raise L3DError(f"{path.name}: the evaluation has not finished ({log.status}). Run inspect eval-retry.")
@@ -47,7 +47,7 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
 
 
 def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str], metric: str) -> RecordedRun:
-    """Return a run, whose answers are right or wrong as the scorer says that `metric` names, else as the first."""
+    """Return a run; the scorer that `metric` names, else the first one, decides which answers are right."""
     scorers = _scorers(source, samples)
     if not scorers:
         raise L3DError(f"{source}: has no scores. Run inspect score.")
@@ -55,10 +55,10 @@ def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str
     if isinstance(scorers[first][0], Mapping):
         keys = " or ".join(f"--metric {name}" for name in scorers if name.startswith(f"{first}."))
         raise L3DError(f"{source}: a score of {first} is a dictionary. Choose one of its numbers, {keys}.")
-    values = {name: own for name, own in scorers.items() if not isinstance(own[0], Mapping)}
-    numbers = {name: [_number(source, first, value) for value in own] for name, own in values.items()}
+    values = {name: scores for name, scores in scorers.items() if not isinstance(scores[0], Mapping)}
+    numbers = {name: [_number(source, first, value) for value in scores] for name, scores in values.items()}
     usual, right = graded(numbers[first])
-    # A scorer that is asked for keeps its name; the first is known by what its mean is.
+    # A scorer that the user names keeps its name; the first one gets the name of its mean.
     names = {name: usual if name == first != metric else name for name in (first, *numbers)}
     scores = {names[name]: math.fsum(numbers[name]) / len(samples) for name in names}
     run = RecordedRun(
@@ -73,8 +73,8 @@ def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str
 
 
 def _scorers(source: str, samples: list[Any]) -> dict[str, list[Any]]:
-    """Return scorer -> value of each sample; members of a dictionary are there as ``scorer.key``, too."""
-    found: dict[str, list[Any]] = {}
+    """Return scorer -> value of each sample; members of a dictionary are added as ``scorer.key``."""
+    scorers: dict[str, list[Any]] = {}
     for name in samples[0].scores or {}:
         for sample in samples:
             score = (sample.scores or {}).get(name)
@@ -82,8 +82,8 @@ def _scorers(source: str, samples: list[Any]) -> dict[str, list[Any]]:
                 raise L3DError(f"{source}: sample {sample.id} has no score of {name}.")
             members = score.value if isinstance(score.value, Mapping) else {}
             for key, value in ((name, score.value), *((f"{name}.{key}", value) for key, value in members.items())):
-                found.setdefault(key, []).append(value)
-    return {name: values for name, values in found.items() if len(values) == len(samples)}
+                scorers.setdefault(key, []).append(value)
+    return {name: values for name, values in scorers.items() if len(values) == len(samples)}
 
 
 def _answer(sample: Any, scorer: str) -> str | None:

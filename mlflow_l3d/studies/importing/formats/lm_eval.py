@@ -1,4 +1,4 @@
-"""lm-evaluation-harness with ``--log_samples``: ``samples_<task>_<date>.jsonl`` beside ``results_<date>.json``."""
+"""lm-evaluation-harness with ``--log_samples``: ``samples_<task>_<date>.jsonl`` next to ``results_<date>.json``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,11 @@ _NOT_SETTINGS: Final = (
     "batch_sizes bootstrap_iters device max_batch_size model_num_parameters model_sha model_source use_cache "
     "verbosity write_out"
 )
-"""Of the tool's ``config``: what has no say in the score, or says again what another entry says."""
+"""Entries of the tool's ``config`` that do not affect the score, or repeat another entry."""
 _SCORES: Final = {"acc": "accuracy", "perplexity": "log_likelihood"}
-"""Metric of the tool, as its samples have it -> the same of ours."""
+"""Metric of the tool, by its name in samples -> our metric."""
 _RIGHT: Final = ("acc", "exact_match")
-"""Metrics that say of a sample whether its answer is right."""
+"""Metrics that are 1 for a sample with a right answer."""
 _NEEDED: Final = ("doc_id", "target", "filtered_resps", "metrics")
 
 
@@ -33,7 +33,7 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
     del columns, metric
     task, results = path.name[len("samples_") : _DATE - 1], path.with_name(f"results_{path.name[_DATE:-1]}")
     if not results.is_file():
-        raise L3DError(f"{path.name}: {results.name} is not beside it, which says how it was run. Put it there.")
+        raise L3DError(f"{path.name}: {results.name}, which has the settings, is not next to it. Put it there.")
     document = read_json(results)
     samples = _samples(path)
     if not samples:
@@ -59,74 +59,61 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
     ]
 
 
-_Samples: TypeAlias = dict[str, list[Any]]
-
-
-def _samples(path: Path) -> _Samples:
-    """Return the samples of a file, without the texts of prompts and documents where they can be passed over.
+def _samples(path: Path) -> dict[str, list[Any]]:
+    """Return the samples of a file by column, without the texts of prompts and documents.
 
     Raises
     ------
     L3DError
-        If a line is no JSON, or one lacks what all of the tool's have.
+        If a line is not JSON, or lacks an entry that the tool always writes.
     """
-    import pyarrow as pa
-    from pyarrow import json
-
+    columns: dict[str, list[Any]] = {}
     with path.open(encoding="utf-8") as file:
-        first = next(file, "")
-        if not first:
-            return {}
-        sample = read_json(path, first, 1)
-        names = (*_NEEDED, "doc_hash", "filter", *sample.get("metrics", ()))
-        try:
-            schema = pa.Table.from_pylist([{name: sample[name] for name in names if name in sample}]).schema
-            options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-            read = json.read_json(path, parse_options=options).to_pydict()
-        except (pa.ArrowException, TypeError):  # a value that has no one type, or a line that is not JSON
-            rows = [sample, *(read_json(path, line, at) for at, line in enumerate(file, 2))]
-            read = {name: [row.get(name) for row in rows] for name in names if any(name in row for row in rows)}
-    count = len(next(iter(read.values()), ()))
-    lacking = [
-        (read[name].index(None) if name in read else 0, name) for name in _NEEDED if None in read.get(name, [None])
-    ]
-    if lacking:
-        place, name = min(lacking, key=lambda each: each[0])
-        raise L3DError(f"{path.name}, line {place + 1}: has no {name}; is it written by lm_eval?")
-    return {"filter": [None] * count, **read}
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            sample = read_json(path, line, number)
+            for name in _NEEDED:
+                if sample.get(name) is None:
+                    raise L3DError(f"{path.name}, line {number}: has no {name}; is it written by lm_eval?")
+            columns = columns or {name: [] for name in (*_NEEDED, "doc_hash", "filter", *sample["metrics"])}
+            for name, values in columns.items():
+                values.append(sample.get(name))
+    return columns
 
 
 def _run(
     source: str,
     task: str,
-    samples: _Samples,
+    samples: Mapping[str, list[Any]],
     settings: dict[str, str],
     config: Mapping[str, Any],
     results: Mapping[str, Any],
     seconds: float,
 ) -> RecordedRun:
     metrics = samples["metrics"][0]
-    values = {name: samples[name] for name in metrics if name in samples}
-    own = [name for name in metrics if name in values and isinstance(values[name][0], int | float)]
-    own.sort(key=lambda name: name not in _RIGHT)
-    scores = {_SCORES.get(name, name): math.fsum(map(_number, values[name])) / len(values[name]) for name in own}
-    if not own:  # mcc or f1: the tool has one number for all samples
+    with_numbers = [name for name in metrics if isinstance(samples[name][0], int | float)]
+    with_numbers.sort(key=lambda name: name not in _RIGHT)
+    means = {name: math.fsum(map(_number, samples[name])) / len(samples[name]) for name in with_numbers}
+    scores = {_SCORES.get(name, name): mean for name, mean in means.items()}
+    if not with_numbers:  # mcc or f1: the tool has one number for all samples
         scores = {name: value for name in metrics if math.isfinite(value := _number(results.get(name)))}
     if not scores:
         raise L3DError(f"{source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
     right = None
-    if own:
-        usual, right = graded(list(map(_number, values[own[0]])))
-        if right is None and own[0] in _RIGHT:  # a share of what is right, as of truthfulqa_mc2
-            scores = {usual if name == _SCORES.get(own[0], own[0]) else name: value for name, value in scores.items()}
+    if with_numbers:
+        first = with_numbers[0]
+        usual, right = graded(list(map(_number, samples[first])))
+        if right is None and first in _RIGHT:  # partial credit, as of truthfulqa_mc2
+            scores = {usual if name == _SCORES.get(first, first) else name: value for name, value in scores.items()}
     numbers, targets = samples["doc_id"], samples["target"]
-    hashes = samples["doc_hash"] if "doc_hash" in samples else [""] * len(numbers)
-    ids = np.array([f"{number}:{str(of_doc)[:8]}" for number, of_doc in zip(numbers, hashes, strict=True)])
+    hashes = [str(text or "")[:8] for text in samples["doc_hash"]]
+    ids = np.array([f"{number}:{text}" for number, text in zip(numbers, hashes, strict=True)])
     run = RecordedRun(source=source, task=task, kind="", settings=settings, scores=scores, duration_seconds=seconds)
-    if own and right is None:
+    if with_numbers and right is None:
         return run
     likely = None
-    if config.get("output_type", "") in ("multiple_choice", "loglikelihood") or "acc" in own:
+    if config.get("output_type", "") in ("multiple_choice", "loglikelihood") or "acc" in with_numbers:
         likely = _likely(samples["filtered_resps"])
         if likely is not None and all(str(target).isdigit() for target in targets):
             choices = config.get("doc_to_choice")
@@ -144,7 +131,7 @@ def _run(
 
 
 def _likely(resps: list[Any]) -> npt.NDArray[np.int64] | None:
-    """Return the place of each sample's likeliest choice; None where samples hold no choices."""
+    """Return the place of each sample's likeliest choice; None if the samples have no choices."""
     if any(len(each) < 2 for each in resps):
         return None
     try:
@@ -155,7 +142,7 @@ def _likely(resps: list[Any]) -> npt.NDArray[np.int64] | None:
 
 
 def _answer(resps: list[Any]) -> Any:
-    """Return what was generated; of a log-likelihood alone whether the text was the likeliest."""
+    """Return the generated text; for a log-likelihood alone whether the text was the likeliest."""
     first = resps[0] if resps else None
     return first[-1] if isinstance(first, list) and first else first
 
@@ -177,5 +164,5 @@ def _settings(document: Mapping[str, Any], task: str) -> dict[str, str]:
         name: document.get(name) for name in ("chat_template_sha", "system_instruction_sha", "fewshot_as_multiturn")
     }
     rest = {name: value for name, value in config.items() if name not in _NOT_SETTINGS.split()}
-    own = {"model": public_name(str(model)), "backend": kind, "num_fewshot": shots, **chat, **prompt}
-    return flat({**own, **rest, "model_args": arguments})
+    about = {"model": public_name(str(model)), "backend": kind, "num_fewshot": shots, **chat, **prompt}
+    return flat({**about, **rest, "model_args": arguments})

@@ -31,8 +31,8 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
     repeated = max(repeats.values()) > 0
     description = (document.get("config") or {}).get("description") or path.stem
     return [
-        _run(path.name, str(description), own, {name: value for name, value in key if repeated or name != "repeat"})
-        for key, own in runs.items()
+        _run(path.name, str(description), tests, {name: value for name, value in key if repeated or name != "repeat"})
+        for key, tests in runs.items()
     ]
 
 
@@ -42,10 +42,10 @@ def _run(source: str, task: str, rows: list[Mapping[str, Any]], settings: dict[s
             raise L3DError(
                 f"{source}: test {row.get('testIdx')} has no score ({row.get('error') or 'no error named'})."
             )
-        # ``failureReason`` of a test that was not answered; promptfoo gives it a score of 0.
+        # The ``failureReason`` of a test without an answer; promptfoo gives it a score of 0.
         if row.get("failureReason") == 2:
-            said = " ".join(str(row.get("error") or "no error named").split())[:100]
-            raise L3DError(f"{source}: test {row.get('testIdx')} has no answer ({said}). Ask again what failed.")
+            reason = " ".join(str(row.get("error") or "no error named").split())[:100]
+            raise L3DError(f"{source}: test {row.get('testIdx')} has no answer ({reason}). Run the failed tests again.")
     labels = texts([_expected(row) for row in rows])
     answers = texts([(row.get("response") or {}).get("output") for row in rows])
     right = [bool(row.get("success")) for row in rows]
@@ -77,7 +77,7 @@ def _example(row: Mapping[str, Any]) -> str:
 
 
 def _expected(row: Mapping[str, Any]) -> str:
-    """Return what the first assertion expects; `pass` where it expects no text."""
+    """Return the text that the first assertion expects; `pass` if it expects no text."""
     asserted = (row.get("testCase") or {}).get("assert") or []
     value = next((each.get("value") for each in asserted if isinstance(each.get("value"), str)), None)
     return value or "pass"

@@ -1,7 +1,7 @@
-"""Hugging Face Trainer: an output folder, with ``trainer_state.json``, and predictions where they were written beside.
+"""Hugging Face Trainer: an output folder with ``trainer_state.json`` and, if written there, predictions.
 
-The Trainer writes its arguments as a pickle, which is not opened; what is read is the model card (``README.md``), which
-lists them, seed included.
+The Trainer writes its arguments as a pickle, which is never opened. The model card (``README.md``) lists them, seed
+included.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREDICTIONS: Final = "predictions.csv"
 
 
 def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
-    """Return the one run of an output folder; none for that of a checkpoint in it."""
+    """Return the one run of an output folder; none for the folder of a checkpoint."""
     folder = path.parent
     if folder.name.startswith("checkpoint-"):
         return []
@@ -32,10 +32,10 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
         (folder / name for name in ("eval_results.json", "all_results.json") if (folder / name).is_file()), None
     )
     logged = [entry for entry in state.get("log_history", ()) if any(name.startswith(_PREFIX) for name in entry)]
-    found: Mapping[str, Any] = read_json(results) if results else logged[-1] if logged else {}
+    evaluation: Mapping[str, Any] = read_json(results) if results else logged[-1] if logged else {}
     scores = {
         name.removeprefix(_PREFIX): float(value)
-        for name, value in found.items()
+        for name, value in evaluation.items()
         if name.startswith(_PREFIX) and name.removeprefix(_PREFIX) not in _NOT_SCORES and isinstance(value, int | float)
     }
     scores = {name: scores[name] for name in sorted(scores, key=lambda name: name == "loss")}
@@ -55,13 +55,13 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
 
 def _settings(folder: Path, state: Mapping[str, Any]) -> dict[str, str]:
     config = folder / "config.json"
-    known = read_json(config) if config.is_file() else {}
+    model = read_json(config).get("_name_or_path") if config.is_file() else None
     card = folder / "README.md"
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
     listed = dict(_OF_CARD.findall(text.partition("hyperparameters")[2]))
-    own = {name: state.get(name) for name in ("num_train_epochs", "train_batch_size", "max_steps")}
-    settings = flat({"model": known.get("_name_or_path"), **own, **listed})
-    # Without a card the name of the folder says what nothing else does: which run it is.
-    found = re.search(r"(seed)[-_=]?(\d+)", folder.name, re.IGNORECASE)
-    named = {"seed": found[2]} if found else {"folder": folder.name}
+    numbers = {name: state.get(name) for name in ("num_train_epochs", "train_batch_size", "max_steps")}
+    settings = flat({"model": model, **numbers, **listed})
+    # Without a card only the name of the folder identifies the run.
+    seed = re.search(r"(seed)[-_=]?(\d+)", folder.name, re.IGNORECASE)
+    named = {"seed": seed[2]} if seed else {"folder": folder.name}
     return settings if "seed" in settings else {**settings, **named}
