@@ -125,8 +125,15 @@ def api() -> str:
     """Return the page that lists what is public."""
     page = "# What is public\n\nThe names that `import mlflow_l3d` gives. All others may change in any version.\n\n"
     page += "This page is written by `.ci/write.py`.\n"
+    others = "".join(
+        (ROOT / "docs" / "api" / each).read_text(encoding="utf-8") for each in ("extending.md", "analysis.md")
+    )
+    elsewhere = set(re.findall(r"::: (\S+)", others))  # mkdocs wants one place for each name
     for heading, public in public_names().items():
-        page += f"\n## {heading}\n" + "".join(f"\n::: {module}.{name}\n" for name, module in public.items())
+        page += f"\n## {heading}\n"
+        for name, module in public.items():
+            is_elsewhere = not {module, f"{module}.{name}"}.isdisjoint(elsewhere)
+            page += f"\n[`{name}`][{module}.{name}]\n" if is_elsewhere else f"\n::: {module}.{name}\n"
     return page
 
 
