@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.evaluation.delete import Deletion, delete
     from mlflow_l3d.studies.evaluation.run import Evaluation, evaluate
     from mlflow_l3d.studies.gate.plan import GatePlan
-    from mlflow_l3d.studies.gate.run import Gate, gate
+    from mlflow_l3d.studies.gate.run import Gate, gate, plan_gate
     from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
-    from mlflow_l3d.studies.investigation.run import Investigation, investigate
+    from mlflow_l3d.studies.investigation.run import Investigation, investigate, self_test
     from mlflow_l3d.studies.names import Names, list_names
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan_investigation
     from mlflow_l3d.studies.search.run import HyperparameterSearch, search
     from mlflow_l3d.studies.seeds.numbers.study import seeds_study
-    from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
+    from mlflow_l3d.studies.seeds.run import SeedsRun, seeds, self_test_seeds
+    from mlflow_l3d.studies.self_test import SelfTest
     from mlflow_l3d.studies.strategies.run import ComparedStrategies, compare_strategies
     from mlflow_l3d.studies.sweep.plan import SweepPlan
-    from mlflow_l3d.studies.sweep.run import Sweep, sweep
+    from mlflow_l3d.studies.sweep.run import Sweep, plan_sweep, sweep
     from mlflow_l3d.tasks.identity import make_task
     from mlflow_l3d.testing.skeleton import new
 
@@ -60,6 +61,7 @@ __all__ = [
     "ParameterError",
     "Plan",
     "SeedsRun",
+    "SelfTest",
     "Sweep",
     "SweepPlan",
     "__version__",
@@ -76,11 +78,15 @@ __all__ = [
     "list_names",
     "make_task",
     "new",
+    "plan_gate",
     "plan_investigation",
+    "plan_sweep",
     "radial_importance",
     "search",
     "seeds",
     "seeds_study",
+    "self_test",
+    "self_test_seeds",
     "sweep",
     "training",
 ]

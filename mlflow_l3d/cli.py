@@ -226,7 +226,12 @@ def _unknown_option(word: str, options: argparse.Namespace) -> ParameterError:
 def _run(verb: str, options: dict[str, str]) -> Any:
     """Call the function of a command; return its result, whose `summary()` is printed."""
     row = verbs()[verb]
-    function = getattr(import_module(row.module), row.function)
+    module, function_name = row.module, row.function
+    for name, (value, target) in row.instead.items():
+        if options.get(name) == value:
+            del options[name]
+            module, _, function_name = target.partition(":")
+    function = getattr(import_module(module), function_name)
     more = {"progress": True} if "progress" in signature(function).parameters else {}
     if row.asks:
         more["ask"] = not options.pop("yes")

@@ -10,7 +10,8 @@ import mlflow_l3d
 mlflow_l3d.investigate("reviews.csv", factor=["data_order", "label_selection"], golden_runs=30, deterministic=False)
 mlflow_l3d.investigate(golden_runs="pooled", workers=None, cell_timeout=2.5, hyperparameters={"epochs": 3})
 mlflow_l3d.seeds(seeds=[0, 42], metric="accuracy")
-mlflow_l3d.gate(candidate={"model": "bert-base"}, dry_run=True)
+mlflow_l3d.plan_gate(candidate={"model": "bert-base"})
+mlflow_l3d.gate(dry_run=True)  # type: ignore[call-arg]
 mlflow_l3d.search(space={"epochs": [1, 2]}, coarse_trials=None)
 mlflow_l3d.compare_strategies(investigation_runs=4)
 mlflow_l3d.plan_investigation(half_width=0.2, assurance=0.9)

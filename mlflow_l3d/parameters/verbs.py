@@ -47,6 +47,8 @@ class Verb:
         ``--help-all`` shows all.
     order
         Where it stands in lists, from low to high; studies and helpers apart.
+    instead
+        Parameter -> the value for which the command calls another function without it, and its ``module:function``.
     returns
         ``module:name`` of the classes of what it returns; they are public, too.
     asks
@@ -66,6 +68,7 @@ class Verb:
     examples: tuple[str, ...] = ()
     usual: str = ""
     order: int = 1000
+    instead: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     returns: tuple[str, ...] = ()
 
     @property
@@ -119,8 +122,10 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
 def public_names() -> Mapping[str, Mapping[str, str]]:
     """Return heading -> name -> module: also the functions of the studies, and the classes of what they return."""
     results = [target.partition(":") for verb in verbs().values() for target in verb.returns]
+    functions = {verb.function: verb.module for verb in verbs().values()}
+    others = [target.partition(":") for verb in verbs().values() for _, target in verb.instead.values()]
     return {
-        "Studies": {verb.function: verb.module for verb in verbs().values()},
+        "Studies": functions | {name: module for module, _, name in others},
         "What they return": {name: module for module, _, name in results},
         **FIXED,
     }

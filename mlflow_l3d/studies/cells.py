@@ -18,7 +18,7 @@ from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specifie
 from mlflow_l3d.studies.loop import CellLoop
 from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.studies.request import CellRequest
-from mlflow_l3d.studies.self_test import self_test, tested
+from mlflow_l3d.studies.self_test import SelfTest, self_test, tested
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.state import OPEN, OVER, State
 from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
@@ -90,14 +90,11 @@ class CellStudy(Study[C, CellRecord, R]):
         self._started = time.monotonic()
 
     @classmethod
-    def conduct(cls, parameters: Mapping[str, object], **more: Any) -> R:
-        """Specify and run a study; with ``self_test=only``, say what each seed does."""
-        if str(parameters.get("self_test")) != "only":
-            return super().conduct(parameters, **more)
+    def try_seeds(cls, parameters: Mapping[str, object], **more: Any) -> SelfTest:
+        """Return what each seed of a study does; its cells are not trained."""
         with entry_point():
             request = specified(cls.specify, more["approach"], more["task"], parameters)
-            # Whoever asks for it knows what comes back.
-            return self_test(request, progress=shows_progress(more["progress"]))  # type: ignore[return-value]
+            return self_test(request, progress=shows_progress(more["progress"]))
 
     @property
     def reused(self) -> int:

@@ -111,8 +111,8 @@ def tested(request: CellRequest, *, progress: bool) -> dict[str, Outcome]:
     """
     choice = request.given["self_test"]
     if choice == "only":
-        fix = "Try the seeds there, or leave it out."
-        raise ParameterError("self_test", choice, "is for investigate and seeds", fix)
+        fix = "In Python call mlflow_l3d.self_test, or mlflow_l3d.self_test_seeds."
+        raise ParameterError("self_test", choice, "is for the commands investigate and seeds", fix)
     automatic = request.setup.approach.self_tested and not _mark(request).is_file()
     if choice == "skip" or (choice == "auto" and not automatic):
         return {}

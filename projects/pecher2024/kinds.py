@@ -124,11 +124,14 @@ def _all_tests(task: str) -> int:
 
 
 def _sweep(done: Done, asked: Mapping[str, Any]) -> Sweep | None:
-    from mlflow_l3d import sweep
-    from mlflow_l3d.studies.sweep.run import Sweep
+    from mlflow_l3d import plan_sweep, sweep
 
+    parameters = dict(asked)
     try:
-        result = sweep(progress=True, **asked)
+        if parameters.pop("dry_run", False):
+            say(plan_sweep(**parameters).summary())
+            return None
+        result = sweep(progress=True, **parameters)
     except L3DError as error:
         which = asked.get("approach") or asked.get("file")
         name = str(getattr(which, "name", which))
@@ -136,8 +139,6 @@ def _sweep(done: Done, asked: Mapping[str, Any]) -> Sweep | None:
         done.failed.append(name)
         return None
     say(result.summary())
-    if not isinstance(result, Sweep):
-        return None
     done.failed += [point.name for point in result.points if point.error]
     systems = pd.DataFrame(
         [

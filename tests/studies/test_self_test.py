@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from mlflow import MlflowClient
 
+import mlflow_l3d
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.gate.golden import GoldenRuns, specify_golden
@@ -71,7 +72,7 @@ def test_a_seed_that_does_nothing_stops_before_the_cells(script):
 @pytest.mark.slow
 def test_what_is_drawn_beside_the_seeds_is_found(script):
     script(leak=True, of_c="c % 7")
-    found = investigate(**TYPED, **SIZES, self_test="only")
+    found = mlflow_l3d.self_test(**TYPED, **SIZES)
     assert found.exit_status == 1
     assert set(found.effects) == {"a", "b", "c", "replicate"}
     assert "something is drawn that no seed decides" in found.summary()
@@ -105,7 +106,7 @@ def test_a_seed_that_does_nothing_stops_a_study_of_seeds(script, count):
         seeds(**given)
     (parent,) = MlflowClient().search_runs(["0"], "tags.`l3d.role` != 'cell'")
     assert parent.info.status == "FAILED"
-    assert seeds(**given, self_test="only").problems
+    assert mlflow_l3d.self_test_seeds(**given).problems
     assert seeds(**given, self_test="skip").computed == count
 
 
@@ -152,7 +153,7 @@ def test_points_of_a_sweep_are_tried_once(script, tmp_path):
     assert runs == 1 + 20 + 4  # which metrics it has; of five trial runs, the first is a cell of the study
     assert all(point.analysis for point in found.points)
     assert specify({**TYPED, "factor": "auto"}).factors == ("a", "b", "c")
-    with pytest.raises(ParameterError, match=r"^self_test=only: is for investigate and seeds"):
+    with pytest.raises(ParameterError, match=r"^self_test=only: is for the commands investigate and seeds"):
         sweep(**TYPED, **SIZES, root_seed=[2, 3], self_test="only")
 
 

@@ -48,14 +48,17 @@ class _Gate(TypedDict, total=False):
         Of("fixed", "what the answer is about: these test data, or new examples, too (random)"),
     ]
     metric: Annotated[str, Of("auto", "what is compared; auto is the baseline's own")]
+
+
+class _DryRun(TypedDict, total=False):
     dry_run: Annotated[bool, Of("false", "say looks, bounds, power and cost, and start no run")]
 
 
 class GateOptions(_Gate, Place, total=False):
-    """Of `gate`."""
+    """Of `gate`; a dry run is `plan_gate`."""
 
 
-GATE: Final[Parameters] = declared(GateOptions)
+GATE: Final[Parameters] = declared(_Gate, _DryRun, Place)
 """Of `gate`."""
 
 VERB = Verb(
@@ -72,5 +75,6 @@ VERB = Verb(
     ),
     usual="baseline candidate smallest_effect alpha power most_runs metric dry_run",
     order=50,
+    instead={"dry_run": ("true", "mlflow_l3d.studies.gate.run:plan_gate")},
     returns=("mlflow_l3d.studies.gate.run:Gate", "mlflow_l3d.studies.gate.plan:GatePlan"),
 )

@@ -60,7 +60,7 @@ class GatePlan:
         return plan_text(request.title, request.plan, request.metric, self.lines())
 
 
-def plan_gate(request: GateRequest, client: MlflowClient) -> GatePlan:
+def make_plan(request: GateRequest, client: MlflowClient) -> GatePlan:
     """Return what a gate is going to do.
 
     Before any run of the candidate is known, its runs are taken to vary as the baseline's do, and to share nothing with

@@ -114,6 +114,9 @@ def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateReq
     """
     typed = read_arguments(parameters, GATE)
     given = typed.texts
+    if typed["dry_run"]:
+        allowed = "starts nothing: it is an option of the command line"
+        raise ParameterError("dry_run", "true", allowed, "Use --dry-run true, or call mlflow_l3d.plan_gate.")
     if given["candidate"] == "none":
         raise ParameterError("candidate", "none", "must be a run id, or what differs from the baseline")
     machine = {name: given[name] for name in PLACE}

@@ -30,7 +30,7 @@ from mlflow_l3d.studies.gate.numbers.gate import (
 )
 from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.parameters import GateOptions
-from mlflow_l3d.studies.gate.plan import GatePlan, plan_gate
+from mlflow_l3d.studies.gate.plan import GatePlan, make_plan
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
     Earlier,
@@ -102,7 +102,7 @@ class Gate:
 
 
 @with_signature(GateOptions)
-def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> Gate | GatePlan:
+def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> Gate:
     """Run until a candidate is better or worse than a baseline, or equivalent within the smallest effect.
 
     Parameters
@@ -117,8 +117,7 @@ def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> 
     Returns
     -------
     Gate
-        Its runs are on the current MLflow tracking server; with ``dry_run`` a
-        :class:`~mlflow_l3d.studies.gate.plan.GatePlan`, and there are none.
+        Its runs are on the current MLflow tracking server.
 
     Raises
     ------
@@ -127,16 +126,37 @@ def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> 
     """
     with entry_point() as project_run:
         client = connect()
-        request = specify_gate(parameters, client)
-        earlier = find_earlier(client, request.key)
-        if earlier is not None and earlier.most != request.plan.looks[-1]:
-            request = request.with_budget(earlier.most)
-        plan = plan_gate(request, client)
-        if request.given["dry_run"] == "true":
-            return plan
+        plan, earlier = _planned(parameters, client)
         for line in plan.lines():
             _logger.warning("%s", line)
-        return _Conduct(request, client, plan.forecast, progress=progress).run(project_run.take(), earlier)
+        return _Conduct(plan.request, client, plan.forecast, progress=progress).run(project_run.take(), earlier)
+
+
+@with_signature(GateOptions)
+def plan_gate(**parameters: Unpack[GateOptions]) -> GatePlan:
+    """Return what a gate would do: its looks, bounds, power and cost. No run starts.
+
+    Parameters
+    ----------
+    **parameters
+        Those of :func:`gate`.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what to change.
+    """
+    with entry_point():
+        return _planned(parameters, connect())[0]
+
+
+def _planned(parameters: GateOptions, client: MlflowClient) -> tuple[GatePlan, Earlier | None]:
+    """Return the plan of a gate, and what an interrupted command of the same gate left."""
+    request = specify_gate(parameters, client)
+    earlier = find_earlier(client, request.key)
+    if earlier is not None and earlier.most != request.plan.looks[-1]:
+        request = request.with_budget(earlier.most)
+    return make_plan(request, client), earlier
 
 
 class _Conduct:

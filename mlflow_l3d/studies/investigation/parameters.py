@@ -39,5 +39,6 @@ VERB = Verb(
     ),
     usual=USUAL,
     order=10,
-    returns=("mlflow_l3d.studies.investigation.run:Investigation",),
+    instead={"self_test": ("only", "mlflow_l3d.studies.investigation.run:self_test")},
+    returns=("mlflow_l3d.studies.investigation.run:Investigation", "mlflow_l3d.studies.self_test:SelfTest"),
 )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.studies.self_test import SelfTest
     from mlflow_l3d.tasks.base import TaskLike
     from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import CellRecord
@@ -90,8 +91,7 @@ def investigate(
     Returns
     -------
     Investigation
-        Its runs are on the current MLflow tracking server. With ``self_test=only`` there is no run, and a
-        :class:`mlflow_l3d.studies.self_test.SelfTest` says what each seed does.
+        Its runs are on the current MLflow tracking server.
 
     Raises
     ------
@@ -99,6 +99,29 @@ def investigate(
         With one line that says what to change.
     """
     return InvestigationStudy.conduct(parameters, approach=approach, task=task, progress=progress)
+
+
+@with_signature(InvestigateOptions)
+def self_test(
+    task: TaskLike = None,
+    *,
+    approach: Approach | str | None = None,
+    progress: bool | None = None,
+    **parameters: Unpack[InvestigateOptions],
+) -> SelfTest:
+    """Return what each seed of a study does to the results, from a few trial runs; nothing is logged.
+
+    Parameters
+    ----------
+    task, approach, progress, **parameters
+        Those of :func:`investigate`.
+
+    Raises
+    ------
+    L3DError
+        If a trial run fails.
+    """
+    return InvestigationStudy.try_seeds(parameters, approach=approach, task=task, progress=progress)
 
 
 class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):

@@ -87,5 +87,6 @@ VERB = Verb(
     ),
     usual="task approach command model seeds metric hyperparameters workers",
     order=40,
+    instead={"self_test": ("only", "mlflow_l3d.studies.seeds.run:self_test_seeds")},
     returns=("mlflow_l3d.studies.seeds.run:SeedsRun",),
 )

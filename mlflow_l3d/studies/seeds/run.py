@@ -25,6 +25,7 @@ from mlflow_l3d.tracking.recorder import RunRecorder
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.studies.self_test import SelfTest
     from mlflow_l3d.tasks.base import TaskLike
     from mlflow_l3d.tracking.records import CellRecord
 
@@ -89,6 +90,29 @@ def seeds(
         With one line that says what to change.
     """
     return SeedsStudyRun.conduct(parameters, approach=approach, task=task, progress=progress)
+
+
+@with_signature(SeedsOptions)
+def self_test_seeds(
+    task: TaskLike = None,
+    *,
+    approach: Approach | str | None = None,
+    progress: bool | None = None,
+    **parameters: Unpack[SeedsOptions],
+) -> SelfTest:
+    """Return what each seed of a study does to the results, from a few trial runs; nothing is logged.
+
+    Parameters
+    ----------
+    task, approach, progress, **parameters
+        Those of :func:`seeds`.
+
+    Raises
+    ------
+    L3DError
+        If a trial run fails.
+    """
+    return SeedsStudyRun.try_seeds(parameters, approach=approach, task=task, progress=progress)
 
 
 class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):

@@ -26,10 +26,13 @@ class SweepOptions(TypedDict, total=False):
     budget: Annotated[
         object, Of("none", "the most that is computed: 2h, 90m, or 5000 cells; what is given again goes on")
     ]
+
+
+class _DryRun(TypedDict, total=False):
     dry_run: Annotated[bool, Of("false", "say what there is to do, and start no run")]
 
 
-SWEEP: Final[Parameters] = declared(Task, Approach, InvestigateOptions, SweepOptions)
+SWEEP: Final[Parameters] = declared(Task, Approach, InvestigateOptions, SweepOptions, _DryRun)
 """Of `sweep`: those of `investigate`, which may be lists, and its own."""
 
 VERB = Verb(
@@ -45,5 +48,6 @@ VERB = Verb(
     ),
     usual="task approach factor num_labelled over budget dry_run golden_runs",
     order=20,
+    instead={"dry_run": ("true", "mlflow_l3d.studies.sweep.run:plan_sweep")},
     returns=("mlflow_l3d.studies.sweep.run:Sweep", "mlflow_l3d.studies.sweep.plan:SweepPlan"),
 )

@@ -133,7 +133,7 @@ _Finished: TypeAlias = "Mapping[str, Mapping[str, Run]]"
 """Context -> key -> run of every finished cell."""
 
 
-def plan_sweep(request: SweepRequest, client: MlflowClient) -> SweepPlan:
+def make_plan(request: SweepRequest, client: MlflowClient) -> SweepPlan:
     """Count what there is to do, and look up how long earlier cells took."""
     points = request.points
     contexts = dict.fromkeys(point.context_key for point in points)

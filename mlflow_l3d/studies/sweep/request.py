@@ -34,8 +34,6 @@ class SweepRequest:
         The investigations, in the order of the request.
     budget
         The most that is computed.
-    dry_run
-        Whether nothing is to be started.
     key
         Hash that says whether two sweeps are the same, whatever their budgets.
     """
@@ -43,7 +41,6 @@ class SweepRequest:
     given: Mapping[str, str]
     points: tuple[PointRequest, ...]
     budget: Budget
-    dry_run: bool
     key: str
 
     @property
@@ -112,10 +109,12 @@ def specify_sweep(
     given = merged({**parameters, **objects})
     texts = {name: typed_text(name, given.get(name, parameter.default)) for name, parameter in SWEEP.items()}
     budget = Budget.parse(given.pop("budget", SWEEP["budget"].default))
-    dry_run = SWEEP["dry_run"].read(given.pop("dry_run", False))
+    if SWEEP["dry_run"].read(given.pop("dry_run", False)):
+        allowed = "starts nothing: it is an option of the command line"
+        raise ParameterError("dry_run", "true", allowed, "Use --dry-run true, or call mlflow_l3d.plan_sweep.")
     once = None if searches is None else cache(searches)
     points = specify_points(read_request(given).points(), searches=once, budgeted=bool(budget))
     if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:
         raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
     key = content_key({"points": sorted(point.key for point in points)})
-    return SweepRequest(texts, points, budget, dry_run, key)
+    return SweepRequest(texts, points, budget, key)

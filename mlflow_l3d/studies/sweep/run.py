@@ -20,7 +20,7 @@ from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_o
 from mlflow_l3d.studies.sweep.engine import Engine
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.parameters import SweepOptions
-from mlflow_l3d.studies.sweep.plan import SweepPlan, plan_sweep
+from mlflow_l3d.studies.sweep.plan import SweepPlan, make_plan
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.studies.sweep.read import points_of
 from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
@@ -93,7 +93,7 @@ def sweep(
     approach: Any = None,
     progress: bool | None = None,
     **parameters: Any,
-) -> Sweep | SweepPlan:
+) -> Sweep:
     """Investigate at several points: models, tasks, hyperparameters, and whatever else `main` has a parameter for.
 
     Parameters
@@ -105,14 +105,13 @@ def sweep(
     **parameters
         As on the command line, see :data:`mlflow_l3d.studies.sweep.parameters.SWEEP`: those of
         :func:`mlflow_l3d.studies.investigation.run.investigate`, each a value or a list of values; ``over``, a mapping
-        of hyperparameter to values; ``file``; ``budget``; ``dry_run``. Here also ``sets``, ``exclude`` and
+        of hyperparameter to values; ``file``; ``budget``. Here also ``sets``, ``exclude`` and
         ``overrides``, as a file has them; approaches and tasks in a set may be objects.
 
     Returns
     -------
     Sweep
-        Its runs are on the current MLflow tracking server; with ``dry_run`` a
-        :class:`~mlflow_l3d.studies.sweep.plan.SweepPlan`, and there are none.
+        Its runs are on the current MLflow tracking server.
 
     Raises
     ------
@@ -122,12 +121,30 @@ def sweep(
     with entry_point() as project_run:
         request = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
         say(request.remarks)
-        plan = plan_sweep(request, connect())
-        if request.dry_run:
-            return plan
+        plan = make_plan(request, connect())
         plan.check()
         _logger.warning("%s", plan.line())
         return SweepStudy(request, plan, progress=progress).run(project_run.take())
+
+
+@with_signature(InvestigateOptions, SweepOptions)
+def plan_sweep(task: Any = None, *, approach: Any = None, **parameters: Any) -> SweepPlan:
+    """Return what a sweep would do: its points, their cells and hours. No run starts.
+
+    Parameters
+    ----------
+    approach, task, **parameters
+        Those of :func:`sweep`.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what to change.
+    """
+    with entry_point():
+        request = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
+        say(request.remarks)
+        return make_plan(request, connect())
 
 
 class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):

@@ -21,7 +21,7 @@ from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.power import power
-from mlflow_l3d.studies.gate.run import Gate, gate
+from mlflow_l3d.studies.gate.run import Gate, gate, plan_gate
 from mlflow_l3d.tracking.opening import open_recorder
 
 FACTORS = ("label_selection", "data_split", "data_order", "sample_choice", "model_initialisation", "model_randomness")
@@ -320,7 +320,7 @@ def test_dry_run_says_what_there_is_to_do_and_starts_nothing(
 
 def test_budget_is_planned_from_the_spread_of_the_baseline(place: Place, baseline: str) -> None:
     with place.entered():
-        planned = gate(baseline=baseline, candidate=ALIKE, dry_run="true", smallest_effect=20, executor="inline")
+        planned = plan_gate(baseline=baseline, candidate=ALIKE, smallest_effect=20, executor="inline")
     assert planned.forecast.std == pytest.approx(np.sqrt(2) * planned.request.run_std)  # type: ignore[union-attr]
     assert planned.forecast.worse.worse >= 0.79  # type: ignore[union-attr]
     assert planned.forecast.same.equivalent >= 0.79  # type: ignore[union-attr]

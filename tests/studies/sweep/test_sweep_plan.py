@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from run_helpers import SMALL, Place, sqlite_place
 
-from mlflow_l3d import sweep
+from mlflow_l3d import plan_sweep, sweep
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.sweep.plan import SweepPlan, turns
 
@@ -50,7 +50,8 @@ def test_the_order_is_breadth_first() -> None:
 
 def test_a_dry_run_starts_nothing(place: Place) -> None:
     before = place.investigate(**SIZES, hyperparameters="noise=0.1")
-    plan = run(place, over={"noise": NOISE}, dry_run=True, budget=20)
+    with place.entered():
+        plan = plan_sweep(**{**SMALL, "executor": "inline", **SIZES}, over={"noise": NOISE}, budget=20)
     assert isinstance(plan, SweepPlan)
     frame = plan.to_frame()
     assert frame["done"].tolist() == [0, CELLS, 0]
@@ -59,7 +60,10 @@ def test_a_dry_run_starts_nothing(place: Place) -> None:
     assert frame["steps_in_budget"].tolist() == [4, 5, 2]
     assert np.isfinite(plan.hours)
     assert "3 points, 45 cells, 15 done, 30 to compute" in plan.summary()
-    wide = run(place, num_labelled=[20, 30], dry_run=True)
+    with place.entered():
+        wide = plan_sweep(**{**SMALL, "executor": "inline", **SIZES, "num_labelled": [20, 30]})
+    with pytest.raises(ParameterError, match=r"call mlflow_l3d\.plan_sweep"):
+        run(place, dry_run=True)
     assert re.search(r"^ +20 +15 +0 +15 ", wide.summary(), re.MULTILINE)  # no 20.0
     assert [run.info.run_id for run in place.parents()] == [before.run_id]
     assert place.runs("tags.`l3d.role` = 'sweep'") == []
