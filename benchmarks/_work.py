@@ -15,7 +15,7 @@ from typing import Any
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.approaches.synthetic import Synthetic
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
 

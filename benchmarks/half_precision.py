@@ -88,7 +88,7 @@ def _run(name: str, task: Any, given: dict[str, Any], cells: int, cache: Path) -
 
 def _cell(factors: Sequence[str], seed: int) -> Any:
     """Return a cell with this seed for all factors."""
-    from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.cells.cell import Cell
 
     seeds = dict.fromkeys(factors, seed)
     return Cell("golden", None, None, None, seed, seeds, seeds, f"seed {seed}")

@@ -86,8 +86,8 @@ def _recipe(given: dict[str, str]) -> Any:
 
 
 def _cells(count: int) -> list[Any]:
-    from mlflow_l3d.plan.cells import Cell
-    from mlflow_l3d.plan.factors import TASK_FACTORS
+    from mlflow_l3d.cells.cell import Cell
+    from mlflow_l3d.cells.factors import TASK_FACTORS
 
     factors = (*TASK_FACTORS, "data_order", "model_initialisation", "model_randomness")
     return [
@@ -156,7 +156,7 @@ def _operations(task: Any, recipe: Any, inputs: int) -> float:
 
     No gradient is wanted of the features.
     """
-    from mlflow_l3d.plan.factors import TASK_FACTORS
+    from mlflow_l3d.cells.factors import TASK_FACTORS
 
     split = task.split(dict.fromkeys(TASK_FACTORS, 0))
     outer, inner = (inputs + 1) * recipe.hidden_units, (recipe.hidden_units + 1) * CLASSES

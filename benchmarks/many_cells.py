@@ -64,7 +64,7 @@ def work(settings: dict[str, Any]) -> dict[str, Any]:
     if settings["command"] == "evaluate":
         mlflow_l3d.evaluate()
     elif settings["command"] == "ablation":
-        mlflow_l3d.ablate()
+        mlflow_l3d.ablation()
     else:
         mlflow_l3d.investigate(
             approach="synthetic",

@@ -18,7 +18,7 @@ from statistics import median
 
 from mlflow_l3d.approaches.base import Session, resolve_hyperparameters
 from mlflow_l3d.approaches.project.approach import Project
-from mlflow_l3d.plan.cells import Cell
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.testing import one_cell
 
 MLPROJECT = """

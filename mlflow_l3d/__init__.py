@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.approaches.functions.training import training
     from mlflow_l3d.approaches.hyperparameters import Hyperparameter
     from mlflow_l3d.errors import L3DError, ParameterError
-    from mlflow_l3d.studies.ablation.run import Ablation, ablate
+    from mlflow_l3d.studies.ablation.run import Ablation, ablation
     from mlflow_l3d.studies.comparison.results import ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare
     from mlflow_l3d.studies.evaluation.delete import Deletion, delete
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.gate.run import Gate, gate, plan_gate
     from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
     from mlflow_l3d.studies.investigation.run import Investigation, investigate, self_test
-    from mlflow_l3d.studies.names import Names, list_names
+    from mlflow_l3d.studies.names import Names, names
     from mlflow_l3d.studies.planning.result import Plan
-    from mlflow_l3d.studies.planning.run import plan_investigation
+    from mlflow_l3d.studies.planning.run import plan
     from mlflow_l3d.studies.search.run import HyperparameterSearch, search
     from mlflow_l3d.studies.seeds.numbers.study import seeds_study
     from mlflow_l3d.studies.seeds.run import SeedsRun, seeds, self_test_seeds
     from mlflow_l3d.studies.self_test import SelfTest
-    from mlflow_l3d.studies.strategies.run import ComparedStrategies, compare_strategies
+    from mlflow_l3d.studies.strategies.run import ComparedStrategies, strategies
     from mlflow_l3d.studies.sweep.plan import SweepPlan
     from mlflow_l3d.studies.sweep.run import Sweep, plan_sweep, sweep
     from mlflow_l3d.tasks.identity import make_task
@@ -65,9 +65,8 @@ __all__ = [
     "Sweep",
     "SweepPlan",
     "__version__",
-    "ablate",
+    "ablation",
     "compare",
-    "compare_strategies",
     "consistency",
     "delete",
     "evaluate",
@@ -75,11 +74,11 @@ __all__ = [
     "import_runs",
     "importance",
     "investigate",
-    "list_names",
     "make_task",
+    "names",
     "new",
+    "plan",
     "plan_gate",
-    "plan_investigation",
     "plan_sweep",
     "radial_importance",
     "search",
@@ -87,6 +86,7 @@ __all__ = [
     "seeds_study",
     "self_test",
     "self_test_seeds",
+    "strategies",
     "sweep",
     "training",
 ]

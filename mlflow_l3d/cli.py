@@ -48,7 +48,7 @@ _OPTIONS = "[--NAME VALUE ...]"
 _MORE = """mlflow-l3d VERB --help has examples and the parameters that most people need; --help-all has all of them.
 The verbs are entry points of the MLflow Project (mlflow run . --env-manager local -e VERB -P NAME=VALUE), and functions
 of the package: docs/parameters.md.
-mlflow-l3d list names the factors, tasks, approaches, designs and metrics there are."""
+mlflow-l3d names names the factors, tasks, approaches, designs and metrics there are."""
 
 
 class _UsageError(L3DError):
@@ -137,7 +137,7 @@ def _epilog(verb: Verb, *, everything: bool) -> str:
     if verb.usual and not everything:
         more = len(verb.parameters) - len(verb.usual.split())
         lines.append(f"{more} more parameters: mlflow-l3d {verb.name} --help-all")
-    return "\n".join([*lines, "names of factors, tasks, designs and metrics: mlflow-l3d list"])
+    return "\n".join([*lines, "names of factors, tasks, designs and metrics: mlflow-l3d names"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,7 +19,7 @@ from warm_start import WarmStart
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.studies.investigation.run import Investigation, investigate
 
 SMALL: Mapping[str, Any] = {

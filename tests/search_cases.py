@@ -14,8 +14,8 @@ import numpy as np
 from mlflow_l3d.approaches.base import Approach, CellwiseSession
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
 BEST = {"x": 0.3, "kind": "b"}

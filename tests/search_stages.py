@@ -11,9 +11,9 @@ from mlflow.entities import Run
 from run_helpers import Place
 from search_cases import Climb, Trace, height, luck
 
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.outcomes import run_cell
-from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.studies.base import job_of
 from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.request import SearchRequest, specify_search

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
-from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import Split

@@ -117,6 +117,6 @@ def test_mlflow_and_torch_are_imported_where_the_page_says() -> None:
     studies = ("investigation", "seeds", "planning", "ablation", "comparison", "sweep", "gate", "strategies")
     assert users == {"tracking", "plugin", "studies/importing", *(f"studies/{study}" for study in studies)}
     for module, found in IMPORTS.items():
-        pure = room_of(module) in {"analysis", "metrics", "plan", "report"}
+        pure = room_of(module) in {"analysis", "cells", "metrics", "report"}
         if pure or re.match(r"studies\.\w+\.(numbers|report)\b", module):
             assert not found & set(HEAVY), module

@@ -86,7 +86,7 @@ def test_behind_two_dashes_stands_the_command() -> None:
             ["investigate", "--approach", "icl", "--", "b {seed}"],
             "approach=icl: cannot be combined with a command behind --",
         ),
-        (["list", "--", "a"], "list: takes no command behind --"),
+        (["names", "--", "a"], "names: takes no command behind --"),
     ],
 )
 def test_a_command_is_given_once(words: list[str], said: str, capsys: Capture) -> None:
@@ -208,7 +208,7 @@ def test_a_result_that_cannot_be_printed(error, status, monkeypatch, capsys) -> 
             raise error
 
     monkeypatch.setattr("sys.stdout", Full())
-    assert cli.main(["list"]) == status
+    assert cli.main(["names"]) == status
     said = "mlflow-l3d: error: the result cannot be printed (No space left on device).\n"
     assert capsys.readouterr().err == (said if status else "")
 

@@ -13,8 +13,8 @@ mlflow_l3d.seeds(seeds=[0, 42], metric="accuracy")
 mlflow_l3d.plan_gate(candidate={"model": "bert-base"})
 mlflow_l3d.gate(dry_run=True)  # type: ignore[call-arg]
 mlflow_l3d.search(space={"epochs": [1, 2]}, coarse_trials=None)
-mlflow_l3d.compare_strategies(investigation_runs=4)
-mlflow_l3d.plan_investigation(half_width=0.2, assurance=0.9)
+mlflow_l3d.strategies(investigation_runs=4)
+mlflow_l3d.plan(half_width=0.2, assurance=0.9)
 
 mlflow_l3d.investigate(factr="data_order")  # type: ignore[call-arg]
 mlflow_l3d.investigate(golden_runs="lots")  # type: ignore[arg-type]
@@ -23,4 +23,4 @@ mlflow_l3d.investigate(device=3)  # type: ignore[arg-type]
 mlflow_l3d.investigate(stop="never")  # type: ignore[arg-type]
 mlflow_l3d.gate(bseline="latest")  # type: ignore[call-arg]
 mlflow_l3d.seeds(deterministic="no")  # type: ignore[arg-type]
-mlflow_l3d.compare_strategies(design="nested")  # type: ignore[call-arg]
+mlflow_l3d.strategies(design="nested")  # type: ignore[call-arg]

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from mlflow_l3d.approaches import hooks
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import OF_NO_APPROACH
 from mlflow_l3d.errors import unknown_name
-from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import OF_NO_APPROACH
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
@@ -43,7 +43,7 @@ def answered(
     positions
         Shape (n,): the evaluated examples.
     predictions, scores, **more
-        See :class:`~mlflow_l3d.plan.cells.Outcome`; `more` is metrics and curves.
+        See :class:`~mlflow_l3d.cells.cell.Outcome`; `more` is metrics and curves.
     """
     ids, labels = task.example_ids[positions], task.labels[positions]
     return Outcome(key, ids, labels, predictions, scores, **more)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import traceback
 from typing import Final
 
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.privacy import public_text
 
 LONGEST_ERROR: Final = 500

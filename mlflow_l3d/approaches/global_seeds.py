@@ -18,7 +18,7 @@ def seeded(seed: int, device: str = "cpu", *, forbidden: str = "") -> Iterator[N
     Parameters
     ----------
     seed
-        In ``[0, 2**63)``, from :func:`mlflow_l3d.plan.factors.stream_seed`. Zero is a seed.
+        In ``[0, 2**63)``, from :func:`mlflow_l3d.cells.factors.stream_seed`. Zero is a seed.
     device
         The device that is used beside the CPU; other accelerators are left alone.
     forbidden

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.splits import quotas

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, SearchRange, Value
-from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import TASK_FACTORS, stream
+from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import TASK_FACTORS, stream
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 

@@ -24,13 +24,13 @@ from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
 from mlflow_l3d.analysis.jackknife import LEVEL, check_level
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.designs import Design, design_of
 from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import unparsed_reasons
 from mlflow_l3d.metrics.known import as_metric
-from mlflow_l3d.plan.factors import REPLICATE
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import StrategyResult, baseline_strategy
 from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.cells.factors import GOLDEN_BASE, INVESTIGATION_BASE, MITIGATION_BASE, RADIAL_BASE, RANDOM_BASE
 from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.designs.layout import check_number
 from mlflow_l3d.designs.table import TableDesign
 from mlflow_l3d.designs.words import baseline
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import GOLDEN_BASE, INVESTIGATION_BASE, MITIGATION_BASE, RADIAL_BASE, RANDOM_BASE
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
+from mlflow_l3d.cells.factors import INVESTIGATION_BASE, MITIGATION_BASE
 from mlflow_l3d.designs.joint import JOINT, factor_members, product_configurations
 from mlflow_l3d.designs.mitigation import distinct_rows
 from mlflow_l3d.designs.table import TableDesign
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import INVESTIGATION_BASE, MITIGATION_BASE
 
 
 @dataclass(frozen=True)

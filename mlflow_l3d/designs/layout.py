@@ -10,11 +10,11 @@ from typing import ClassVar
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.cells.cell import Cell, cell_key
+from mlflow_l3d.cells.factors import OF_NO_APPROACH, configuration_seed
 from mlflow_l3d.designs.joint import check_factors
 from mlflow_l3d.designs.mitigation import Mitigation, check_mitigation
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.cells import Cell, cell_key
-from mlflow_l3d.plan.factors import OF_NO_APPROACH, configuration_seed
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Layout(ABC):
     root_seed
         Where every seed comes from.
     context_key
-        Identity of everything the cells share, see :func:`mlflow_l3d.plan.cells.cell_key`.
+        Identity of everything the cells share, see :func:`mlflow_l3d.cells.cell.cell_key`.
     mitigation
         Reduced sets of configurations, see :mod:`mlflow_l3d.designs.mitigation`. They hold where a factor is
         mitigated; in golden runs every factor varies freely.

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from mlflow_l3d.cells.factors import GOLDEN_BASE, MITIGATION_BASE
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.plan.factors import GOLDEN_BASE, MITIGATION_BASE
 
 Mitigation = Mapping[str, Sequence[int]]
 """Factor -> indices of its mitigation configurations."""

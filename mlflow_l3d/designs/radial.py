@@ -23,13 +23,13 @@ from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.assurance import Outlook
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import RADIAL_BASE, SWAP_BASE
 from mlflow_l3d.designs.base import Design, Sizes
 from mlflow_l3d.designs.joint import factor_members
 from mlflow_l3d.designs.layout import check_number
 from mlflow_l3d.designs.words import Words
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import RADIAL_BASE, SWAP_BASE
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mlflow_l3d.plan.cells import Cell, cell_key
-from mlflow_l3d.plan.factors import TASK_FACTORS, stream_seed
+from mlflow_l3d.cells.cell import Cell, cell_key
+from mlflow_l3d.cells.factors import TASK_FACTORS, stream_seed
 
 SEED: Final = "seed"
 """Name of the factor."""

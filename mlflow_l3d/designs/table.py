@@ -18,11 +18,11 @@ from mlflow_l3d.analysis.importance.importance import importance, importance_pat
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, usable
 from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import GOLDEN_BASE
 from mlflow_l3d.designs.base import Design, Sizes
 from mlflow_l3d.designs.joint import factor_members
 from mlflow_l3d.designs.mitigation import mitigated_configurations
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import GOLDEN_BASE
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
 

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import TEST_SAMPLE
 from mlflow_l3d.execution.base import CountedCells
 from mlflow_l3d.execution.samples import training
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import TEST_SAMPLE
 
 
 @dataclass(slots=True)

@@ -10,10 +10,10 @@ from typing import Final
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.sessions import OpenSessions, cells_at_once
-from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
 NOT_PREPARED: Final = "This point cannot be prepared: "

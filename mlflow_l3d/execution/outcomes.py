@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import check_device, failed, one_line
+from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import REPLICATE, TEST_SAMPLE, configuration_seed
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import halves
 from mlflow_l3d.execution.joint import job_of
 from mlflow_l3d.execution.samples import half, trainings, whole
 from mlflow_l3d.metrics.known import scores_of
-from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import REPLICATE, TEST_SAMPLE, configuration_seed
 from mlflow_l3d.privacy import public_text
 from mlflow_l3d.tasks.base import Task
 
@@ -168,7 +168,7 @@ def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     Raises
     ------
     L3DError
-        If the outcome is not what :class:`mlflow_l3d.plan.cells.Outcome` says; it names the approach.
+        If the outcome is not what :class:`mlflow_l3d.cells.cell.Outcome` says; it names the approach.
     """
     job = job_of(cell, job)
     try:

@@ -13,12 +13,12 @@ from multiprocessing import connection as pipes
 from multiprocessing import get_context
 from typing import Final
 
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import starting_worker
 from mlflow_l3d.execution.worker import serve
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
-from mlflow_l3d.plan.cells import Cell
 
 FAREWELL_SECONDS: Final = 5.0
 """How long workers may take to close their sessions."""

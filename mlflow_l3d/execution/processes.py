@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
 from mlflow_l3d.execution.environment import default_workers, places
 from mlflow_l3d.execution.pool import ProcessPool
-from mlflow_l3d.plan.cells import Cell, Outcome
 
 
 class ProcessExecutor:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import TEST_SAMPLE, stream
+from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import TEST_SAMPLE, stream
 
 
 def training(cell: Cell) -> tuple[tuple[str, int], ...]:

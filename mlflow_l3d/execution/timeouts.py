@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Final
 
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.joint import job_of
-from mlflow_l3d.plan.cells import Cell
 
 MEDIANS: Final = 20
 """``auto``: a cell may take so many times the median of the finished cells of its job."""

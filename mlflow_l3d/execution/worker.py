@@ -16,6 +16,7 @@ from typing import Final
 
 from mlflow_l3d.approaches.failures import LostDeviceError, one_line
 from mlflow_l3d.approaches.progress import heard_by
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts, share_device
@@ -23,7 +24,6 @@ from mlflow_l3d.execution.joint import single_jobs
 from mlflow_l3d.execution.outcomes import run_cells
 from mlflow_l3d.execution.sessions import cells_at_once, session_of
 from mlflow_l3d.execution.workers import Busy, Ended, Message, Ready
-from mlflow_l3d.plan.cells import Cell
 
 LOST_DEVICE: Final = 74
 """Exit code of a worker whose device takes no more work."""

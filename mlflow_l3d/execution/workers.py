@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.calls import Call
-from mlflow_l3d.plan.cells import Cell, Outcome
 
 
 @dataclass(frozen=True, slots=True)

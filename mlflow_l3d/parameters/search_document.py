@@ -8,9 +8,9 @@ from typing import Any, Final, Self
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.parameters.values import public_name
-from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings
 

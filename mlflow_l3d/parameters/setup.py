@@ -12,6 +12,7 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
+from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, registered
@@ -22,7 +23,6 @@ from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, choose
 from mlflow_l3d.parameters.values import Choice, public_name
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.privacy import public_value
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.kinds import Reading

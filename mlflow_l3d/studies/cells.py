@@ -27,7 +27,7 @@ from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
-    from mlflow_l3d.plan.cells import Cell, Outcome
+    from mlflow_l3d.cells.cell import Cell, Outcome
 
 _logger = logging.getLogger("mlflow_l3d")
 

@@ -1,4 +1,4 @@
-"""The verbs that help with studies and are none: `list` and `new`."""
+"""The verbs that help with studies and are none: `names` and `new`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class _New(TypedDict):
 NEW_WORDS: Final[Parameters] = declared(_New)
 """What stands behind `new`."""
 
-LIST_VERB = Verb(
-    "list",
+NAMES_VERB = Verb(
+    "names",
     {},
-    "mlflow_l3d.studies.names:list_names",
+    "mlflow_l3d.studies.names:names",
     "name the factors, tasks, approaches, designs, metrics and executors there are",
     is_study=False,
     in_project=False,
-    examples=("list",),
+    examples=("names",),
     order=120,
     returns=("mlflow_l3d.studies.names:Names",),
 )

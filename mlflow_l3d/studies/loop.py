@@ -12,7 +12,7 @@ from mlflow_l3d.execution.base import CountedCells, Executor
 from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS
 
 if TYPE_CHECKING:
-    from mlflow_l3d.plan.cells import Cell, Outcome
+    from mlflow_l3d.cells.cell import Cell, Outcome
     from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
     from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import CellRecord

@@ -1,4 +1,4 @@
-"""`list`: the names that parameters may have, ours and those of installed packages."""
+"""`names`: the names that parameters may have, ours and those of installed packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlflow_l3d.studies.shown import OnOneScreen
 
 @dataclass(frozen=True, repr=False)
 class Names(OnOneScreen):
-    """What :func:`list_names` found.
+    """What :func:`names` found.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Names(OnOneScreen):
         return "\n".join([*lines, "", fill(f"{more}with +, separated by commas, or all.", 100)])
 
 
-def list_names() -> Names:
+def names() -> Names:
     """Return the names of factors, tasks, approaches, designs, metrics and executors.
 
     Returns

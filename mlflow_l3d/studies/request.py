@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.cells.cell import Cell, cell_key, content_key
+from mlflow_l3d.cells.factors import SWAP_BASE, TASK_FACTORS, configuration_seed
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_parameter
-from mlflow_l3d.plan.cells import Cell, cell_key, content_key
-from mlflow_l3d.plan.factors import SWAP_BASE, TASK_FACTORS, configuration_seed
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.settings import SPLITS_VERSION

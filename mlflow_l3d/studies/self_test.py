@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_l3d.cells.cell import Cell, Outcome, content_key
+from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.plan.cells import Cell, Outcome, content_key
-from mlflow_l3d.plan.factors import REPLICATE
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.request import CellRequest

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.forms import Form, form_of
-from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.predefined_split import predefined_split
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 from mlflow_l3d.tasks.splits import draw_split

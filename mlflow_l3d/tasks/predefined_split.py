@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.settings import PARTS, Divisible, IntArray, Split
 from mlflow_l3d.tasks.splits import by_class, check_settings, divide, merge
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_l3d.cells.factors import TASK_FACTORS, stream
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.plan.factors import TASK_FACTORS, stream
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 
 DEFAULT_SIZE: Final = 1000

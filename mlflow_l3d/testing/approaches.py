@@ -17,11 +17,11 @@ import numpy as np
 
 from mlflow_l3d.approaches.base import Approach, Session, defect, resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.sessions import cells_at_once, session_of
-from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.testing.cells import changed, differences, one_cell, require, run_cells
 

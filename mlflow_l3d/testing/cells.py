@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Session
+from mlflow_l3d.cells.cell import Cell, Outcome, cell_key
+from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished
-from mlflow_l3d.plan.cells import Cell, Outcome, cell_key
-from mlflow_l3d.plan.factors import configuration_seed
 
 Part = npt.NDArray[np.generic] | None
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.synthetic import FACTORS, fails, score
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.execution.environment import alive
-from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.synthetic import generate
 from mlflow_l3d.testing.cells import design_cells, one_cell, require

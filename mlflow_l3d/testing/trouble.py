@@ -18,8 +18,8 @@ from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.progress import report_progress
 from mlflow_l3d.approaches.synthetic import Synthetic
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Run
 
-    from mlflow_l3d.plan.cells import Cell, Outcome
+    from mlflow_l3d.cells.cell import Cell, Outcome
     from mlflow_l3d.tracking.claims import Claims
 
 _logger = logging.getLogger("mlflow_l3d")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from mlflow_l3d.plan.cells import Cell, Logged, Outcome
+from mlflow_l3d.cells.cell import Cell, Logged, Outcome
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import public_path, public_uri
 
@@ -35,7 +35,7 @@ class RunRecord(ABC):
     curves
         Name -> one value a step.
     params_logged, tags_logged, metrics_logged
-        What its training logged itself, see :class:`mlflow_l3d.plan.cells.Logged`; artifacts lie beside the record.
+        What its training logged itself, see :class:`mlflow_l3d.cells.cell.Logged`; artifacts lie beside the record.
     error, traceback
         One line, and the whole, if it failed.
     """
@@ -73,7 +73,7 @@ class CellRecord(RunRecord):
     Attributes
     ----------
     phase, factor, row, column, index, configurations, seeds
-        As in :class:`mlflow_l3d.plan.cells.Cell`.
+        As in :class:`mlflow_l3d.cells.cell.Cell`.
     """
 
     role: ClassVar[str] = "cell"

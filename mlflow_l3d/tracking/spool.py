@@ -25,7 +25,7 @@ from mlflow_l3d.tracking.names import PREDICTIONS
 from mlflow_l3d.tracking.records import RunRecord
 
 if TYPE_CHECKING:
-    from mlflow_l3d.plan.cells import Logged, Outcome
+    from mlflow_l3d.cells.cell import Logged, Outcome
 
 R = TypeVar("R", bound=RunRecord)
 

@@ -167,15 +167,15 @@ def _cells(swept: Sweep) -> None:
 
 
 def _strategies(asked: Mapping[str, Any], reduced: bool) -> pd.DataFrame:  # noqa: ARG001
-    from mlflow_l3d import compare_strategies
+    from mlflow_l3d import strategies
 
-    compared = compare_strategies(progress=True, **asked)
+    compared = strategies(progress=True, **asked)
     say(compared.summary())
     return compared.to_frame().rename(columns={"std": "our_std", "important": "ours_important"})
 
 
 def _ablation(asked: Mapping[str, Any], reduced: bool) -> pd.DataFrame:
-    from mlflow_l3d import ablate, investigate
+    from mlflow_l3d import ablation, investigate
 
     done = investigate(progress=True, **asked)
     numbers = REDUCED_ABLATED if reduced else ABLATED
@@ -183,7 +183,7 @@ def _ablation(asked: Mapping[str, Any], reduced: bool) -> pd.DataFrame:
     # The fewest rows go with all test sizes; the paper has its largest test size with 100 rows, too.
     for setting in (numbers, {name: values[:1] for name, values in numbers.items()}):
         # The metric of in-context learning in the paper cannot be had from fewer predictions.
-        ablated = ablate(done.run_id, metric="f1_macro", columns="all", **{k: list(v) for k, v in setting.items()})
+        ablated = ablation(done.run_id, metric="f1_macro", columns="all", **{k: list(v) for k, v in setting.items()})
         say(ablated.summary())
         frames.append(ablated.to_frame())
     place = ["mitigation_runs", "test_examples", "factor"]

@@ -13,8 +13,8 @@ import torch
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings
 

@@ -19,8 +19,8 @@ from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.approaches.stacked import pcg
-from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
 
 MODELS: dict[str, Callable[[Path], object]] = {

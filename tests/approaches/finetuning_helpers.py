@@ -10,8 +10,8 @@ import torch
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.packaged import rotten_tomatoes

@@ -13,8 +13,8 @@ from icl_tiny_models import byte_tokenizer, llama, save
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.icl import InContextLearning
-from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import configuration_seed
+from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
 
 APPROACH = InContextLearning()

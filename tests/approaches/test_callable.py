@@ -7,8 +7,8 @@ import pytest
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import SplitSettings

@@ -17,9 +17,9 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.callbacks import should_stop, validation_scores
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.meta_learning import MetaLearning
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.metrics.known import of_kind, scores_of
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import configuration_seed
 
 TASK = handmade_task(60, num_labelled=16, test_size=8)
 

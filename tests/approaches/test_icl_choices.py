@@ -17,9 +17,9 @@ from icl_helpers import APPROACH, complete, prepared, tiny_model
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.icl.choices import MOST_LISTED, PromptChoices, option_order
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, Recipe
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.testing import check_approach, one_cell
 
 EVERYTHING = {"prompt_format": "A|B|custom", "verbaliser": "bad;good|no;yes|poor;fine", "choice_order": "random"}

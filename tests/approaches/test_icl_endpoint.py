@@ -28,12 +28,12 @@ from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError, RefusedEr
 from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
 from mlflow_l3d.approaches.icl.endpoint.replies import end_of_prompt, first_token_scores, tell_apart, written
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Store
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.sessions import session_of
 from mlflow_l3d.metrics.classification import REASONS
-from mlflow_l3d.plan.cells import Outcome
 
 pytest.importorskip("openai")
 MODEL = "openai:tiny"

@@ -17,8 +17,8 @@ from mlflow_l3d.approaches.base import Session, resolve_hyperparameters
 from mlflow_l3d.approaches.icl import models
 from mlflow_l3d.approaches.icl.engine import CausalEngine
 from mlflow_l3d.approaches.icl.models import load_model
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.testing import changed, one_cell
 
 BASE = one_cell(APPROACH.factors)

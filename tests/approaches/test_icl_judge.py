@@ -16,11 +16,11 @@ from mlflow_l3d.approaches.icl.answering import probabilities
 from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
 from mlflow_l3d.approaches.icl.judge.questions import Question
 from mlflow_l3d.approaches.icl.models import load_model
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.texts import references
 from mlflow_l3d.parameters.checks import check_kind
 from mlflow_l3d.parameters.setup import Setup
-from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.resolve import bind_task

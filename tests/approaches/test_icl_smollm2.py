@@ -22,8 +22,8 @@ from mlflow_l3d.approaches.icl.engine.trial import packing
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 from mlflow_l3d.approaches.icl.session import PromptSession
 from mlflow_l3d.approaches.models.references import find_gguf
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import load_task
 from mlflow_l3d.tasks.settings import SplitSettings

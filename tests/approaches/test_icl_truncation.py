@@ -31,7 +31,7 @@ from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, prompts_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine
 from mlflow_l3d.approaches.icl.models import LoadedModel, is_bounded
 from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens
-from mlflow_l3d.plan.cells import Outcome
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.testing import one_cell
 
 CELL = one_cell(APPROACH.factors)

@@ -14,13 +14,13 @@ from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk, session
 from mlflow_l3d.approaches.meta_learning.recipe import LEARNERS, Recipe
 from mlflow_l3d.approaches.meta_learning.session import diverged_step
 from mlflow_l3d.approaches.stacked import chunks
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished
 from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split, SplitSettings
 from mlflow_l3d.testing.approaches import check_approach

@@ -78,7 +78,7 @@ def test_support_comes_first_class_after_class():
 def test_a_task_is_one_piece_of_each_class():
     drawn = tasks()
     first = np.concatenate([drawn[:, :5], drawn[:, 15:18]], axis=1) - 100
-    from mlflow_l3d.plan.factors import stream
+    from mlflow_l3d.cells.factors import stream
 
     np.testing.assert_array_equal(first, Pieces(stream(3, "tasks", "0"), 24, 8).draw(40))
 

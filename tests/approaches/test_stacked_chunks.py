@@ -13,7 +13,7 @@ import mlflow_l3d.approaches
 from mlflow_l3d.approaches.failures import LostDeviceError
 from mlflow_l3d.approaches.stacked.chunks import StackedSession
 from mlflow_l3d.approaches.stacked.rows import Rows
-from mlflow_l3d.plan.cells import Outcome
+from mlflow_l3d.cells.cell import Outcome
 
 CELLS = [cell(i) for i in range(7)]
 

@@ -9,9 +9,9 @@ from synthetic_truth import total_sobol_indices, true_importance
 
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.synthetic import FACTORS, MARGIN, Synthetic, fails, score
+from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.synthetic import generate
 from mlflow_l3d.testing import changed, one_cell

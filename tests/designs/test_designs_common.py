@@ -13,13 +13,8 @@ from designs_helpers import ALL, KINDS, TABLES, build, place, sizes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.designs import Design
-from mlflow_l3d.designs.baselines import RandomDesign
-from mlflow_l3d.designs.crossed import CrossedDesign
-from mlflow_l3d.designs.nested import NestedDesign
-from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.cells import cell_key
-from mlflow_l3d.plan.factors import (
+from mlflow_l3d.cells.cell import cell_key
+from mlflow_l3d.cells.factors import (
     GOLDEN_BASE,
     INVESTIGATION_BASE,
     MITIGATION_BASE,
@@ -30,6 +25,11 @@ from mlflow_l3d.plan.factors import (
     SWAP_BASE,
     configuration_seed,
 )
+from mlflow_l3d.designs import Design
+from mlflow_l3d.designs.baselines import RandomDesign
+from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.designs.nested import NestedDesign
+from mlflow_l3d.errors import ParameterError
 
 kinds = st.sampled_from(KINDS)
 

@@ -9,8 +9,8 @@ import pytest
 from designs_helpers import ALL, TABLES, build, differing, sizes, table
 from hypothesis import given, settings
 
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import stream
 
 WEIGHTS = dict(zip(ALL, (1.0, 2.0, 3.0, 0.5), strict=True))
 

@@ -8,9 +8,9 @@ from mlflow_l3d.analysis.importance.checks.searched import repeated_cells
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.approaches.base import defect
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
+from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import REPLICATE
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
 

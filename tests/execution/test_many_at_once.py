@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from run_helpers import calls_of_sessions
 
 from mlflow_l3d.approaches.synthetic import FACTORS
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.outcomes import run_cells
 from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.testing import Trouble, bench_job, design_cells, differences
 from mlflow_l3d.testing.trouble import worker_processes
 

@@ -5,10 +5,10 @@ import pytest
 
 from mlflow_l3d.approaches.failures import LONGEST_ERROR, one_line
 from mlflow_l3d.approaches.synthetic import FACTORS
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.outcomes import finished, run_cell
 from mlflow_l3d.metrics.known import of_kind
-from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.testing import Trouble, bench_job, differences, one_cell
 
 CELL = one_cell(FACTORS)

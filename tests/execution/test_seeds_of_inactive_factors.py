@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from run_helpers import sqlite_place
 
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.execution.outcomes import run_cell, run_cells, seeded
-from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.testing import Trouble, bench_job, one_cell
 
 

@@ -27,7 +27,7 @@ import pytest
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
-from mlflow_l3d.plan.cells import Cell
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.search.request import specify_search
 from mlflow_l3d.studies.search.trials import trial_key

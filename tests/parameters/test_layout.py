@@ -8,12 +8,12 @@ import pytest
 from refusals import refusal
 from specification_helpers import small
 
+from mlflow_l3d.cells.factors import MITIGATION_BASE
 from mlflow_l3d.designs.baselines import FixedDesign, RandomDesign
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign
 from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import MITIGATION_BASE
 
 KINDS = {kind.name: kind for kind in (CrossedDesign, NestedDesign, RadialDesign, RandomDesign, FixedDesign)}
 

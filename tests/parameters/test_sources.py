@@ -19,11 +19,11 @@ from mlflow_l3d.approaches.finetuning.approach import Finetuning
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.icl.approach import InContextLearning
 from mlflow_l3d.approaches.meta_learning.approach import MetaLearning
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import FoundSearch, Searches, Subject, search_document, splits_of
 from mlflow_l3d.parameters.sources import choose, parse
 from mlflow_l3d.parameters.values import as_text
-from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.synthetic import generate

@@ -14,13 +14,13 @@ from specification_helpers import FakeApproach
 import mlflow_l3d
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
+from mlflow_l3d.cells.factors import MITIGATION_BASE
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import read_arguments
 from mlflow_l3d.parameters.shared import MOST_RUNS
 from mlflow_l3d.parameters.sources import parse
 from mlflow_l3d.parameters.values import Choice, Number, Whole, as_text, public_name
 from mlflow_l3d.parameters.verbs import verbs
-from mlflow_l3d.plan.factors import MITIGATION_BASE
 from mlflow_l3d.studies.investigation.parameters import MAIN
 
 

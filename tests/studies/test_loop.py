@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mlflow_l3d.approaches.synthetic import FACTORS
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.studies import loop
 from mlflow_l3d.studies.loop import CellLoop
 from mlflow_l3d.studies.state import OPEN, OVER, State

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from mlflow_l3d.parameters.verbs import verbs
-from mlflow_l3d.studies.names import list_names
+from mlflow_l3d.studies.names import names
 from mlflow_l3d.studies.shown import OnOneScreen
 
 
@@ -45,7 +45,7 @@ def test_examples_of_the_verbs_are_command_lines_that_parse() -> None:
 
 
 def test_list_names_what_is_installed() -> None:
-    found = list_names()
+    found = names()
     text = " ".join(found.summary().split())
     assert "factor, synthetic label_selection, data_split, data_order" in text
     assert {"rotten_tomatoes", "trec"} <= set(found.of["task"])

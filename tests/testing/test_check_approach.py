@@ -8,7 +8,7 @@ from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.approaches.synthetic import FACTORS, Synthetic, SyntheticSession
-from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.synthetic import generate
 from mlflow_l3d.testing import check_approach

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.designs.nested import NestedDesign
-from mlflow_l3d.plan.cells import Cell
 from mlflow_l3d.testing import check_design
 
 

@@ -5,10 +5,10 @@ from typing import ClassVar
 
 import pytest
 
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.testing import check_executor
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.outcomes import run_cell
 from mlflow_l3d.execution.sessions import session_of
-from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.synthetic import generate
 from mlflow_l3d.testing import check_approach, check_executor, differences

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.tracking.claims import Claims
 
 pytest.importorskip("fcntl")

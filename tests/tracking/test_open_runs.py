@@ -30,7 +30,7 @@ def place(migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return sqlite_place(migrated_store, tmp_path / "place")
 
 
-def ablate(place: Place) -> None:
+def ablation(place: Place) -> None:
     with place.entered(), auxiliary_run(place.client, None, role="ablation", title="a", parameters={}):
         pass
 
@@ -42,12 +42,12 @@ def test_a_run_is_ended_once_its_process_is_dead(place: Place) -> None:
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        ablate(place)
+        ablation(place)
         assert place.client.get_run(run_id).info.status == "RUNNING"
     finally:
         holder.kill()
         holder.communicate()
-    ablate(place)
+    ablation(place)
     run = place.client.get_run(run_id)
     assert (run.info.status, run.data.tags["l3d.state"]) == ("KILLED", "incomplete")
     assert run.data.tags["l3d.error"] == "Its process was killed."
@@ -64,7 +64,7 @@ def test_a_run_of_another_machine_is_ended_with_its_children_once_its_heartbeat_
     side = begun(700, **{"l3d.role": "golden_runs", "mlflow.parentRunId": dead})
     cell = begun(0, **{"l3d.role": "cell", "l3d.cell_key": "k", "mlflow.parentRunId": side})
     other = begun(700, "b")
-    ablate(place)
+    ablation(place)
     ended = [place.client.get_run(run_id).info.status for run_id in (dead, side, cell, alive, other)]
     assert ended == ["KILLED", "KILLED", "KILLED", "RUNNING", "RUNNING"]
     assert place.client.get_run(side).data.tags["l3d.state"] == "incomplete"
@@ -82,5 +82,5 @@ def test_the_heartbeat_is_renewed(place: Place, monkeypatch: pytest.MonkeyPatch)
 def test_a_run_of_another_server_is_left_to_it(place: Place) -> None:
     (place.cache / "open").mkdir(parents=True)
     (place.cache / "open" / ("f" * 32)).touch()
-    ablate(place)
+    ablation(place)
     assert [path.name for path in (place.cache / "open").iterdir()] == ["f" * 32]

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from run_helpers import SMALL, Place, sqlite_place
 
-from mlflow_l3d import cli, compare_strategies
+from mlflow_l3d import cli, strategies
+from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import Subject, search_document
-from mlflow_l3d.plan.factors import configuration_seed
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.run import Investigation
-from mlflow_l3d.studies.planning.run import plan_investigation as plan
+from mlflow_l3d.studies.planning.run import plan as plan
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.past import find_search
 
@@ -218,7 +218,7 @@ def test_the_other_entry_points_take_a_search_too(
         assert note in made.notes
         given = {name: value for name, value in SMALL.items() if name != "design"}
         with caplog.at_level(logging.WARNING, "mlflow_l3d"):
-            compared = compare_strategies(**given, executor="inline", hyperparameters=f"{run_id},noise=0.5")
+            compared = strategies(**given, executor="inline", hyperparameters=f"{run_id},noise=0.5")
     assert caplog.messages.count(note) == 1
     assert {each.request.setup.hyperparameters["noise"] for each in compared.investigations.values()} == {0.5}
     for each in compared.investigations.values():

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from mlflow_l3d.cells.cell import Cell, Logged, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import private_folder
-from mlflow_l3d.plan.cells import Cell, Logged, Outcome
 from mlflow_l3d.tracking.records import CellRecord, without_private_paths
 from mlflow_l3d.tracking.spool import Spool
 

@@ -13,7 +13,7 @@ from run_helpers import CELLS, sqlite_place
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
-from mlflow_l3d.plan.cells import Cell, Outcome
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.reader import read_investigation
 

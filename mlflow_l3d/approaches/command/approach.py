@@ -22,10 +22,10 @@ from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.approaches.command.template import Template, environment
 from mlflow_l3d.approaches.command.written import METRICS, Written, read
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
+from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.known import registered
-from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.tasks.answers import Classes, order
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import own_data

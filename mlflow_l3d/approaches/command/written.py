@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.cells.cell import Logged
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, OF_TEXTS
 from mlflow_l3d.metrics.forms import form_of
-from mlflow_l3d.plan.cells import Logged
 from mlflow_l3d.tasks.answers import Classes, kind_of, labels_of, read_columns, text_of
 
 PREDICTIONS: Final = ("predictions.csv", "predictions.parquet", "predictions.jsonl")

@@ -21,8 +21,8 @@ from mlflow_l3d.approaches.models.pretrained import load_encoder, load_tokenizer
 from mlflow_l3d.approaches.models.references import ModelReference
 from mlflow_l3d.approaches.numerics import cores, device_numerics, minor_version
 from mlflow_l3d.approaches.progress import report_progress
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.tasks.settings import IntArray
 
 FloatArray = npt.NDArray[np.float32]

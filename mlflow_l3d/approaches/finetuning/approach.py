@@ -14,9 +14,9 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched
 from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes, need_peft
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
-from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 
 _LONG: Final[Mapping[str, Searched]] = {

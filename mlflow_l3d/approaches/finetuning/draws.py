@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.stacked.stack import FloatArray, dropout_factors
-from mlflow_l3d.plan.factors import stream, stream_seed
+from mlflow_l3d.cells.factors import stream, stream_seed
 
 
 def batch_order(seed: int, epoch: int, n: int) -> npt.NDArray[np.int64]:

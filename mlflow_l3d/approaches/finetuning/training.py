@@ -17,11 +17,11 @@ from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.chunks import StackedSession
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO, f1_macro
 from mlflow_l3d.metrics.regression import pearson
-from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
 

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
 from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.cells.cell import Cell, Outcome, content_key
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Score
 from mlflow_l3d.metrics.known import registered
-from mlflow_l3d.plan.cells import Cell, Outcome, content_key
-from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
 from mlflow_l3d.tasks.identity import own_data
 from mlflow_l3d.tasks.settings import Split

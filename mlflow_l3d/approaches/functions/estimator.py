@@ -16,9 +16,9 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.cells.factors import TASK_FACTORS, stream
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.plan.factors import TASK_FACTORS, stream
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 

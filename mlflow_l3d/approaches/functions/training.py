@@ -9,7 +9,7 @@ from typing import Any
 from mlflow_l3d.approaches.functions.approach import Function, FunctionApproach
 from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
-from mlflow_l3d.plan.cells import content_key
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.tasks.base import TaskKind
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.cells.factors import stream
 
 FloatArray = npt.NDArray[np.float64]
 

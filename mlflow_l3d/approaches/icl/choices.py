@@ -11,8 +11,8 @@ from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 from mlflow_l3d.approaches.icl.prompts.custom import custom_format
 from mlflow_l3d.approaches.icl.prompts.formats import format_for, text_format
 from mlflow_l3d.approaches.icl.recipe import AUTO, CHOICE_ORDER, PROMPT_FORMAT, VERBALISER, Recipe
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.tasks.base import Task
 
 MOST_LISTED: Final = 7

@@ -31,9 +31,9 @@ from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, trunca
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.metrics.classification import REASONS
 from mlflow_l3d.metrics.texts import references
-from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 

@@ -13,8 +13,8 @@ from mlflow_l3d.approaches.meta_learning import recipe as recipes
 from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.approaches.numerics import torch_numerics
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 
 _OWN_FACTORS: Final = ("data_order", "sample_choice", "model_initialisation", "model_randomness")

@@ -18,7 +18,7 @@ from mlflow_l3d.approaches.shots import members, random_shots
 from mlflow_l3d.approaches.stacked import pcg
 from mlflow_l3d.approaches.stacked.rows import Rows
 from mlflow_l3d.approaches.stacked.stack import FloatArray, Stack, dropout_factors, initial_head
-from mlflow_l3d.plan.cells import Cell
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
 

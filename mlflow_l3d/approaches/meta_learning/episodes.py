@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.tasks.settings import IntArray
 
 _BLOCK: Final = 64

@@ -15,8 +15,8 @@ from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
 from mlflow_l3d.approaches.stacked.stack import FloatArray
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.metrics.classification import f1_macro
-from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
 

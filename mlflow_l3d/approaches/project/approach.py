@@ -23,10 +23,10 @@ from mlflow_l3d.approaches.project.located import ENV_MANAGERS, LOCAL, Located, 
 from mlflow_l3d.approaches.project.parameters import ProjectParameters
 from mlflow_l3d.approaches.project.reseeding import SEEDED
 from mlflow_l3d.approaches.project.reseeding import variables as reseeding
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.privacy import public_text, public_value
 
 _MEGABYTE: Final = 10**6

@@ -16,9 +16,9 @@ from typing import Final
 
 from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.approaches.command.template import file_hash
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import private_folder
-from mlflow_l3d.plan.cells import content_key
 
 LOCAL: Final = "local"
 ENV_MANAGERS: Final = (LOCAL, "virtualenv", "uv", "conda")

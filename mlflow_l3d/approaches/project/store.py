@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlflow_l3d.approaches.command.process import run
+from mlflow_l3d.cells.cell import Logged
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import private_folder
-from mlflow_l3d.plan.cells import Logged
 from mlflow_l3d.privacy import public_value
 
 STORE: Final = "mlflow.db"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.cells.factors import stream
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 VECTOR: Final = 64

@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import forget_project_run, share_device
 from mlflow_l3d.execution.worker import checked, serve_calls, unpickled
 from mlflow_l3d.execution.workers import Message
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.plan.cells import Cell
 
 BATCH: Final = 16
 """Messages that are sent at once, at most."""

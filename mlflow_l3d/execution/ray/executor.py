@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mlflow_l3d.approaches.failures import one_line
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
@@ -19,7 +20,6 @@ from mlflow_l3d.execution.pool import FAREWELL_SECONDS, pickled
 from mlflow_l3d.execution.processes import check_workers, complete
 from mlflow_l3d.execution.ray.actor import BATCH, CellActor, Here
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
-from mlflow_l3d.plan.cells import Cell, Outcome
 
 if TYPE_CHECKING:
     from ray import ObjectRef, ObjectRefGenerator

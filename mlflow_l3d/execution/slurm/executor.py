@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mlflow_l3d.approaches.failures import one_line
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
@@ -22,7 +23,6 @@ from mlflow_l3d.execution.processes import check_workers, complete
 from mlflow_l3d.execution.slurm.files import Inbox, Outbox, Pulse, looked_for, run_folder
 from mlflow_l3d.execution.slurm.seat import ALIVE, BEATS, CALLS, JOB, SAID, STOPS, Seat
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
-from mlflow_l3d.plan.cells import Cell, Outcome
 
 if TYPE_CHECKING:
     import submitit

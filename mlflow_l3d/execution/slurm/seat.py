@@ -9,12 +9,12 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts
 from mlflow_l3d.execution.slurm.files import Inbox, Outbox, Pulse, looked_for
 from mlflow_l3d.execution.worker import LOST_DEVICE, checked, serve_calls, unpickled
 from mlflow_l3d.execution.workers import Ended, Message
-from mlflow_l3d.plan.cells import Cell
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission

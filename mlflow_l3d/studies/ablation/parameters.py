@@ -37,7 +37,7 @@ ABLATION: Final[Parameters] = declared(_Parent, AblationOptions)
 VERB = Verb(
     "ablation",
     ABLATION,
-    "mlflow_l3d.studies.ablation.run:ablate",
+    "mlflow_l3d.studies.ablation.run:ablation",
     "say what fewer runs and test examples would have found, without new runs",
     question="Would fewer runs have been enough?",
     examples=("ablation", "ablation --parent-run-id RUN_ID --rows 5,10", "ablation --test-sizes 100,500"),

@@ -77,7 +77,7 @@ class Ablation(OnOneScreen):
 
 
 @with_signature(AblationOptions)
-def ablate(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) -> Ablation:
+def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) -> Ablation:
     """Say what a finished investigation would have found with fewer runs and test examples, without new runs.
 
     Parameters

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.cells.cell import Cell, cell_key, content_key
+from mlflow_l3d.cells.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
-from mlflow_l3d.plan.cells import Cell, cell_key, content_key
-from mlflow_l3d.plan.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.cells import CellStudy
 from mlflow_l3d.studies.files import temporary_folder, write_json
@@ -29,7 +29,7 @@ from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
-    from mlflow_l3d.plan.cells import Outcome
+    from mlflow_l3d.cells.cell import Outcome
     from mlflow_l3d.tracking.recorder import RunRecorder
 
 OF_A_PLAN: Final = (

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.resolution import check_effect
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.declaration import read_arguments
 from mlflow_l3d.parameters.shared import PLACE
-from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO, Noise, Outlook, power, runs_for_power

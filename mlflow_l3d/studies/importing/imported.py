@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
+from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.values import public_parameter
-from mlflow_l3d.plan.cells import Cell, Outcome, content_key
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, RecordedRun
 from mlflow_l3d.studies.request import class_words
 from mlflow_l3d.studies.seeds.numbers.settings import JOINED, varying_settings

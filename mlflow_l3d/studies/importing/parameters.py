@@ -46,7 +46,7 @@ IMPORTED: Final[Parameters] = declared(_Imported)
 """The argument of `import`."""
 
 VERB = Verb(
-    "import",
+    "import-runs",
     IMPORT,
     "mlflow_l3d.studies.importing.run:import_runs",
     "make runs of results that other tools wrote, and score them",
@@ -54,7 +54,7 @@ VERB = Verb(
     in_project=False,
     words=IMPORTED,
     question="What do results of another tool say about luck?",
-    examples=("import results.csv", "import logs --from lm-eval", "import logs --task trec --metric f1"),
+    examples=("import-runs results.csv", "import-runs logs --from lm-eval", "import-runs logs --task trec --metric f1"),
     order=110,
     returns=("mlflow_l3d.studies.importing.run:ImportedRuns",),
 )

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
-from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.privacy import public_value
 from mlflow_l3d.tracking.records import CellRecord
 

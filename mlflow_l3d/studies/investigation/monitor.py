@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.plan.cells import Cell
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.investigation.run_plan import Plan
 

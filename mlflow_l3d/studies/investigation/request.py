@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.analysis.importance.estimators.reml import Missing
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.cells.factors import OF_NO_APPROACH, REPLICATE, TASK_FACTORS, TEST_SAMPLE
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.joint import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError
@@ -16,8 +18,6 @@ from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, splits_of
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.parameters.values import check_names, names_of
-from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.plan.factors import OF_NO_APPROACH, REPLICATE, TASK_FACTORS, TEST_SAMPLE
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
 from mlflow_l3d.studies.request import CellRequest, context_of, versions

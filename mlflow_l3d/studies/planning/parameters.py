@@ -41,7 +41,7 @@ PLAN: Final[Parameters] = declared(Task, Approach, InvestigateOptions, PlanOptio
 VERB = Verb(
     "plan",
     PLAN,
-    "mlflow_l3d.studies.planning.run:plan_investigation",
+    "mlflow_l3d.studies.planning.run:plan",
     "say how many cells an investigation has, what they cost, and how many it needs",
     is_study=False,
     question="How many runs do I need, and what do they cost?",

@@ -40,7 +40,7 @@ PLAN_TABLES: Final = (
 
 
 @with_signature(InvestigateOptions)
-def plan_investigation(
+def plan(
     task: TaskLike = None,
     *,
     approach: Approach | str | None = None,

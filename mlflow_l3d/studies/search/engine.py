@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from mlflow_l3d.approaches.failures import one_line
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor
-from mlflow_l3d.plan.cells import Outcome
 from mlflow_l3d.studies.search.optimiser import GRID, Stage, distributions, make_sampler, need_optuna, new_study
 from mlflow_l3d.studies.search.request import SearchRequest
 from mlflow_l3d.studies.search.space import SearchSpace, Setting, grid_settings

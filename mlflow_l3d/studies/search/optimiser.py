@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices
+from mlflow_l3d.cells.factors import stream_seed
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.plan.factors import stream_seed
 from mlflow_l3d.studies.search.space import SearchSpace
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.cells.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import read_parameters, set_up
-from mlflow_l3d.plan.cells import content_key
-from mlflow_l3d.plan.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.studies.request import StudyRequest, identity
 from mlflow_l3d.studies.search.optimiser import Stage, pruner_name, sampler_name
 from mlflow_l3d.studies.search.parameters import SEARCH

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.approaches.hyperparameters import Value
-    from mlflow_l3d.plan.cells import Outcome
+    from mlflow_l3d.cells.cell import Outcome
     from mlflow_l3d.tasks.base import TaskLike
 
 _logger = logging.getLogger("mlflow_l3d")

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, SearchRange, Value
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import stream
 from mlflow_l3d.studies.search.space_text import check_searched, read_space
 
 AUTO: Final = "auto"

@@ -13,11 +13,11 @@ import numpy as np
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.cells.cell import Cell, Logged, Outcome, content_key
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import run_cell, run_cells
 from mlflow_l3d.execution.sessions import cells_at_once, close_session, prepared
-from mlflow_l3d.plan.cells import Cell, Logged, Outcome, content_key
 from mlflow_l3d.studies.search.optimiser import new_study
 from mlflow_l3d.studies.search.trials import REPORTED, TrialCell, evaluated_on
 from mlflow_l3d.tasks.base import Task

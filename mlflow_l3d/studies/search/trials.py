@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, cast
 
+from mlflow_l3d.cells.cell import Cell, Logged, Outcome, content_key
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.plan.cells import Cell, Logged, Outcome, content_key
 from mlflow_l3d.studies.search.space import Setting
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking.records import TrialRecord, measured

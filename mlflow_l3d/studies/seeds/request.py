@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.cells.cell import Cell, content_key
+from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.designs.seeds import PAPER_SEEDS, SEED, SeedsDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import Setup, read_parameters, set_up
 from mlflow_l3d.parameters.values import Whole, as_text
-from mlflow_l3d.plan.cells import Cell, content_key
-from mlflow_l3d.plan.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.studies.seeds.numbers.predictions import check_seeds
 from mlflow_l3d.studies.seeds.parameters import SEEDS

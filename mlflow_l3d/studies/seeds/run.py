@@ -24,7 +24,7 @@ from mlflow_l3d.tracking.recorder import RunRecorder
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.cells.cell import Cell
     from mlflow_l3d.studies.self_test import SelfTest
     from mlflow_l3d.tasks.base import TaskLike
     from mlflow_l3d.tracking.records import CellRecord

@@ -28,7 +28,7 @@ STRATEGIES: Final[Parameters] = declared(Task, Approach, StrategiesOptions)
 VERB = Verb(
     "strategies",
     STRATEGIES,
-    "mlflow_l3d.studies.strategies.run:compare_strategies",
+    "mlflow_l3d.studies.strategies.run:strategies",
     "compare the published method with its baselines on one task",
     question="What would simpler strategies have said about the same factors?",
     examples=("strategies reviews.csv", "strategies rotten_tomatoes --factor all", "strategies --num-labelled 200"),

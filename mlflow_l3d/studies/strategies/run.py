@@ -97,7 +97,7 @@ class ComparedStrategies(OnOneScreen):
 
 
 @with_signature(StrategiesOptions)
-def compare_strategies(
+def strategies(
     task: TaskLike = None,
     *,
     approach: Approach | str | None = None,

@@ -20,7 +20,7 @@ from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.tracking.connection import error_line
 
 if TYPE_CHECKING:
-    from mlflow_l3d.plan.cells import Cell, Outcome
+    from mlflow_l3d.cells.cell import Cell, Outcome
     from mlflow_l3d.studies.budget import Budget
 
 _logger = logging.getLogger("mlflow_l3d")

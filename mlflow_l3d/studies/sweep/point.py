@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mlflow_l3d.analysis.results import Analysis
-    from mlflow_l3d.plan.cells import Cell, Outcome
+    from mlflow_l3d.cells.cell import Cell, Outcome
     from mlflow_l3d.studies.sweep.points import PointRequest
     from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import CellRecord

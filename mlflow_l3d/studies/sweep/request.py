@@ -8,11 +8,11 @@ from functools import cache
 from typing import Any
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.parameters.values import public_parameter
-from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.sweep.asked import merged, read_request
 from mlflow_l3d.studies.sweep.parameters import SWEEP

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions

@@ -19,7 +19,7 @@ from mlflow_l3d.tracking.records import CellRecord
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-    from mlflow_l3d.plan.cells import Cell
+    from mlflow_l3d.cells.cell import Cell
     from mlflow_l3d.tracking.recorder import RunRecorder
 
 _PAUSE: Final = 10.0

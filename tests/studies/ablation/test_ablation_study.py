@@ -34,7 +34,7 @@ from mlflow_l3d.studies.ablation.numbers import (
     rescored,
 )
 from mlflow_l3d.studies.ablation.report import ablation_figure, ablation_table, ablation_text
-from mlflow_l3d.studies.ablation.run import Ablation, ablate
+from mlflow_l3d.studies.ablation.run import Ablation, ablation
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +59,7 @@ def parent(store: Store) -> Any:
 
 def ablated(store: Store, **options: Any) -> Ablation:
     with store.entered():
-        return ablate(**options)
+        return ablation(**options)
 
 
 @pytest.mark.parametrize("design", ["crossed", "nested"])

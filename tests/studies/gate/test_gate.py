@@ -15,8 +15,8 @@ from pictures import blank
 from run_helpers import Place, copied, sqlite_place, wait_until
 
 from mlflow_l3d import cli, compare
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.plan.cells import Cell, Outcome
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.gate.golden import GoldenRuns

@@ -121,7 +121,7 @@ def test_what_is_broken_is_named_and_what_is_whole_is_written_once(place, tmp_pa
     assert len(place.runs(f"tags.mlflow.parentRunId = '{second.run_id}'")) == 6
 
     with place.entered():
-        assert cli.main(["import", str(logs), "--from", "csv"]) == 0
+        assert cli.main(["import-runs", str(logs), "--from", "csv"]) == 0
     assert f"0 runs written, 6 there before\nMLflow run {second.run_id}" in capsys.readouterr().out
     write(logs, *whole, whole[0])
     more = importing(place, write(logs, *whole, whole[0], table(7)))

@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.consistency.agreement.names import scoring
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.metrics.known import scores_of
-from mlflow_l3d.studies.ablation.run import ablate
+from mlflow_l3d.studies.ablation.run import ablation
 from mlflow_l3d.studies.comparison.run import compare
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.run import Investigation, investigate
@@ -87,7 +87,7 @@ def test_numbers_have_the_importance_of_the_scores(scored: Investigation, place:
 def test_other_studies_read_them(scored: Investigation, place: Place) -> None:
     with place.entered():
         again = evaluate(scored.run_id, metric="mae", log=False)
-        fewer = ablate(scored.run_id, test_sizes="10", rows="3", columns="3", repeats=2)
+        fewer = ablation(scored.run_id, test_sizes="10", rows="3", columns="3", repeats=2)
     assert again.analysis.metric.name == "mae"
     kept = fewer.frame[fewer.frame["factor"] == "golden_model"].set_index("test_examples")["score_mean"]
     assert np.unique(kept.loc[10]).size > 1  # which examples there are moves the error
@@ -144,7 +144,7 @@ def test_texts_tags_and_rankings(place: Place, kind: TaskKind, metric: str, agre
     with place.entered():
         found = investigate(**own, factor=",".join(FACTORS), metric=metric, **SIZES)
         other = investigate(**own, factor="data_order", metric=metric, **{**SIZES, "golden_runs": 5})
-        fewer = ablate(found.run_id, test_sizes="10", rows="3", columns="3", repeats=2)
+        fewer = ablation(found.run_id, test_sizes="10", rows="3", columns="3", repeats=2)
         text = " ".join(compare(f"{found.run_id},{other.run_id}").summary().split())
         over_seeds = seeds(**own, seeds="0,1,2", **sizes)
         cells = found.cells[found.cells["phase"] == "golden"]

@@ -33,7 +33,7 @@ from mlflow_l3d.studies.planning.notes import stop_notes
 from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.run import PLAN_TABLES, _assemble
-from mlflow_l3d.studies.planning.run import plan_investigation as plan
+from mlflow_l3d.studies.planning.run import plan as plan
 from mlflow_l3d.studies.planning.tables import assumed_variances, cell_table, factor_table
 
 TWO = {"factor": "data_order,label_selection"}
@@ -63,7 +63,7 @@ def durations(place: Place) -> list[float]:
 
 
 def test_the_package_has_it() -> None:
-    assert mlflow_l3d.plan_investigation is plan
+    assert mlflow_l3d.plan is plan
 
 
 def test_nothing_is_known_and_nothing_is_trained(place: Place) -> None:

@@ -17,8 +17,8 @@ from search_stages import searches, trials
 from mlflow_l3d import cli
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
+from mlflow_l3d.cells.factors import SEARCH_BASE, configuration_seed
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.plan.factors import SEARCH_BASE, configuration_seed
 from mlflow_l3d.studies.search.run import HyperparameterSearch, search
 
 pytestmark = pytest.mark.slow

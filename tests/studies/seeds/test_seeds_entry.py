@@ -17,10 +17,10 @@ from run_helpers import Place, assert_whole, copied, one_line, sqlite_place, wai
 from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class_task, number_task, right, trainings
 
 from mlflow_l3d import cli
+from mlflow_l3d.cells.factors import configuration_seed, stream_seed
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.plan.factors import configuration_seed, stream_seed
 from mlflow_l3d.studies.evaluation.delete import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.evaluate import score_parent

@@ -11,9 +11,9 @@ import pytest
 from refusals import refusal
 from run_helpers import Place, sqlite_place
 
-from mlflow_l3d import cli, compare_strategies
+from mlflow_l3d import cli, strategies
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
-from mlflow_l3d.studies.strategies.run import Comparison
+from mlflow_l3d.studies.strategies.run import ComparedStrategies
 
 pytestmark = pytest.mark.slow
 
@@ -25,19 +25,19 @@ SIZES: dict[str, Any] = {"investigation_runs": 3, "mitigation_runs": 2, "golden_
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Comparison]:
+def shared(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, ComparedStrategies]:
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("comparison"))
     return place, compare(place)
 
 
-def compare(place: Place, **parameters: Any) -> Comparison:
+def compare(place: Place, **parameters: Any) -> ComparedStrategies:
     given = {"approach": "synthetic", "metric": "synthetic_score", "executor": "inline", **SIZES}
     given |= {"hyperparameters": HYPERPARAMETERS, "factor": "data_split,data_order"}
     with place.entered():
-        return compare_strategies(**{**given, **parameters})
+        return strategies(**{**given, **parameters})
 
 
-def test_the_table_of_the_paper(shared: tuple[Place, Comparison]) -> None:
+def test_the_table_of_the_paper(shared: tuple[Place, ComparedStrategies]) -> None:
     _, found = shared
     table = found.table()
     assert list(table.columns) == ["random", "fixed", "interactions"]
@@ -61,14 +61,14 @@ def test_the_table_of_the_paper(shared: tuple[Place, Comparison]) -> None:
     assert not table.loc["data_split", "fixed"].endswith("(*)")
 
 
-def test_golden_runs_and_the_first_row_are_trained_once(shared: tuple[Place, Comparison]) -> None:
+def test_golden_runs_and_the_first_row_are_trained_once(shared: tuple[Place, ComparedStrategies]) -> None:
     _, found = shared
     computed = {name: each.computed for name, each in found.investigations.items()}
     # 2 factors x 6 runs each; 5 golden runs once; row 0 of the crossed tables (3 columns) is that of `fixed`.
     assert computed == {"random": 17, "fixed": 12, "crossed": 12 - 2 * 3}
 
 
-def test_the_run_of_the_comparison(shared: tuple[Place, Comparison]) -> None:
+def test_the_run_of_the_comparison(shared: tuple[Place, ComparedStrategies]) -> None:
     place, found = shared
     run = place.client.get_run(found.run_id)
     assert run.info.status == "FINISHED"
@@ -114,7 +114,7 @@ def test_killed_and_repeated_each_part_has_one_parent(place: Place, monkeypatch:
     assert [len(place.cells(run_id)) for run_id in run_ids] == [17, 12, 6]
 
 
-def test_summary_fits_a_terminal(shared: tuple[Place, Comparison]) -> None:
+def test_summary_fits_a_terminal(shared: tuple[Place, ComparedStrategies]) -> None:
     text = shared[1].summary()
     assert all(len(line) <= 100 for line in text.splitlines())
     assert text.isascii()

@@ -9,7 +9,7 @@ from mlflow_l3d.analysis.importance.checks import golden, scores, searched, tabl
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, FactorCheck, WholeCheck
 from mlflow_l3d.analysis.importance.checks.failures import selected_pairs
 from mlflow_l3d.analysis.importance.results import Check
-from mlflow_l3d.plan.factors import REPLICATE
+from mlflow_l3d.cells.factors import REPLICATE
 
 WHOLE_CHECKS: Final[tuple[WholeCheck, ...]] = (
     searched.searched_split,

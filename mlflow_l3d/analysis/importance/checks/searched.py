@@ -10,7 +10,7 @@ import numpy as np
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.words import counted_of
 from mlflow_l3d.analysis.importance.results import Check
-from mlflow_l3d.plan.factors import REPLICATE
+from mlflow_l3d.cells.factors import REPLICATE
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.importance.models import LEVELS
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.tables import with_scores
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict
-from mlflow_l3d.plan.factors import TEST_SAMPLE
+from mlflow_l3d.cells.factors import TEST_SAMPLE
 
 FEW_ROWS: Final = 10
 """Below this many rows with a score L3D007 speaks."""

@@ -14,8 +14,8 @@ import torch
 
 from mlflow_l3d.approaches.finetuning.adapters.dropout import CountedDropout, Keys
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.cells.factors import stream_seed
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.plan.factors import stream_seed
 
 QUERY_AND_VALUE: Final = (
     ("q_proj", "v_proj"),

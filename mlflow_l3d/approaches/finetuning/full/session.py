@@ -25,9 +25,9 @@ from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.models.lending import lent
 from mlflow_l3d.approaches.models.memory import release
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 

@@ -13,8 +13,8 @@ from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import CourseSession, DivergedError, Progress
 from mlflow_l3d.approaches.stacked.chunks import cells_at_once
 from mlflow_l3d.approaches.stacked.stack import FloatArray, initial_head
-from mlflow_l3d.plan.cells import Cell
-from mlflow_l3d.plan.factors import TASK_FACTORS
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
 
 CACHE: Final = 7 * 2**20

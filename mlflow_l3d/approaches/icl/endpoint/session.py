@@ -20,9 +20,9 @@ from mlflow_l3d.approaches.icl.endpoint.served import Served
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
 from mlflow_l3d.approaches.icl.session import Answers, PromptSession
+from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.plan.cells import Cell, Outcome
-from mlflow_l3d.plan.factors import stream
 
 _log = logging.getLogger(__name__)
 _ROUNDS: Final = 20

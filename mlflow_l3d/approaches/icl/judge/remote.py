@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.icl.endpoint.engine import Tally
 from mlflow_l3d.approaches.icl.judge.base import Judge
 from mlflow_l3d.approaches.icl.prompts.parsing import parse_answer
 from mlflow_l3d.approaches.icl.recipe import Recipe
-from mlflow_l3d.plan.factors import stream
+from mlflow_l3d.cells.factors import stream
 
 _TOKENS: Final = 10
 

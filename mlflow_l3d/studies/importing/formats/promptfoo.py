@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.plan.cells import content_key
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_json, settled, texts
 
 

@@ -34,7 +34,7 @@ class Cell:
     configurations
         Configuration index of every factor.
     seeds
-        Seed of every factor that has an effect, see :func:`mlflow_l3d.plan.factors.configuration_seed`. Sessions are
+        Seed of every factor that has an effect, see :func:`mlflow_l3d.cells.factors.configuration_seed`. Sessions are
         given a seed for every factor of the approach.
     key
         ``l3d.cell_key``: the same key means the same result.

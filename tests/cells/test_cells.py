@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.plan.cells import Cell, Outcome, cell_key, content_key
+from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
 
 leaves = (
     st.none()

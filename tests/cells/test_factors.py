@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.plan.factors import (
+from mlflow_l3d.cells.factors import (
     GOLDEN_BASE,
     INVESTIGATION_BASE,
     MITIGATION_BASE,
@@ -57,7 +57,7 @@ def test_seed_is_numpys_own_sequence_of_factor_and_configuration() -> None:
 
 
 def test_seeds_are_the_same_in_a_process_with_another_hash_seed() -> None:
-    code = "from mlflow_l3d.plan.factors import configuration_seed as s; print(s(0, 'data_order', 0))"
+    code = "from mlflow_l3d.cells.factors import configuration_seed as s; print(s(0, 'data_order', 0))"
     environment = {"PYTHONHASHSEED": "12345", "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert int(done.stdout) == PINNED[(0, "data_order", 0)]
