@@ -170,8 +170,8 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
         (
             "--factor data_order",
-            r"verb='data_order': must be one of ablation, compare, delete, evaluate, gate, import, investigate, list, "
-            r"new, plan, search, seeds, strategies, sweep\.",
+            r"verb='data_order': must be one of ablation, compare, delete, evaluate, gate, import-runs, investigate, "
+            r"names, new, plan, search, seeds, strategies, sweep\.",
         ),
         ("", r"the following arguments are required: VERB \(see mlflow-l3d --help\)"),
         ("investigate --factor", r"investigate: argument --factor: expected one argument \(see .*"),

@@ -189,13 +189,15 @@ class Study(ABC, Generic[S, K, R]):
                 self.recorder = self.open(project_run)
                 is_open = True
             yield self.recorder
-        except BaseException as error:
-            if not is_open and isinstance(error, Exception):
-                fail_project_run(project_run, error)
-            elif is_open and isinstance(error, KeyboardInterrupt):
+        except KeyboardInterrupt:
+            if is_open:
                 self.interrupt()
-            elif is_open:
+            raise
+        except (Exception, SystemExit) as error:
+            if is_open:
                 self.end("FAILED", error_line(error))
+            elif isinstance(error, Exception):
+                fail_project_run(project_run, error)
             raise
 
     def interrupt(self) -> None:

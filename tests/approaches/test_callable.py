@@ -123,7 +123,7 @@ def test_numbers_in_the_place_of_predictions():
     of_mapping = FunctionApproach(lambda *given: {"reward": 1, "cost": 2}, metrics=["cost", "reward"], **given)
     assert dict(run(of_mapping, of_mapping.own_task({}, None)).metrics) == {"reward": 1, "cost": 2}
     specification = specify({"factor": "a"}, approach=of_mapping)
-    assert (specification.metric, len(specification.setup.task)) == ("cost", 0)
+    assert (specification.metric.name, len(specification.setup.task)) == ("cost", 0)
     assert FunctionApproach(print, metrics="reward", default_task="synthetic", **given).factors[0] == "label_selection"
 
 
@@ -138,7 +138,7 @@ def test_a_metric_that_is_a_function():
     assert run(approach).metrics == {}
     given = {"task": "synthetic", "factor": "data_order"}
     asked = specify({**given, "metric": wrong}, approach=approach)
-    assert (asked.metric, asked.given["metric"]) == ("wrong", "wrong")
+    assert (asked.metric.name, asked.given["metric"]) == ("wrong", "wrong")
     assert asked.context_key != specify({**given, "metric": "accuracy"}, approach=approach).context_key
     for metric, own, why in (
         (lambda labels, predictions: 0, approach, "is the name of the function"),

@@ -52,7 +52,7 @@ def attacked() -> Analysis:
     looks = analysis.interim_analyses.assign(reason=ATTACK)  # type: ignore[union-attr]
     checks = (Check("L3D001", "warning", ATTACK, ATTACK, ATTACK),)
     examples = replace(analysis.examples, frame=frame)  # type: ignore[type-var]
-    return replace(analysis, examples=examples, interim_analyses=looks, checks=checks, metric=ATTACK)
+    return replace(analysis, examples=examples, interim_analyses=looks, checks=checks, metric=named(ATTACK))
 
 
 def comparison() -> Document:
