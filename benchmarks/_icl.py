@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.tasks.sources.benchmark import BENCHMARKS
+from mlflow_l3d.tasks.sources.benchmark_set import BENCHMARKS
 
 TASKS = ("sst2", "dbpedia")
 # Words of a text where no data are at hand: mean and standard deviation of the two data sets.

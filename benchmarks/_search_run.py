@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def _arguments(settings: Mapping[str, Any]) -> dict[str, Any]:
-    from mlflow_l3d.tasks.sources.synthetic import generate
+    from mlflow_l3d.tasks.sources.packaged import generate
 
     workers = settings["workers"]
     return {

@@ -83,7 +83,7 @@ def investigation(settings: Mapping[str, Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = dict(settings["parameters"])
     if "training" not in settings:
         return arguments
-    from mlflow_l3d.tasks.sources.synthetic import generate
+    from mlflow_l3d.tasks.sources.packaged import generate
 
     arguments["task"] = generate(settings["examples"])
     if settings["training"] == "spin":

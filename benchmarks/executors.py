@@ -67,7 +67,7 @@ def work(settings: dict[str, Any]) -> dict[str, Any]:
     from mlflow_l3d.approaches.base import resolve_hyperparameters
     from mlflow_l3d.approaches.synthetic import FACTORS, Synthetic
     from mlflow_l3d.execution.base import Job
-    from mlflow_l3d.tasks.sources.synthetic import generate
+    from mlflow_l3d.tasks.sources.packaged import generate
     from mlflow_l3d.testing import design_cells
 
     approach = Synthetic()

@@ -49,7 +49,7 @@ def work(settings: dict[str, Any]) -> dict[str, Any]:
 
     started = time.perf_counter()
     import mlflow_l3d
-    from mlflow_l3d.tasks.sources.synthetic import generate
+    from mlflow_l3d.tasks.sources.packaged import generate
 
     study: Any = import_module("mlflow_l3d.studies.investigation.run")
     inner, conclusions = study.finalize, [0.0]

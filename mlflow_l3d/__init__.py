@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.evaluation.run import Evaluation, evaluate
     from mlflow_l3d.studies.gate.plan import GatePlan
     from mlflow_l3d.studies.gate.run import Gate, gate, plan_gate
+    from mlflow_l3d.studies.helpers import Names, names
     from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
     from mlflow_l3d.studies.investigation.run import Investigation, investigate, self_test
-    from mlflow_l3d.studies.names import Names, names
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan
     from mlflow_l3d.studies.search.run import HyperparameterSearch, search

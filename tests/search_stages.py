@@ -21,7 +21,7 @@ from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.training import Tuned
 from mlflow_l3d.studies.search.trials import FinishedTrial
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 
 
 def request(approach: Any = None, task: Task | None = None, **settings: Any) -> SearchRequest:

@@ -73,7 +73,7 @@ class Session(ABC):
     on_epoch_end
         None until someone sets it. A session that reports epochs then calls ``on_epoch_end(cell.key, epoch, scores)``
         after every epoch of a cell, the first being 0, with scores on the validation part such as
-        ``{"validation_f1_macro": 0.7}``; see :mod:`mlflow_l3d.approaches.callbacks`. If the answer is True it ends
+        ``{"validation_f1_macro": 0.7}``; see :mod:`mlflow_l3d.approaches.progress`. If the answer is True it ends
         the training of that cell with what it has, as early stopping would, and the outcome is a whole one. A callback
         that never asks for the end changes no prediction.
     """

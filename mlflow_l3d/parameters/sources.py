@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Value
-from mlflow_l3d.approaches.models.presets import target
+from mlflow_l3d.approaches.models.references import target
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import (
     SCHEMA,

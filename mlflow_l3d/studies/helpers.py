@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from textwrap import fill
 from typing import Annotated, Final, TypedDict
 
+from mlflow_l3d import registry
 from mlflow_l3d.annotations import Of
+from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.declaration import Parameters, declared
 from mlflow_l3d.parameters.verbs import Verb
+from mlflow_l3d.studies.shown import OnOneScreen
 
 
 class _New(TypedDict):
@@ -20,13 +26,13 @@ NEW_WORDS: Final[Parameters] = declared(_New)
 NAMES_VERB = Verb(
     "names",
     {},
-    "mlflow_l3d.studies.names:names",
+    "mlflow_l3d.studies.helpers:names",
     "name the factors, tasks, approaches, designs, metrics and executors there are",
     is_study=False,
     in_project=False,
     examples=("names",),
     order=120,
-    returns=("mlflow_l3d.studies.names:Names",),
+    returns=("mlflow_l3d.studies.helpers:Names",),
 )
 
 NEW_VERB = Verb(
@@ -40,3 +46,46 @@ NEW_VERB = Verb(
     examples=("new approach mine",),
     order=140,
 )
+
+
+@dataclass(frozen=True, repr=False)
+class Names(OnOneScreen):
+    """What :func:`names` found.
+
+    Attributes
+    ----------
+    of
+        Parameter -> names it may have.
+    factors
+        Approach -> its factors.
+    """
+
+    of: Mapping[str, tuple[str, ...]]
+    factors: Mapping[str, tuple[str, ...]]
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        rows = {f"factor, {approach}": names for approach, names in self.factors.items()} | dict(self.of)
+        wide = max(map(len, rows)) + 2
+        lines = [
+            fill(f"{name:<{wide}}{', '.join(names)}", 100, subsequent_indent=" " * wide, break_on_hyphens=False)
+            for name, names in rows.items()
+        ]
+        more = "A task may also be a .csv, .parquet or .jsonl file, a data set folder, or hf:NAME; factors are joined "
+        return "\n".join([*lines, "", fill(f"{more}with +, separated by commas, or all.", 100)])
+
+
+def names() -> Names:
+    """Return the names of factors, tasks, approaches, designs, metrics and executors.
+
+    Returns
+    -------
+    Names
+        Those of metrics are all there are, whatever the kind of task.
+    """
+    approaches = tuple(registry.names("approach"))
+    found = {name: tuple(registry.names(name)) for name in ("task", "design", "executor")}
+    made = {name: registry.load("approach", name) for name in approaches}
+    of_user = ("what {...} of it names",)  # such an approach is built from what the user types
+    factors = {name: of_user if getattr(each, "parameters", ()) else each().factors for name, each in made.items()}
+    return Names({"approach": approaches, **found, "metric": tuple(registered())}, factors)

@@ -6,7 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from mlflow_l3d.execution.base import CountedCells, Executor
 from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
     from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import CellRecord
+
 
 _logger = logging.getLogger("mlflow_l3d")
 
@@ -155,3 +157,41 @@ class CellLoop(Generic[S]):
         if not self.under_way[cell.key]:
             del self.under_way[cell.key]
             self.elsewhere.discard(cell.key)
+
+
+class State(Enum):
+    """How far a study of cells is."""
+
+    PLANNED = "PLANNED"
+    """Its parent is not open."""
+    TRAINING = "TRAINING"
+    CUT = "CUT"
+    """The budget is not enough for its next cells: what is under way is recorded."""
+    COMPLETE = "COMPLETE"
+    INCOMPLETE = "INCOMPLETE"
+    """What there is was scored, and cells are missing or failed."""
+    KILLED = "KILLED"
+    FAILED = "FAILED"
+
+    def followed_by(self, state: State) -> State:
+        """Return the next state.
+
+        Raises
+        ------
+        ValueError
+            If it cannot follow this one.
+        """
+        if state not in _NEXT.get(self, ()):
+            raise ValueError(f"a study that is {self.value} cannot become {state.value}")
+        return state
+
+
+OPEN: Final = frozenset({State.TRAINING, State.CUT})
+"""States in which the parent is open."""
+OVER: Final = frozenset({State.COMPLETE, State.INCOMPLETE, State.KILLED, State.FAILED})
+_NEXT: Final = {
+    State.PLANNED: {State.TRAINING, State.COMPLETE, State.KILLED, State.FAILED},
+    State.TRAINING: {State.CUT, *OVER},
+    State.CUT: OVER,
+}
+"""State -> those that may follow; a study that is planned is complete if an earlier command completed it."""

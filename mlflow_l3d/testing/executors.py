@@ -18,7 +18,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.execution.environment import alive
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 from mlflow_l3d.testing.cells import design_cells, one_cell, require
 from mlflow_l3d.testing.trouble import Trouble, worker_processes
 

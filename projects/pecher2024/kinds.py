@@ -15,7 +15,7 @@ from standin import stand_in
 
 from mlflow_l3d.approaches.icl.prompts.formats import paper_format
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.tasks.sources.benchmark import BENCHMARKS
+from mlflow_l3d.tasks.sources.benchmark_set import BENCHMARKS
 
 if TYPE_CHECKING:
     from mlflow_l3d.studies.sweep.run import Sweep

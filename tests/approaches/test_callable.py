@@ -12,7 +12,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 from mlflow_l3d.testing import check_approach, one_cell
 
 

@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.encoder.tokens import Tokens
 from mlflow_l3d.approaches.finetuning import kinds
 from mlflow_l3d.approaches.finetuning.adapters import dropout, stacked
 from mlflow_l3d.approaches.finetuning.full import embedding
-from mlflow_l3d.approaches.finetuning.full.decoder import DecoderWithHead
+from mlflow_l3d.approaches.finetuning.full.loading import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full.session import FullSession
 from mlflow_l3d.approaches.finetuning.head import training as heads
 from mlflow_l3d.approaches.icl.engine import sampling, seq2seq, tensors

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors, train
 from tokenizers import models as tokenizer_models
 from transformers import PreTrainedTokenizerFast
 
-from mlflow_l3d.approaches.icl.beginnings import WORTH, tokenised
+from mlflow_l3d.approaches.icl.encoding import WORTH, tokenised
 
 SHOTS = "".join(f"Sentence: a small river, number {number}, naïve 🙂 it's\nAnswer: good\n" for number in range(20))
 ENDS = [

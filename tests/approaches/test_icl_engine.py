@@ -19,7 +19,7 @@ from icl_engine_models import PAD, SMALL, VOCABULARY, WINDOW, causal, plain_gene
 
 from mlflow_l3d.approaches.failures import LostDeviceError, is_out_of_memory
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, tensors
-from mlflow_l3d.approaches.icl.engine.batches import Batches
+from mlflow_l3d.approaches.icl.engine.base import Batches
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row
 from mlflow_l3d.approaches.icl.engine.trial import layer_window, packing
 from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix

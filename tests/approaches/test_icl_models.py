@@ -22,9 +22,9 @@ from transformers import (
 
 from mlflow_l3d.approaches.icl import models
 from mlflow_l3d.approaches.icl.models import context_length, load_model, revision
-from mlflow_l3d.approaches.models import presets, pretrained
-from mlflow_l3d.approaches.models.presets import PRESETS
-from mlflow_l3d.approaches.models.references import resolve
+from mlflow_l3d.approaches.models import pretrained
+from mlflow_l3d.approaches.models import references as presets
+from mlflow_l3d.approaches.models.references import PRESETS, resolve
 
 
 def test_a_causal_model_is_loaded_as_it_was_saved(causal, causal_folder):

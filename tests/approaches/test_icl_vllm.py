@@ -21,7 +21,7 @@ from mlflow_l3d.approaches.icl.engine import vllm as ours
 from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.icl.session import PromptSession
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 from mlflow_l3d.testing import one_cell
 
 PROMPTS = [[5, 6, 7, 8], [5, 6, 9], [5, 6, 7, 8, 9, 10]]

@@ -13,7 +13,7 @@ from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 from mlflow_l3d.testing import changed, one_cell
 
 ALL_OFF = {f"a_{factor}": 1e6 for factor in FACTORS}

@@ -127,7 +127,7 @@ from pathlib import Path
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 from mlflow_l3d.testing import one_cell
 
 OFFSET = 0

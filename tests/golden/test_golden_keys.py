@@ -34,7 +34,7 @@ from mlflow_l3d.studies.search.trials import trial_key
 from mlflow_l3d.studies.seeds.request import specify_seeds
 from mlflow_l3d.tasks import resolve
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 
 FILE = Path(__file__).with_name("cell_keys.json")
 AUTO = {"mitigation_runs": "auto", "golden_runs": "auto"}

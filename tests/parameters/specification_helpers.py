@@ -11,7 +11,7 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 
 SIZES = {"investigation_runs": 3, "mitigation_runs": 4, "num_labelled": 20, "test_size": 20}
 SMALL: dict[str, object] = {"approach": "synthetic", "factor": "data_order", **SIZES}

@@ -14,7 +14,7 @@ from mlflow_l3d.studies.request import identity
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import SPLITS_VERSION, Split
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 
 
 def task(examples: int = 400, **changes: object) -> Task:

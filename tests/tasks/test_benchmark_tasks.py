@@ -17,7 +17,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import load_task
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.benchmark import BENCHMARKS, Benchmark
+from mlflow_l3d.tasks.sources.benchmark_set import BENCHMARKS, Benchmark
 
 FOLDER = os.environ.get("L3D_TEST_DATA", "")
 needs_data = pytest.mark.skipif(not FOLDER, reason="L3D_TEST_DATA names no folder")
@@ -276,7 +276,7 @@ def test_sst2_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_needs_no_heavy_library() -> None:
     code = """
 import sys
-from mlflow_l3d.tasks.sources.benchmark import trec
+from mlflow_l3d.tasks.sources.benchmark_set import trec
 print(trec({}).fingerprint)
 bad = {"torch", "transformers", "datasets", "mlflow", "sklearn"} & set(sys.modules)
 sys.exit(f"imported {bad}" if bad else 0)

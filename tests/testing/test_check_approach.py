@@ -10,7 +10,7 @@ from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.approaches.synthetic import FACTORS, Synthetic, SyntheticSession
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 from mlflow_l3d.testing import check_approach
 
 TASK = replace(generate(90, 3), settings=SplitSettings(num_labelled=15, test_size=12))

@@ -6,7 +6,7 @@ import pytest
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic, SyntheticSession
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 from mlflow_l3d.testing import check_approach
 
 TASK = replace(generate(90, 3), settings=SplitSettings(num_labelled=15, test_size=12))

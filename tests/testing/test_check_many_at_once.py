@@ -13,7 +13,7 @@ from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.outcomes import run_cell
 from mlflow_l3d.execution.sessions import session_of
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 from mlflow_l3d.testing import check_approach, check_executor, differences
 
 TASK = replace(generate(90, 3), settings=SplitSettings(num_labelled=15, test_size=12))

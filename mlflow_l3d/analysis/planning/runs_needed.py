@@ -11,8 +11,7 @@ from typing import Final
 from mlflow_l3d.analysis.importance.models import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of
-from mlflow_l3d.analysis.planning.precision import optimal_columns
+from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of, optimal_columns
 
 MOST_ROWS: Final = 10_000
 MOST_COLUMNS: Final = 1_000

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from mlflow_l3d.approaches.hyperparameters import Value
-from mlflow_l3d.approaches.models.presets import target
+from mlflow_l3d.approaches.models.references import target
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,8 @@ from mlflow_l3d.approaches.icl.choices import MOST_LISTED
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, JUDGE
 from mlflow_l3d.approaches.icl.servers import server_of
-from mlflow_l3d.approaches.models.presets import PRESETS, default_quantisation, target
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes
-from mlflow_l3d.approaches.models.references import resolve
+from mlflow_l3d.approaches.models.references import PRESETS, default_quantisation, resolve, target
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.errors import ParameterError

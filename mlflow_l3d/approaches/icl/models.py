@@ -15,7 +15,6 @@ import torch
 
 from mlflow_l3d.approaches.icl.engine.attention.products import use_products
 from mlflow_l3d.approaches.models import gguf
-from mlflow_l3d.approaches.models.presets import PRESETS, default_quantisation
 from mlflow_l3d.approaches.models.pretrained import (
     TRUST,
     check_code,
@@ -26,7 +25,7 @@ from mlflow_l3d.approaches.models.pretrained import (
     need_bitsandbytes,
     readable,
 )
-from mlflow_l3d.approaches.models.references import ModelReference, resolve
+from mlflow_l3d.approaches.models.references import PRESETS, ModelReference, default_quantisation, resolve
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16
 from mlflow_l3d.errors import ParameterError
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+from mlflow_l3d.studies.comparison.report.words import advice_on, answers
+from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.pages import run_page
 
 if TYPE_CHECKING:
     from mlflow_l3d.report.page import Document
+
 
 _OF_FACTOR: Final = (
     "importance",
@@ -49,7 +55,7 @@ class ComparedRuns(OnOneScreen):
         first system share.
     importances
         Which luck decides the differences: one row per pair and factor that both investigated, see
-        :func:`mlflow_l3d.studies.comparison.tables.importances_of_differences`; may be empty.
+        :func:`mlflow_l3d.studies.comparison.reading.importances_of_differences`; may be empty.
     self_checks
         How often a difference was claimed for equal systems; empty without `self_check`.
     """
@@ -95,3 +101,36 @@ class ComparedRuns(OnOneScreen):
             run_id=self.run_id,
             settings={f"{parent.system} ({parent.task})": f"run {parent.run_id}" for parent in self.parents},
         )
+
+
+DOCUMENT: Final = "comparison.json"
+TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks.json", "self_check.json"
+
+
+def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
+    """Write tables, pictures and report; return the names of what MLflow shows as tables."""
+    comparison, frame = compared.comparison, compared.to_frame()
+    frame.to_csv(folder / "differences.csv", index=False)
+    frame.to_parquet(folder / "differences.parquet", index=False)
+    compared.scores.to_parquet(folder / "scores.parquet", index=False)
+    parents = [parent._asdict() for parent in compared.parents]
+    checks = [asdict(check) | {"rate": check.rate} for check in compared.self_checks]
+    advice = [asdict(advice_on(each)) for each in comparison.differences]
+    more = {"parents": parents, "metrics": compared.metrics(), "self_checks": checks, "advice": advice}
+    document = {**asdict(comparison), "metric": comparison.metric.name, **more}
+    write_json(folder / DOCUMENT, document, indent=2)
+    compared.document().save(folder, names.REPORT)
+    frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
+    importances = None if compared.importances.empty else compared.importances
+    frames |= {"importances.json": importances, CHECKS: pd.DataFrame(checks) if checks else None}
+    return write_tables(folder, frames)
+
+
+def note(compared: ComparedRuns) -> str:
+    """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI."""
+    opening = [answer.markdown(2) for answer in answers(compared.comparison)]
+    links = [
+        f"* {each.system}, {each.task}: [{each.run_id}]({run_page(each.experiment_id, each.run_id)})"
+        for each in compared.parents
+    ]
+    return "\n\n".join([*opening, "\n".join(links)])[:5000]

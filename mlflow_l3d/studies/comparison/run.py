@@ -19,12 +19,10 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.base import entry_point, say, specified
-from mlflow_l3d.studies.comparison.artifacts import note, write_comparison
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
-from mlflow_l3d.studies.comparison.reading import read_runs, systems_of
-from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns
-from mlflow_l3d.studies.comparison.tables import importances_of_differences
+from mlflow_l3d.studies.comparison.reading import importances_of_differences, read_runs, systems_of
+from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns, note, write_comparison
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import InvestigationStudy

@@ -18,7 +18,7 @@ from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import Look, Outstanding
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.sides import Side
-from mlflow_l3d.studies.state import State
+from mlflow_l3d.studies.loop import State
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

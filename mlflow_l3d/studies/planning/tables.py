@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.planning.assurance import Outlook
-from mlflow_l3d.analysis.planning.precision import optimal_columns
+from mlflow_l3d.analysis.planning.assurance import Outlook, optimal_columns
 from mlflow_l3d.designs import design_named, plannable_designs
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import Setup, read_parameters, set_up
 from mlflow_l3d.parameters.values import Whole, as_text
 from mlflow_l3d.studies.request import CellRequest, context_of
-from mlflow_l3d.studies.seeds.numbers.predictions import check_seeds
+from mlflow_l3d.studies.seeds.numbers.compared import check_seeds
 from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.execution.joint import JointCell
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
-from mlflow_l3d.studies.state import OPEN, OVER, State
+from mlflow_l3d.studies.loop import OPEN, OVER, State
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.plan import FIRST_STEPS
 from mlflow_l3d.tracking.recorder import patience_seconds

@@ -184,3 +184,24 @@ def _left_out(name: str, pool: Pool) -> Sequence[str]:
 def _plain(name: str) -> str:
     """Return a class name without case, blanks and punctuation, which copies of a data set write differently."""
     return re.sub(r"[\W_]", "", name.casefold())
+
+
+sst2: Final = Benchmark("sst2", ("negative", "positive"), "nyu-mll/glue/sst2", hub_columns=("sentence",))
+cola: Final = Benchmark(
+    "cola", ("unacceptable", "acceptable"), "nyu-mll/glue/cola", hub_columns=("sentence",), metric="matthews_corrcoef"
+)
+mrpc: Final = Benchmark("mrpc", ("not_equivalent", "equivalent"), "nyu-mll/glue/mrpc", ("sentence1", "sentence2"))
+ag_news: Final = Benchmark("ag_news", ("World", "Sports", "Business", "Sci/Tech"), "fancyzhx/ag_news")
+trec: Final = Benchmark(
+    "trec", ("ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM"), "SetFit/TREC-QC", hub_label="label_coarse_original"
+)
+_SNIPS: Final = "AddToPlaylist BookRestaurant GetWeather PlayMusic RateBook SearchCreativeWork SearchScreeningEvent"
+snips: Final = Benchmark("snips", tuple(_SNIPS.split()), "benayas/snips", hub_label="category")
+_DBPEDIA: Final = (
+    "Company EducationalInstitution Artist Athlete OfficeHolder MeanOfTransportation Building NaturalPlace Village "
+    "Animal Plant Album Film WrittenWork"
+)
+dbpedia: Final = Benchmark("dbpedia", tuple(_DBPEDIA.split()), "fancyzhx/dbpedia_14", hub_columns=("content",))
+
+BENCHMARKS: Final = {each.name: each for each in (sst2, cola, mrpc, ag_news, trec, snips, dbpedia)}
+"""Name -> data set."""

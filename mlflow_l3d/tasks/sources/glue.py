@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mlflow_l3d.tasks.sources.benchmark import cola, mrpc, sst2
-from mlflow_l3d.tasks.sources.benchmark_set import Benchmark, Columns
+from mlflow_l3d.tasks.sources.benchmark_set import Benchmark, Columns, cola, mrpc, sst2
 
 QUESTIONS: Final = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
 """Questions of COPA about a premise (Roemmele, Bejan and Gordon 2011); its column `question` holds the one word."""

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.agreement.base import Scoring
-from mlflow_l3d.analysis.consistency.agreement.choice import choose, scoring_of
-from mlflow_l3d.analysis.consistency.agreement.names import scoring
+from mlflow_l3d.analysis.consistency.agreement.choice import choose, scoring, scoring_of
 from mlflow_l3d.analysis.consistency.agreement.scored import comparisons_by
 from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.consistency.runs import number_agreement

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.agreement.base import Similarity
+from mlflow_l3d.analysis.consistency.agreement.choice import SCORINGS, scoring
 from mlflow_l3d.analysis.consistency.agreement.matching import EntityF1, ExactMatch, TokenMatch
-from mlflow_l3d.analysis.consistency.agreement.names import SCORINGS, scoring
 from mlflow_l3d.analysis.consistency.agreement.rankings import Ndcg, Overlap, RankBiasedOverlap
 from mlflow_l3d.analysis.consistency.agreement.structures import Attachment, Closeness, SetF1
 from mlflow_l3d.analysis.consistency.agreement.texts import Bleu, Chrf, Rouge, SquadExact, SquadF1, normalised

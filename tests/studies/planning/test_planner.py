@@ -20,8 +20,7 @@ import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit, total_index_of
 from mlflow_l3d.analysis.importance.models import CROSSED
-from mlflow_l3d.analysis.planning.assurance import Outlook
-from mlflow_l3d.analysis.planning.precision import optimal_columns
+from mlflow_l3d.analysis.planning.assurance import Outlook, optimal_columns
 from mlflow_l3d.designs import base as designs
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError, ParameterError

@@ -21,7 +21,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.search.training import TrialReport, Tuned, mean_curves
 from mlflow_l3d.studies.search.trials import TrialCell, reports_in
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.sources.synthetic import generate
+from mlflow_l3d.tasks.sources.packaged import generate
 
 WORDS = (("superb", "moving", "a joy", "brilliant"), ("dull", "a mess", "tedious", "awful"))
 B = {"x": 0.3, "kind": "b"}

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
-from mlflow_l3d.approaches.icl.engine.batches import Batches, Result
+from mlflow_l3d.approaches.icl.engine.base import Batches, Ended, Engine, Result, TokenIds
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, takes_places
 from mlflow_l3d.approaches.icl.engine.rows import Rows

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
-from mlflow_l3d.approaches.icl.engine.batches import Result
+from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, Result, TokenIds
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling, copy_to_host, next_tokens
 from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie

@@ -17,8 +17,7 @@ from mlflow_l3d.analysis.typing import known
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import as_metric, named, of_kind
-from mlflow_l3d.studies.seeds.numbers.compared import compare_seeds
-from mlflow_l3d.studies.seeds.numbers.predictions import Kind, check_seeds
+from mlflow_l3d.studies.seeds.numbers.compared import Kind, check_seeds, compare_seeds
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy, settings_study
 from mlflow_l3d.studies.seeds.numbers.spread import MetricSpread, metric_spread
 
