@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -16,6 +17,13 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from mlflow_l3d.studies.investigation.request import InvestigationRequest
+    from mlflow_l3d.tracking.records import CellRecord
+    from mlflow_l3d.tracking.spool import Spool
 
 
 def write_artifacts(
@@ -122,3 +130,39 @@ def _for_people(cells: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return the cells with the score next to the coordinates: the UI shows the first few columns."""
     first = ["phase", "factor", "row", "column", metric, "index"]
     return cells[[*first, *(name for name in cells if name not in first)]]
+
+
+def cells_frame(request: InvestigationRequest, spool: Spool[CellRecord], run_ids: Mapping[str, str]) -> pd.DataFrame:
+    """Return one row a cell of the plan, in the order in which votes are counted."""
+    first = [*names.COORDINATES, "run_id", "cell_key", "status"]
+    columns: dict[str, list[Any]] = {name: [] for name in first}
+    for count, cell in enumerate(request.design().cells()):
+        record = spool.record(cell.key)
+        metrics = {} if record.error else {name: v for name, v in record.metrics.items() if math.isfinite(v)}
+        row = {
+            **{name: getattr(cell, name) for name in names.COORDINATES},
+            **{"run_id": run_ids.get(cell.key), "cell_key": cell.key, "status": record.status},
+            **metrics,
+            **{f"factor.{factor}": number for factor, number in cell.configurations.items()},
+            **{f"seed.{factor}": seed for factor, seed in cell.seeds.items()},
+        }
+        for name in row.keys() - columns.keys():
+            columns[name] = [None] * count
+        for name, values in columns.items():
+            values.append(row.get(name))
+    ordered = sorted(columns, key=lambda name: (name.startswith("seed."), name.startswith("factor."), name))
+    rest = [name for name in ordered if name not in first]
+    frame = pd.DataFrame({name: columns.pop(name) for name in (*first, *rest)})
+    if request.metric.name not in frame:
+        frame[request.metric.name] = math.nan
+    frame = frame.astype({"row": "Int64", "column": "Int64", "index": "Int64"})
+    return request.plan.design.order(frame, request.factors)
+
+
+def spooled_predictions(frame: pd.DataFrame, spool: Spool[CellRecord]) -> Iterator[pa.Table | None]:
+    """Yield the predictions of each cell of a frame; None for a cell without any."""
+    import pyarrow.parquet as pq
+
+    for key, status in zip(frame["cell_key"], frame["status"], strict=True):
+        path = spool.predictions(key) if status == "FINISHED" else None
+        yield None if path is None else pq.read_table(path, partitioning=None)

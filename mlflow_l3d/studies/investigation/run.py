@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import pandas as pd
 
@@ -15,7 +14,7 @@ from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
+from mlflow_l3d.studies.investigation.artifacts import cells_frame, description, spooled_predictions, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
@@ -24,15 +23,12 @@ from mlflow_l3d.studies.progress import under_way
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.cells.cell import Cell
     from mlflow_l3d.studies.self_test import SelfTest
     from mlflow_l3d.tasks.base import TaskLike
     from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import CellRecord
-    from mlflow_l3d.tracking.spool import Spool
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -211,11 +207,11 @@ def finalize(
     """
     with deferred_interrupts():
         run_ids = recorder.run_ids()
-    frame = _cells_frame(request, recorder.spool, run_ids)
+    frame = cells_frame(request, recorder.spool, run_ids)
     with temporary_folder() as folder:
         scored = score(
             frame,
-            _spooled_predictions(frame, recorder.spool),
+            spooled_predictions(frame, recorder.spool),
             metric=request.metric,
             planned=_planned(request),
             interim_analyses=interim_analyses,
@@ -240,33 +236,6 @@ def finalize(
     return frame, scored
 
 
-def _cells_frame(request: InvestigationRequest, spool: Spool[CellRecord], run_ids: Mapping[str, str]) -> pd.DataFrame:
-    """Return one row a cell of the plan, in the order in which votes are counted."""
-    first = [*names.COORDINATES, "run_id", "cell_key", "status"]
-    columns: dict[str, list[Any]] = {name: [] for name in first}
-    for count, cell in enumerate(request.design().cells()):
-        record = spool.record(cell.key)
-        metrics = {} if record.error else {name: v for name, v in record.metrics.items() if math.isfinite(v)}
-        row = {
-            **{name: getattr(cell, name) for name in names.COORDINATES},
-            **{"run_id": run_ids.get(cell.key), "cell_key": cell.key, "status": record.status},
-            **metrics,
-            **{f"factor.{factor}": number for factor, number in cell.configurations.items()},
-            **{f"seed.{factor}": seed for factor, seed in cell.seeds.items()},
-        }
-        for name in row.keys() - columns.keys():
-            columns[name] = [None] * count
-        for name, values in columns.items():
-            values.append(row.get(name))
-    ordered = sorted(columns, key=lambda name: (name.startswith("seed."), name.startswith("factor."), name))
-    rest = [name for name in ordered if name not in first]
-    frame = pd.DataFrame({name: columns.pop(name) for name in (*first, *rest)})
-    if request.metric.name not in frame:
-        frame[request.metric.name] = math.nan
-    frame = frame.astype({"row": "Int64", "column": "Int64", "index": "Int64"})
-    return request.plan.design.order(frame, request.factors)
-
-
 def _planned(request: InvestigationRequest) -> Planned:
     """Return the plan of a request as scoring knows it."""
     plan = request.plan
@@ -285,14 +254,6 @@ def _planned(request: InvestigationRequest) -> Planned:
         deterministic=request.setup.deterministic,
         searched_splits=request.searched_splits(),
     )
-
-
-def _spooled_predictions(frame: pd.DataFrame, spool: Spool[CellRecord]) -> Iterator[pa.Table | None]:
-    import pyarrow.parquet as pq
-
-    for key, status in zip(frame["cell_key"], frame["status"], strict=True):
-        path = spool.predictions(key) if status == "FINISHED" else None
-        yield None if path is None else pq.read_table(path, partitioning=None)
 
 
 def _settings(request: InvestigationRequest, run_id: str) -> dict[str, str]:

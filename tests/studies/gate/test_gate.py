@@ -19,9 +19,10 @@ from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.evaluation.delete import delete
+from mlflow_l3d.studies.gate.conduct import Gate
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.power import power
-from mlflow_l3d.studies.gate.run import Gate, gate, plan_gate
+from mlflow_l3d.studies.gate.run import gate, plan_gate
 from mlflow_l3d.tracking.opening import open_recorder
 
 FACTORS = ("label_selection", "data_split", "data_order", "sample_choice", "model_initialisation", "model_randomness")

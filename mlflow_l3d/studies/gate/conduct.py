@@ -1,0 +1,256 @@
+"""A gate under way: both sides are trained and looked at until there is an answer."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.resolution import least_error
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.gate.golden import GoldenRuns
+from mlflow_l3d.studies.gate.numbers.gate import (
+    Forecast,
+    GateAnswer,
+    blinded_std,
+    correlation,
+    look_at,
+    measure,
+    view,
+)
+from mlflow_l3d.studies.gate.numbers.power import Noise
+from mlflow_l3d.studies.gate.record import (
+    RESUMED,
+    Earlier,
+    about,
+    append_summary,
+    first_notes,
+    resumed,
+    run_notes,
+    write_record,
+    write_results,
+)
+from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, look_line
+from mlflow_l3d.studies.gate.request import GateRequest
+from mlflow_l3d.studies.gate.runs import SideRuns, outstanding, systems_of
+from mlflow_l3d.studies.progress import shows_progress
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
+from mlflow_l3d.tracking.opening import spooled_cells
+from mlflow_l3d.tracking.pages import run_page
+from mlflow_l3d.tracking.parent import log_metrics, set_tags
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_logger = logging.getLogger("mlflow_l3d")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A finished gate.
+
+    Attributes
+    ----------
+    run_id
+        Its MLflow run.
+    answer
+        What it found.
+    request
+        What was asked.
+    computed
+        How many runs were trained now.
+    ahead
+        How many of these are beyond the last look: free workers begin the next runs before the look is taken.
+    """
+
+    run_id: str
+    answer: GateAnswer = field(repr=False)
+    request: GateRequest = field(repr=False)
+    computed: int
+    ahead: int = 0
+
+    @property
+    def decision(self) -> str:
+        """``better``, ``worse``, ``equivalent`` or ``undecided``."""
+        return self.answer.decision
+
+    @property
+    def exit_status(self) -> int:
+        """What the command line exits with."""
+        return self.answer.exit_status
+
+    def summary(self) -> str:
+        """Return the text that the command line prints at the end."""
+        ahead = f", {self.ahead} of them begun for the next look and not looked at" if self.ahead else ""
+        lines = [f"{counted(self.computed, 'run')} trained now{ahead}; MLflow run {self.run_id}; with report.html"]
+        return gate_document(self.answer, lines=lines).to_text()
+
+
+class Conduct:
+    """One gate under way."""
+
+    def __init__(self, request: GateRequest, client: MlflowClient, before: Forecast, *, progress: bool | None) -> None:
+        self.request, self.client, self.progress = request, client, shows_progress(progress)
+        self.answer = GateAnswer(
+            baseline=request.baseline.title,
+            candidate=request.candidate.title,
+            metric=request.metric,
+            examples=request.examples,
+            paired=request.paired,
+            plan=request.plan,
+            before=before,
+        )
+        self.runs: dict[str, SideRuns] = {}
+
+    def run(self, project_run: str | None, earlier: Earlier | None) -> Gate:
+        """Take the looks that are left, and write what was found."""
+        request = self.request
+        with auxiliary_run(self.client, project_run, role="gate", title=request.title, parameters=request.given) as run:
+            tags = {names.GATE_KEY: request.key, names.GATE_PAIR: request.pair, names.STATE: "running"}
+            set_tags(self.client, run.run_id, tags)
+            self._take_over(earlier)
+            self._note(run)
+            with ExitStack() as stack:
+                self._begin(stack, run.run_id)
+                while not self._is_over:
+                    planned = request.plan.looks[len(self.answer.looks)]
+                    self._advance(planned)
+                    self._look(planned)
+                    self._note(run)
+                    if self._is_over:
+                        self._conclude()
+                trained = [side.begun for side in self.runs.values() if side.begun]
+                for runs in trained:
+                    runs.finish(self.answer.looks[-1].runs)
+            self._write(run)
+        computed, ahead = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
+        return Gate(run.run_id, self.answer, request, computed, ahead)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether there is an answer, or no look is left."""
+        answer = self.answer
+        return answer.decision != "undecided" or len(answer.looks) == len(answer.plan.looks)
+
+    def _take_over(self, earlier: Earlier | None) -> None:
+        """Begin with what an earlier run of the same gate found."""
+        notes = []
+        if earlier is not None:
+            answered = {name: getattr(earlier, name) for name in ("looks", "means", "other", "outstanding")}
+            self.answer = replace(self.answer, **answered)
+            notes = [resumed(earlier.looks)]
+        if earlier is not None and self._is_over:
+            notes += [note for note in earlier.notes if not note.startswith(RESUMED)]
+        else:
+            notes += first_notes(self.request, self.client)
+        self.answer = replace(self.answer, notes=tuple(notes))
+
+    def _begin(self, stack: ExitStack, gate_run: str) -> None:
+        """Say with what either side may be trained; if the answer is known, with nothing but what was left."""
+        sides = self.request.sides
+        requests = [None if self._is_over and side.request is None else self.request.wanting(side) for side in sides]
+        for side, request in zip(sides, requests, strict=True):
+            is_left = bool(self._is_over and request and spooled_cells(self.client, request.key))
+            training = None
+            if request and (is_left or not self._is_over):
+                request = replace(request, gate=gate_run)
+                training = GoldenRuns(request, progress=self.progress, takes_turns=all(requests))
+            runs = self.runs[side.name] = SideRuns(side, self.request, self.client, training, stack)
+            if is_left:  # its process was killed at its end: what it left is ended, too
+                runs.missing(self.request.plan.looks[-1])
+
+    def _advance(self, runs: int) -> None:
+        """Train what is missing of the first `runs` runs of either side."""
+        for side in self.runs.values():
+            if side.missing(runs) and side.training:
+                for other in self.runs.values():
+                    if other is not side and other.training:
+                        other.training.pause()
+                side.training.advance(runs)
+
+    def _look(self, runs: int) -> None:
+        """Look once, at the first `runs` runs of either side."""
+        request, plan = self.request, self.request.plan
+        random = request.examples == "random"
+        systems = systems_of(self.runs, runs, request, predictions=random)
+        measured, spread = measure(systems["candidate"], systems["baseline"], count_examples=random)
+        sign = request.metric.sign
+        measured = measured._replace(difference=sign * measured.difference, skewness=sign * measured.skewness)
+        counted = min(each.runs for each in systems.values())
+        of_examples = spread.of_examples if random else 0.0
+        end = (spread.with_runs(plan.looks[-1])[0] / spread.error) ** 2
+        fraction = end if random else counted / plan.looks[-1]
+        look = look_at(plan, self.answer.looks, runs, counted, measured, fraction)
+        open_questions = outstanding(request, systems, look, spread)
+        self.answer = replace(self.answer, looks=(*self.answer.looks, look), outstanding=open_questions)
+        if len(self.answer.looks) == 1 and look.decision == "undecided":
+            self._forecast_again(runs, Noise(0.0, of_examples, spread.degrees_examples, spread.step))
+            if open_questions.equal or not math.isfinite(open_questions.runs):
+                _logger.warning("%s", advice_on(self.answer).text)
+        _logger.warning("%s", look_line(self.answer, look))
+
+    def _forecast_again(self, runs: int, noise: Noise) -> None:
+        """Say after the first look what is to be expected, with the spread of differences that was found."""
+        candidate, baseline = (self.runs[name].scores(runs) for name in ("candidate", "baseline"))
+        if self.request.paired:
+            std = blinded_std(candidate, baseline)
+        else:
+            std = math.sqrt(float(np.nanvar(candidate, ddof=1) + np.nanvar(baseline, ddof=1)))
+        std = max(std, math.sqrt(runs) * least_error(noise.step, runs))  # equal differences do not show that all are
+        same, worse = self.request.outlooks(replace(noise, std=std))
+        correlated = correlation(candidate, baseline, std) if self.request.paired else 0.0
+        self.answer = replace(self.answer, after=Forecast(std, correlated, same, worse))
+
+    def _conclude(self) -> None:
+        """Add what is known at the end: means, the answer to the other question, and what to be wary of."""
+        request, last = self.request, self.answer.looks[-1]
+        scores: Mapping[str, FloatArray] = {name: side.scores(last.runs) for name, side in self.runs.items()}
+        other = None
+        with suppress(L3DError):  # without predictions there is no other question
+            both = systems_of(self.runs, last.runs, request, predictions=True)
+            other = view(both["candidate"], both["baseline"], last, request.metric.sign, request.examples != "random")
+        means = tuple(float(np.mean(each[np.isfinite(each)])) for each in (scores["baseline"], scores["candidate"]))
+        self.answer = replace(
+            self.answer,
+            means=means,  # type: ignore[arg-type]
+            other=other,
+            notes=(*self.answer.notes, *run_notes(request, scores)),
+        )
+
+    def _note(self, run: AuxiliaryRun) -> None:
+        """Record how far it is, before anything that may fail."""
+        if self.answer.looks:
+            log_metrics(self.client, run.run_id, self.answer.metrics())
+        with temporary_folder() as folder:
+            write_record(folder, self.answer, about(self.request, self._parents()))
+            self.client.log_artifacts(run.run_id, str(folder))
+
+    def _parents(self) -> dict[str, tuple[str, str]]:
+        """Return run and experiment of both sides, as far as they are there, by name."""
+        return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
+
+    def _write(self, run: AuxiliaryRun) -> None:
+        parents = self._parents()
+        document = about(self.request, parents)
+        settings = {name: value for name, value in document["parameters"].items() if value != "auto"}
+        with temporary_folder() as folder:
+            write_record(folder, self.answer, document)
+            summary = write_results(folder, self.answer, run_id=run.run_id, settings=settings)
+            links = [f"* {name}: [{run_id}]({run_page(at, run_id)})" for name, (run_id, at) in parents.items()]
+            tags = {
+                names.DECISION: self.answer.decision,
+                names.INVESTIGATIONS: ",".join(run_id for run_id, _ in parents.values()),
+                names.STATE: "complete",
+                names.NOTE: "\n".join([*links, "", summary[:5000]]),
+            }
+            run.finish(folder, metrics={}, tags=tags)
+        append_summary(summary)
