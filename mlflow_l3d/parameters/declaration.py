@@ -10,16 +10,7 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from mlflow_l3d.annotations import Of
-from mlflow_l3d.parameters.values import (
-    Choice,
-    Flag,
-    Number,
-    Registered,
-    Values,
-    Whole,
-    as_text,
-    check_names,
-)
+from mlflow_l3d.parameters.values import Choice, Flag, Number, Registered, Values, Whole, as_text, check_names
 
 F = TypeVar("F", bound=Callable[..., Any])
 Auto = Literal["auto"] | None

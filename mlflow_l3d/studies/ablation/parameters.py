@@ -7,10 +7,7 @@ from typing import Annotated, Final, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import Parameters, declared
-from mlflow_l3d.parameters.shared import (
-    PARENT,
-    SEED,
-)
+from mlflow_l3d.parameters.shared import PARENT, SEED
 from mlflow_l3d.parameters.verbs import Verb
 
 

@@ -7,9 +7,7 @@ from typing import Annotated, Final, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import No, Parameters, declared
-from mlflow_l3d.parameters.shared import (
-    SEED,
-)
+from mlflow_l3d.parameters.shared import SEED
 from mlflow_l3d.parameters.verbs import Verb
 
 

@@ -17,15 +17,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.gate.golden import GoldenRuns
-from mlflow_l3d.studies.gate.numbers.gate import (
-    Forecast,
-    GateAnswer,
-    blinded_std,
-    correlation,
-    look_at,
-    measure,
-    view,
-)
+from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, blinded_std, correlation, look_at, measure, view
 from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.record import (
     RESUMED,

@@ -6,10 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
-from mlflow_l3d.parameters.shared import (
-    MOST_RUNS,
-    Place,
-)
+from mlflow_l3d.parameters.shared import MOST_RUNS, Place
 from mlflow_l3d.parameters.verbs import Verb
 
 

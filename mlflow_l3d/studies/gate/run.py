@@ -10,10 +10,7 @@ from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.gate.conduct import Conduct, Gate
 from mlflow_l3d.studies.gate.parameters import GateOptions
 from mlflow_l3d.studies.gate.plan import GatePlan, make_plan
-from mlflow_l3d.studies.gate.record import (
-    Earlier,
-    find_earlier,
-)
+from mlflow_l3d.studies.gate.record import Earlier, find_earlier
 from mlflow_l3d.studies.gate.request import specify_gate
 from mlflow_l3d.tracking.connection import connect
 

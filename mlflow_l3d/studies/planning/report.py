@@ -9,15 +9,7 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.report.numbers import (
-    MISSING,
-    Unit,
-    bracketed,
-    plain,
-    rough_duration,
-    share_text,
-    shorten,
-)
+from mlflow_l3d.report.numbers import MISSING, Unit, bracketed, plain, rough_duration, share_text, shorten
 from mlflow_l3d.report.table import Part, Table, document
 
 

@@ -8,17 +8,7 @@ from typing import Annotated, Final, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
-from mlflow_l3d.parameters.shared import (
-    SEED,
-    TASK,
-    Approach,
-    Columns,
-    Metric,
-    Place,
-    SelfTest,
-    Settings,
-    Trained,
-)
+from mlflow_l3d.parameters.shared import SEED, TASK, Approach, Columns, Metric, Place, SelfTest, Settings, Trained
 from mlflow_l3d.parameters.verbs import Verb
 
 

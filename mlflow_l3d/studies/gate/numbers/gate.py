@@ -15,13 +15,7 @@ from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.typing import FloatArray, with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.gate.numbers.power import Outlook
-from mlflow_l3d.studies.gate.numbers.sequential import (
-    Decision,
-    Measured,
-    SequentialPlan,
-    decisions,
-    limits,
-)
+from mlflow_l3d.studies.gate.numbers.sequential import Decision, Measured, SequentialPlan, decisions, limits
 
 
 @dataclass(frozen=True)
