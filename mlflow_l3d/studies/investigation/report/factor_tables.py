@@ -34,7 +34,7 @@ _FURTHER: Final = {
     "mitigated": ("mitig. std", ""),
     "predictions": (
         "importance for\npredictions",
-        "Importance for predictions: the same scale, for single predictions in place of the score; below it the "
+        "Importance for predictions: the same scale, for single predictions in place of the score, then the "
         f"{RATIO}.",
     ),
     "kappa": ("kappa", "kappa: agreement of two runs beyond chance (Fleiss)."),
