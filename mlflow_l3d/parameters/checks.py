@@ -8,8 +8,9 @@ from typing import Final
 from mlflow_l3d.approaches.base import Approach, defect
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
-from mlflow_l3d.metrics.known import check_installed, named, of_kind, registered
+from mlflow_l3d.metrics.known import check_installed, of_kind, registered
 from mlflow_l3d.parameters.declaration import Arguments, declared
 from mlflow_l3d.parameters.shared import Columns, Sizes
 from mlflow_l3d.tasks.base import Task
@@ -20,13 +21,16 @@ COLUMNS: Final = declared(Columns)
 _DATA: Final = {**COLUMNS, **declared(Sizes)}
 
 
-def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Value], metric: str = "") -> None:
-    """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs."""
+def check_kind(
+    task: Task, approach: Approach, hyperparameters: Mapping[str, Value], metric: Metric | None = None
+) -> None:
+    """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs; None is any."""
     under = approach.task_kinds_under(hyperparameters)
     # What an approach without predictions gives as a number may have the name of one of ours.
     its_own = approach.brings_data and not task.class_names and task.form.has_class_names
-    theirs = {*approach.metrics, *([metric] if its_own else [])}
-    kinds_of_metric = named(metric).kinds if metric in set(registered()) - theirs else (task.kind,)
+    name = "" if metric is None else metric.name
+    theirs = {*approach.metrics, *([name] if its_own else [])}
+    kinds_of_metric = (task.kind,) if metric is None or name not in set(registered()) - theirs else metric.kinds
     what = task.kind.replace("_", " ")
     if task.kind not in under:
         taken = " and ".join(kind.replace("_", " ") for kind in under)
@@ -37,11 +41,11 @@ def check_kind(task: Task, approach: Approach, hyperparameters: Mapping[str, Val
     if task.kind not in kinds_of_metric:
         allowed = f"is a metric of {form_of(kinds_of_metric[0]).words}, and {task.name} is a {what} task"
         fix = f"Use {', '.join(each.name for each in of_kind(task.kind, secondary=False))}."
-        raise ParameterError("metric", metric, allowed, fix)
-    if metric in (missing := approach.missing_metrics(hyperparameters)):
-        raise ParameterError("metric", metric, f"has no value here: {missing[metric]}")
-    if metric not in theirs:
-        check_installed(named(metric))
+        raise ParameterError("metric", name, allowed, fix)
+    if name in (missing := approach.missing_metrics(hyperparameters)):
+        raise ParameterError("metric", name, f"has no value here: {missing[name]}")
+    if metric is not None and name not in theirs:
+        check_installed(metric)
 
 
 def _taking(kind: str, approach: Approach, hyperparameters: Mapping[str, Value]) -> str:

@@ -52,6 +52,8 @@ class Setup:
         Whether the device computes the same way each time.
     cell_timeout, executor_options
         See :class:`mlflow_l3d.parameters.execution.Execution`.
+    metric
+        The metric that is asked for; None for the usual one.
     """
 
     approach: Approach
@@ -68,6 +70,7 @@ class Setup:
     deterministic: bool = True
     cell_timeout: float | None = None
     executor_options: Mapping[str, Value] = field(default_factory=dict)
+    metric: Metric | None = None
 
     @property
     def model(self) -> str:
@@ -225,7 +228,8 @@ def set_up(
         # What the numerics say of cells that need not repeat; of others they say nothing.
         numerics["deterministic"] = "false"
     model_revision, bound = loaded()
-    check_kind(bound, approach, hyperparameters, asked["metric"])
+    metric = None if asked["metric"] == "auto" else named(asked["metric"])
+    check_kind(bound, approach, hyperparameters, metric)
     fixed_by_task = {name: why for name, why in inactive_factors(bound).items() if name in approach.factors}
     return Setup(
         approach=approach,
@@ -242,13 +246,14 @@ def set_up(
         deterministic=deterministic,
         cell_timeout=how.cell_timeout,
         executor_options=how.options,
+        metric=metric,
     )
 
 
-def headline_metric(asked: str, task: Task) -> Metric:
-    """Return what `metric` means in an investigation: auto is F1 macro, or the task's own metric without classes."""
-    usual = "f1_macro" if task.form.has_class_names else task.metric
-    return named(usual if asked == "auto" else asked)
+def headline_metric(setup: Setup) -> Metric:
+    """Return the metric of an investigation: as asked for; F1 macro; or the task's own, if it has no classes."""
+    task = setup.task
+    return setup.metric or named("f1_macro" if task.form.has_class_names else task.metric)
 
 
 def _columns(names: Any) -> str | tuple[str, ...]:

@@ -9,7 +9,6 @@ from typing import Annotated, Final, TypedDict
 
 from mlflow_l3d import registry
 from mlflow_l3d.annotations import Of
-from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.declaration import Parameters, declared
 from mlflow_l3d.parameters.verbs import Verb
 from mlflow_l3d.studies.shown import OnOneScreen
@@ -83,6 +82,8 @@ def names() -> Names:
     Names
         Those of metrics are all there are, whatever the kind of task.
     """
+    from mlflow_l3d.metrics.known import registered
+
     approaches = tuple(registry.names("approach"))
     found = {name: tuple(registry.names(name)) for name in ("task", "design", "executor")}
     made = {name: registry.load("approach", name) for name in approaches}

@@ -18,6 +18,7 @@ from mlflow_l3d.approaches.icl.judge.questions import Question
 from mlflow_l3d.approaches.icl.models import load_model
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.metrics.texts import references
 from mlflow_l3d.parameters.checks import check_kind
 from mlflow_l3d.parameters.setup import Setup
@@ -243,8 +244,8 @@ def test_mistakes(given: dict[str, Any], line: str, model: str, tmp_path: Path) 
 def test_a_score_of_nobody_is_refused(model: str) -> None:
     approach = APPROACH
     with pytest.raises(ParameterError, match="metric=judge_score: has no value here: nobody judges; set"):
-        check_kind(task(), approach, complete(judge_words="no;yes"), "judge_score")
-    check_kind(task(), approach, complete(judge=model), "judge_score")
+        check_kind(task(), approach, complete(judge_words="no;yes"), named("judge_score"))
+    check_kind(task(), approach, complete(judge=model), named("judge_score"))
 
 
 def test_classes_have_no_judge(model: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.shots import check_shots
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.checks import check_kind
 from mlflow_l3d.parameters.setup import Setup, read_parameters, set_up
 from mlflow_l3d.studies.investigation.parameters import MAIN
@@ -87,7 +88,7 @@ def test_a_metric_of_classes_on_scores() -> None:
         specify({**FEW, "approach": "fake", "metric": "f1_macro"}, approach=TakesAll(), task=a_task("regression"))
     with pytest.raises(ParameterError, match=r"^metric=rmse: is a metric of finite numbers, and mine is a"):
         specify({**FEW, "approach": "fake", "metric": "rmse"}, approach=TakesAll(), task=a_task("classification"))
-    check_kind(a_task("regression"), TakesAll(), {"kind": "plain"}, "pearson")
+    check_kind(a_task("regression"), TakesAll(), {"kind": "plain"}, named("pearson"))
 
 
 @pytest.mark.parametrize(

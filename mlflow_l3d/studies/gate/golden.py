@@ -123,7 +123,7 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
     resolved, _ = as_published(typed, approach)
     root_seed = typed["root_seed"]
     setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)
-    metric = headline_metric(resolved["metric"], setup.task)
+    metric = headline_metric(setup)
     context = context_of(setup)
     return GoldenRequest(
         given=typed.texts,

@@ -195,7 +195,7 @@ def specify(
     plan = parse_plan(asked, approach.factors)
     wanted = _wanted_factors(names_of(asked["factor"]), asked.texts["factor"], approach)
     setup = set_up(asked, approach, task, root_seed=plan.root_seed, searches=searches, read=read)
-    metric = headline_metric(asked["metric"], setup.task)
+    metric = headline_metric(setup)
     factors = _effective(wanted, approach, setup.fixed_factors)
     if REPLICATE in factors and not plan.design.repeats:
         allowed = f"repeats a cell, which design={plan.design.name} has no place for"

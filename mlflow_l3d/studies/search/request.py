@@ -190,7 +190,7 @@ def specify_search(
     return SearchRequest(
         given=typed.texts,
         setup=setup,
-        metric=named(typed["metric"]),
+        metric=setup.metric or named(typed["metric"]),
         space=space,
         coarse_trials=coarse_trials,
         samplers=samplers,

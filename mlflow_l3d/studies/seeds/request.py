@@ -141,7 +141,7 @@ def specify_seeds(
             f"no source of randomness of {approach.name} has an effect, so every seed would be the same ({reasons})"
         )
         raise ParameterError("seeds", asked.texts["seeds"], allowed)
-    metric = named(setup.task.metric if asked["metric"] == "auto" else asked["metric"])
+    metric = setup.metric or named(setup.task.metric)
     context = context_of(setup)
     own = setup.task.settings.source == "own"
     split_seeds = {} if own else {name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS}

@@ -18,7 +18,7 @@ from mlflow_l3d.approaches.finetuning.kinds import outputs
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.models.gguf import located
-from mlflow_l3d.approaches.models.memory import lent
+from mlflow_l3d.approaches.models.lending import lent
 from mlflow_l3d.approaches.models.pretrained import (
     config_and_tokenizer,
     four_bits,

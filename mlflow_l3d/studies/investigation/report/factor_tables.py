@@ -34,8 +34,7 @@ _FURTHER: Final = {
     "mitigated": ("mitig. std", ""),
     "predictions": (
         "importance for\npredictions",
-        "Importance for predictions: the same scale, for single predictions in place of the score, then the "
-        f"{RATIO}.",
+        f"Importance for predictions: the same scale, for single predictions in place of the score, then the {RATIO}.",
     ),
     "kappa": ("kappa", "kappa: agreement of two runs beyond chance (Fleiss)."),
     "iqr": ("IQR of cells", "IQR: distance of the quartiles in {noun}, which a few collapsed runs do not move."),
