@@ -213,6 +213,8 @@ def typical_range(values: FloatArray) -> tuple[float, float]:
         return 0.0, 100.0
     first, third = np.percentile(finite, [25, 75])
     reach = 3 * (third - first)
-    typical = finite[(finite >= first - reach) & (finite <= third + reach)]
+    is_typical = (finite >= first - reach) & (finite <= third + reach)
+    # By rounding, percentiles of values that are almost equal can lie outside of them all.
+    typical = finite[is_typical] if is_typical.any() else finite
     low, high = float(typical.min()), float(typical.max())
     return (low, high) if high > low else (low - 0.5, high + 0.5)

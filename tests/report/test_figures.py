@@ -73,6 +73,8 @@ def test_typical_range():
     assert typical_range(np.array([1.0, 2.0, 3.0, 4.0, 100.0])) == (1.0, 4.0)
     assert typical_range(np.array([5.0, 5.0, math.nan])) == (4.5, 5.5)
     assert typical_range(np.array([math.nan])) == (0.0, 100.0)
+    low = np.nextafter(0.1, 1)
+    assert typical_range(np.array([low, low + 2 * np.spacing(low)])) == (low, low + 2 * np.spacing(low))
 
 
 def test_bars_are_sorted_and_show_both_scores(six):
