@@ -139,12 +139,12 @@ def api() -> str:
 
 def files() -> dict[Path, str]:
     """Return file -> what it should hold."""
-    init = ROOT / "mlflow_l3d" / "__init__.py"
+    init, ours = ROOT / "mlflow_l3d" / "__init__.py", [verb for verb in verbs().values() if verb.is_ours]
     return {
-        ROOT / "MLproject": PROJECT + "".join(entry_point(verb) for verb in verbs().values() if verb.entry_point),
+        ROOT / "MLproject": PROJECT + "".join(entry_point(verb) for verb in ours if verb.entry_point),
         ROOT / "projects" / "default" / "MLproject": DEFAULT_PROJECT
         + entry_point(verbs()["investigate"], "cd ../.. && python -m mlflow_l3d"),
-        ROOT / "docs" / "parameters.md": PAGE + "".join(section(verb) for verb in verbs().values()),
+        ROOT / "docs" / "parameters.md": PAGE + "".join(section(verb) for verb in ours),
         ROOT / "docs" / "api" / "public.md": api(),
         init: names(init.read_text(encoding="utf-8")),
     }

@@ -60,7 +60,7 @@ def test_help_fits_on_a_screen_with_what_most_people_need(verb, monkeypatch, cap
     with pytest.raises(SystemExit):
         cli.main([verb, "--help"])
     shown, row = capsys.readouterr().out, verbs()[verb]
-    assert len(shown.splitlines()) <= 50
+    assert len(shown.splitlines()) <= 50, "name the parameters that most people need as `usual` of the Verb"
     assert {*re.findall(r"^  (--[a-z-]+) VALUE", shown, re.MULTILINE)} == {
         row.parameters[name].option for name in row.usual.split() or row.parameters
     }
@@ -168,11 +168,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("search --learning-rate=1e-4", r"option='--learning-rate': is .*=finetuning. .* learning_rate=1e-4$"),
         ("evaluate --parent-run x", r"option='--parent-run': must be one of .* Did you mean '--parent-run-id'\?"),
         ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
-        (
-            "--factor data_order",
-            r"verb='data_order': must be one of ablation, compare, delete, evaluate, gate, import-runs, investigate, "
-            r"names, new, plan, search, seeds, strategies, sweep\.",
-        ),
+        ("--factor data_order", rf"verb='data_order': must be one of {', '.join(sorted(verbs()))}\."),
         ("", r"the following arguments are required: VERB \(see mlflow-l3d --help\)"),
         ("investigate --factor", r"investigate: argument --factor: expected one argument \(see .*"),
         ("investigate --approach syntetic", r"approach='syntetic': must be one of .*\. Did you mean 'synthetic'\?"),

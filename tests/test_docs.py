@@ -17,6 +17,7 @@ from mlflow_l3d.analysis.importance.results import IMPORTANCE_METRICS
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.approaches.synthetic import FACTORS
+from mlflow_l3d.designs import all_designs
 from mlflow_l3d.metrics import classification, regression
 from mlflow_l3d.metrics.base import OF_CLASSES
 from mlflow_l3d.metrics.known import registered
@@ -183,6 +184,10 @@ def test_metric_of_the_page_is_computed_asked_for_and_shown(tmp_path, tracking_u
     (parent,) = client.search_runs(["0"], "tags.`l3d.role` = 'investigation'")
     report = client.download_artifacts(parent.info.run_id, names.REPORT, str(tmp_path))
     assert "balanced_accuracy" in Path(report).read_text(encoding="utf-8")
+
+
+def test_page_on_designs_names_ours() -> None:
+    assert [name for name in all_designs() if f"`{name}`" not in PAGES["designs.md"]] == []
 
 
 def test_page_on_metrics_names_ours() -> None:

@@ -26,7 +26,7 @@ class Verb:
         Its options, and parameters of the entry point.
     target
         ``module:function`` of what it calls, with every parameter by its name. It returns an object whose ``summary()``
-        is printed. The package has it by its name, too.
+        is printed. Of ours the package has it by its name, too.
     description
         One line of help.
     is_study
@@ -70,6 +70,11 @@ class Verb:
     order: int = 1000
     instead: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     returns: tuple[str, ...] = ()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it comes with this package."""
+        return self.target.startswith("mlflow_l3d.")
 
     @property
     def module(self) -> str:
@@ -121,9 +126,10 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
 @cache
 def public_names() -> Mapping[str, Mapping[str, str]]:
     """Return heading -> name -> module: also the functions of the studies, and the classes of what they return."""
-    results = [target.partition(":") for verb in verbs().values() for target in verb.returns]
-    functions = {verb.function: verb.module for verb in verbs().values()}
-    others = [target.partition(":") for verb in verbs().values() for _, target in verb.instead.values()]
+    ours = [verb for verb in verbs().values() if verb.is_ours]
+    results = [target.partition(":") for verb in ours for target in verb.returns]
+    functions = {verb.function: verb.module for verb in ours}
+    others = [target.partition(":") for verb in ours for _, target in verb.instead.values()]
     return {
         "Studies": functions | {name: module for module, _, name in others},
         "What they return": {name: module for module, _, name in results},

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from checks_cases import checks_of
 
+from mlflow_l3d.analysis.importance.checks import failures, report, scores, searched, tables
+from mlflow_l3d.analysis.importance.checks import golden as checks_of_golden_runs
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
@@ -230,3 +232,14 @@ def test_every_check_is_explained_in_the_documentation() -> None:
     codes = {code for path in sources for code in re.findall(r'Check\("(L3D\d{3})"', path.read_text(encoding="utf-8"))}
     table = re.findall(r"^\| (L3D\d{3}) \|", (root / "docs/statistics.md").read_text(encoding="utf-8"), flags=re.M)
     assert sorted(codes) == table
+
+
+def test_every_check_function_is_in_a_list() -> None:
+    """A function that takes evidence and yields checks is a check: without a place in a list it never speaks."""
+    lists = (report.WHOLE_CHECKS, report.TABLE_CHECKS, report.PAIR_CHECKS, report.BASELINE_CHECKS)
+    listed = {check for each in lists for check in each}
+    modules = (failures, checks_of_golden_runs, scores, searched, tables)
+    for name, function in (pair for module in modules for pair in vars(module).items()):
+        hints = getattr(function, "__annotations__", {})
+        if list(hints.values())[-2:] == ["Evidence", "Iterator[Check]"] and not name.startswith("_"):
+            assert function in listed, f"{name}: add it to a list of analysis/importance/checks/report.py"
