@@ -104,9 +104,14 @@ class Setup:
 
 
 def read_parameters(
-    parameters: Mapping[str, object], known: Parameters, approach: Approach | None, task: Task | None
+    parameters: Mapping[str, object],
+    known: Parameters,
+    approach: Approach | None,
+    task: Task | None,
+    *,
+    secondary_metrics: bool = False,
 ) -> tuple[Arguments, Approach]:
-    """Return what was asked for, and the approach.
+    """Return what was asked for, and the approach; `secondary_metrics` may be asked for, too, or not.
 
     Raises
     ------
@@ -140,7 +145,7 @@ def read_parameters(
         check_task(task, asked)
         changed["task"] = task.name if isinstance(task, Task) else type(task).__name__
     asked = asked.changed(**changed)
-    every = (each for each in registered().values() if "seeds" in known or not each.secondary)
+    every = (each for each in registered().values() if secondary_metrics or not each.secondary)
     allowed = [metric.name for metric in every if not metric.opt_in]
     auto = ["auto"] if known["metric"].default == "auto" else []
     Choice((*auto, *allowed, *approach.metrics)).read("metric", asked["metric"])

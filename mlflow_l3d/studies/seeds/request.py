@@ -124,7 +124,7 @@ def specify_seeds(
     ParameterError
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
-    asked, approach = read_parameters(parameters, SEEDS, approach, task)
+    asked, approach = read_parameters(parameters, SEEDS, approach, task, secondary_metrics=True)
     seeds, root_seed = parse_seeds(asked["seeds"]), asked["root_seed"]
     setup = set_up(
         asked.changed(hyperparameters=_hyperparameters(asked["hyperparameters"], approach, asked["model"])),

@@ -67,8 +67,8 @@ class FullSession(CourseSession[Course]):
         _check_validation(task, recipe)
         self.recipe, self.loaded, self.model, self.new = recipe, loaded, loaded.model, list(loaded.new)
         self.original = loaded.original
-        # The session holds these objects as long as it holds the tokens, so no other object has their ids.
-        key = ("tokens", id(loaded), id(task.texts), id(task.choices), task.kind, recipe.max_length, recipe.truncation)
+        # The session holds the model as long as it holds the tokens, so no other object has its id.
+        key = ("tokens", id(loaded), task.fingerprint, task.kind, recipe.max_length, recipe.truncation)
         cut, decoder = recipe.truncation, loaded.decoder
         self.inputs = lent(
             key, lambda: inputs_of(task, loaded.tokenizer, recipe.max_length, truncation=cut, decoder=decoder)
