@@ -98,7 +98,7 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
             name,
             usage=" ".join([f"mlflow-l3d {name}", *_words(verb), *([_OPTIONS] if verb.parameters else [])]),
             description=f"{verb.question} " * bool(verb.question)
-            + f"{verb.description[:1].upper()}{verb.description[1:].rstrip('.')}.",
+            + f"{verb.description[:1].upper()}{verb.description[1:]}{'.' * (not verb.description.endswith('.'))}",
             epilog=_epilog(verb, everything=everything),
             formatter_class=partial(_HelpFormatter, max_help_position=31),
             allow_abbrev=False,
@@ -228,7 +228,7 @@ def _run(verb: str, options: dict[str, str]) -> Any:
     row = verbs()[verb]
     module, function_name = row.module, row.function
     for name, (value, target) in row.instead.items():
-        if options.get(name) == value:
+        if options.get(name, "").lower() == value:
             del options[name]
             module, _, function_name = target.partition(":")
     function = getattr(import_module(module), function_name)

@@ -29,6 +29,8 @@ class Parameter:
         What it may be, if it is one of a list or a number; otherwise its user checks it.
     type
         Its type in Python.
+    takes_lists
+        Whether a list from Python stays one; that of another parameter is read as it would be typed.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Parameter:
     help: str
     values: Values | None = None
     type: Any = str
+    takes_lists: bool = False
 
     @property
     def option(self) -> str:
@@ -52,6 +55,8 @@ class Parameter:
         """
         if value is None:
             value = "none" if "none" in getattr(self.values, "words", ()) else self.default
+        if isinstance(value, list | tuple) and not self.takes_lists:
+            value = as_text(self.name, value)
         return value if self.values is None else self.values.read(self.name, value)
 
     @property
@@ -138,7 +143,8 @@ def _parameter(name: str, kind: Any, of: Of) -> Parameter:
     elif words and str not in parts:
         values = Choice(words)
     help_text = f"approach={of.approach}: {of.help}" if of.approach else of.help
-    return Parameter(name, of.default, help_text, values, kind)
+    takes_lists = any(part in (Any, object) or get_origin(part) is Sequence for part in parts)
+    return Parameter(name, of.default, help_text, values, kind, takes_lists)
 
 
 def with_signature(*groups: type) -> Callable[[F], F]:

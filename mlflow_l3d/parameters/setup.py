@@ -262,7 +262,7 @@ def headline_metric(setup: Setup) -> Metric:
 
 
 def _columns(names: Any) -> str | tuple[str, ...]:
-    return tuple(names) if isinstance(names, list | tuple) else str(names)
+    return tuple(map(str, names)) or "" if isinstance(names, list | tuple) else str(names)
 
 
 def _split_once(task: Task, root_seed: int) -> str:

@@ -79,7 +79,7 @@ def parse(hyperparameters: str | Mapping[str, Any]) -> Given:
     """
     text = as_text("hyperparameters", hyperparameters)
     if isinstance(hyperparameters, Mapping):
-        return Given(text, "inline", "the values", hyperparameters)
+        return Given(text, "inline", "the values", {str(name): value for name, value in hyperparameters.items()})
     stripped = text.strip()
     if stripped.startswith("{"):
         values, rest = _inline_object(text, stripped)

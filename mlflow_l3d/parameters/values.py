@@ -42,7 +42,8 @@ class Flag:
 
     def read(self, name: str, value: object) -> bool:
         """Return the value of the parameter `name`, or raise a ParameterError."""
-        return value if isinstance(value, bool) else Choice(("true", "false")).read(name, value) == "true"
+        word = str(value).lower() if isinstance(value, str | bool) else value
+        return Choice(("true", "false")).read(name, word) == "true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +135,7 @@ def check_names(
 
 def names_of(value: object) -> tuple[str, ...]:
     """Return several names: those of a list, or of a text that separates them by commas."""
-    names = value if isinstance(value, list | tuple) else str(value).split(",")
-    return tuple(str(name).strip() for name in names)
+    return tuple(name.strip() for name in as_text("", value).split(","))
 
 
 def json_of(parameter: str, given: str, text: str) -> Any:

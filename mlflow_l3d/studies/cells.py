@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
 from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progress, under_way
@@ -87,6 +87,14 @@ class CellStudy(Study[C, CellRecord, R]):
         self._first_error = ""
         self._errors: set[str | None] = set()
         self._started = time.monotonic()
+
+    @classmethod
+    def conduct(cls, parameters: Mapping[str, object], **more: Any) -> R:
+        """Specify and run a study."""
+        if str(parameters.get("self_test")) == "only":
+            fix = "Use --self-test only, or call mlflow_l3d.self_test or mlflow_l3d.self_test_seeds."
+            raise ParameterError("self_test", "only", "trains nothing: it is an option of the command line", fix)
+        return super().conduct(parameters, **more)
 
     @classmethod
     def try_seeds(cls, parameters: Mapping[str, object], **more: Any) -> SelfTest:

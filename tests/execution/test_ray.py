@@ -37,6 +37,7 @@ def namespace():
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.timeout(1200)
 def test_cases_of_ray():

@@ -79,6 +79,7 @@ def test_gpus_are_asked_for_where_they_are_used_or_named(gpu, given, expected, t
     assert found._executor.parameters.get("gpus_per_node") == expected
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("local", [True, False])
 def test_conformance(tmp_path, local):

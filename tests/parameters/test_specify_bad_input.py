@@ -97,6 +97,12 @@ def test_parameter_that_is_none() -> None:
         small(mitigation_run=3)
 
 
+@pytest.mark.parametrize("factor", [[], "", ["data_order", ""], ["data_order,"]])
+def test_no_factor(factor: object) -> None:
+    with pytest.raises(ParameterError, match=r"^factor='': must be a factor of synthetic"):
+        small(factor=factor)
+
+
 @pytest.mark.parametrize("value", ["data_order,data_order", "data_order, data_split,data_order"])
 def test_factor_named_twice(value: str) -> None:
     with pytest.raises(ParameterError, match=rf"^factor={value}: must name each factor once\.$"):

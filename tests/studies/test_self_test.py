@@ -186,3 +186,10 @@ def test_what_does_not_go_with_a_command(script):
     ):
         with pytest.raises(ParameterError, match=f"^{why}"):
             specify({**TYPED, **SIZES, **given})
+
+
+@pytest.mark.parametrize("study", [investigate, seeds])
+def test_only_trying_seeds_is_refused_before_a_run_opens(study):
+    with pytest.raises(ParameterError, match=r"^self_test=only: trains nothing.*call mlflow_l3d\.self_test or"):
+        study(**TYPED, self_test="only")
+    assert MlflowClient().search_runs(["0"]) == []

@@ -9,7 +9,7 @@ from mlflow_l3d import registry
 from mlflow_l3d.analysis.importance.estimators.reml import MISSING
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.values import check_names
+from mlflow_l3d.parameters.values import as_text, check_names
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import EVALUATE
 from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
@@ -88,7 +88,7 @@ def evaluate(
     L3DError
         With one line that names the missing data.
     """
-    shown = shows_progress(progress)
+    shown, metric = shows_progress(progress), as_text("metric", metric)
     with entry_point() as project_run:
         options = {"where": where, "design": design, "missing": missing, "agreement": agreement}
         if is_sweep(parent_run_id):

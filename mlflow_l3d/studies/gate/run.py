@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
 
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.base import entry_point
@@ -66,10 +67,10 @@ def plan_gate(**parameters: Unpack[GateOptions]) -> GatePlan:
         With one line that says what to change.
     """
     with entry_point():
-        return _planned(parameters, connect())[0]
+        return _planned({**parameters, "dry_run": False}, connect())[0]
 
 
-def _planned(parameters: GateOptions, client: MlflowClient) -> tuple[GatePlan, Earlier | None]:
+def _planned(parameters: Mapping[str, Any], client: MlflowClient) -> tuple[GatePlan, Earlier | None]:
     """Return the plan of a gate, and what an interrupted command of the same gate left."""
     request = specify_gate(parameters, client)
     earlier = find_earlier(client, request.key)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import Parameters, declared
+from mlflow_l3d.parameters.shared import Settings
 from mlflow_l3d.parameters.verbs import Verb
 
 
@@ -30,10 +32,12 @@ class ImportOptions(TypedDict, total=False):
         Literal["auto", "classification", "regression", "multiple_choice", "generation", "tagging", "ranking"],
         Of("auto", "csv: the kind of labels and predictions; auto infers it from them and reports it"),
     ]
-    classes: Annotated[str, Of("auto", "csv: names of all classes, separated by |; auto takes those that occur")]
-    only: Annotated[str, Of("none", "only runs with these settings: name=value pairs, separated by commas")]
+    classes: Annotated[
+        str | Sequence[str], Of("auto", "csv: names of all classes, separated by |; auto takes those that occur")
+    ]
+    only: Annotated[Settings, Of("none", "only runs with these settings: name=value pairs, separated by commas")]
     columns: Annotated[
-        str, Of("none", "csv: which column is what, as example_id=id, prediction=answer, settings=seed+shots")
+        Settings, Of("none", "csv: which column is what, as example_id=id, prediction=answer, settings=seed+shots")
     ]
 
 

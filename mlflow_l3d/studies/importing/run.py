@@ -103,12 +103,22 @@ def import_runs(path: str | Path, *, progress: bool | None = None, **options: Un
         With one line that names the fix, if fewer than two runs can be imported. If only some cannot be imported, the
         others are, and `problems` has a line for each.
     """
-    arguments = read_arguments(options, IMPORT, unread=("from_",)).texts
+    typed = {name: _as_typed(name, value) for name, value in options.items()}
+    arguments = read_arguments(typed, IMPORT, unread=("from_",)).texts
     with entry_point() as project_run:
         with under_way("reading", shown=shows_progress(progress)):
             request = _read(Path(path), {"path": str(path), **arguments})
         say(request.remarks)
         return _finished(request, connect()) or _Importing(request, progress=progress).run(project_run.take())
+
+
+def _as_typed(name: str, value: object) -> object:
+    """Return class names and pairs from Python as they would be typed."""
+    if name == "classes" and isinstance(value, list | tuple):
+        return "|".join(map(str, value))
+    if name in ("columns", "only") and isinstance(value, Mapping):
+        return ",".join(f"{key}={each}" for key, each in value.items()) or "none"
+    return value
 
 
 def _read(path: Path, arguments: Mapping[str, str]) -> Import:

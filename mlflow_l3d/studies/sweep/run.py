@@ -141,6 +141,7 @@ def plan_sweep(task: Any = None, *, approach: Any = None, **parameters: Any) -> 
     L3DError
         With one line that says what to change.
     """
+    parameters.pop("dry_run", None)
     with entry_point():
         request = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
         say(request.remarks)

@@ -25,6 +25,8 @@ from mlflow_l3d.studies.gate.numbers.power import power
 from mlflow_l3d.studies.gate.run import gate, plan_gate
 from mlflow_l3d.tracking.opening import open_recorder
 
+pytestmark = pytest.mark.slow
+
 FACTORS = ("label_selection", "data_split", "data_order", "sample_choice", "model_initialisation", "model_randomness")
 SETTING = {f"a_{factor}": 9.0 for factor in FACTORS}
 ALIKE, LOWER = "hyperparameters=a_model_randomness=8.5", "hyperparameters=a_data_order=1,a_model_randomness=2"

@@ -29,8 +29,8 @@ def check_seeds(given: list[Any]) -> tuple[int, ...]:
         If there are fewer than two, one is no whole number from 0 on, or one occurs twice.
     """
     for seed in given:
-        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-            raise ParameterError("seeds", repr(seed), "must be whole numbers, 0 or above")
+        if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+            raise ParameterError("seeds", repr(seed), "must be whole numbers from 0 to 2**63 - 1")
     seeds = tuple(int(seed) for seed in given)
     repeated = [seed for at, seed in enumerate(seeds) if seed in seeds[:at]]
     if repeated:
