@@ -53,14 +53,14 @@ PHRASES: dict[str, tuple[str, str, int, int, int]] = {
         45,
     ),
     "what is given": (
-        r"\b[Ww]hat (is|was|are|were) (given|asked|said|known|left|found|there|missing|drawn|typed|named|recorded|wanted)\b",
+        r"\b[Ww]hat (is|was|are|were) (given|asked|said|known|left|found|there|missing|drawn|typed|named|recorded|wanted)\b",  # noqa: E501
         "the thing: the given value, the missing cells",
         5,
         4,
         116,
     ),
     "one a cell": (
-        r"\b(one|each|child|row|outcome|seed|value|entry|run|training) an? (cell|run|factor|worker|seed|class|core|GPU|row|example|trial|point|step|side)\b",
+        r"\b(one|each|child|row|outcome|seed|value|entry|run|training) an? (cell|run|factor|worker|seed|class|core|GPU|row|example|trial|point|step|side)\b",  # noqa: E501
         "one per cell, each cell has one",
         2,
         3,
