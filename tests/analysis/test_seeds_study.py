@@ -226,7 +226,7 @@ GOOD = long_frame([[0, 1], [1, 1]], [0, 1], TWO)
         ((42,), None, {}, "seeds=42: must be at least two"),
         ((), None, {}, r"seeds=\(none\): must be at least two"),
         ((42, 42), None, {}, "seeds=42: must occur once"),
-        ((-1, 42), None, {}, "0 or above"),
+        ((-1, 42), None, {}, "from 0 to 2"),
         ((1.5, 42), None, {}, "whole numbers"),
         (TWO, GOOD.assign(seed=7), {}, "seed=7: has predictions and no scores"),
         (TWO, GOOD.drop(columns="label"), {}, "column=label"),
