@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from mlflow_l3d.annotations import Of
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import Choice, Flag, Number, Registered, Values, Whole, as_text, check_names
 
 F = TypeVar("F", bound=Callable[..., Any])
+_TYPED = (str, numbers.Number, Mapping, PurePath)
 Auto = Literal["auto"] | None
 No = Literal["none"] | None
 
@@ -57,6 +61,8 @@ class Parameter:
             value = "none" if "none" in getattr(self.values, "words", ()) else self.default
         if isinstance(value, list | tuple) and not self.takes_lists:
             value = as_text(self.name, value)
+        if not self.takes_lists and not isinstance(value, _TYPED) and not callable(value):
+            raise ParameterError(self.name, type(value).__name__, "must be a text or a number")
         return value if self.values is None else self.values.read(self.name, value)
 
     @property

@@ -88,6 +88,8 @@ def evaluate(
     L3DError
         With one line that names the missing data.
     """
+    if not isinstance(parent_run_id, str):
+        raise ParameterError("parent_run_id", type(parent_run_id).__name__, "must be the id of a run, or latest")
     shown, metric = shows_progress(progress), as_text("metric", metric)
     with entry_point() as project_run:
         options = {"where": where, "design": design, "missing": missing, "agreement": agreement}

@@ -103,6 +103,8 @@ def import_runs(path: str | Path, *, progress: bool | None = None, **options: Un
         With one line that names the fix, if fewer than two runs can be imported. If only some cannot be imported, the
         others are, and `problems` has a line for each.
     """
+    if not isinstance(path, str | Path):
+        raise ParameterError("path", type(path).__name__, "must be a file or folder")
     typed = {name: _as_typed(name, value) for name, value in options.items()}
     arguments = read_arguments(typed, IMPORT, unread=("from_",)).texts
     with entry_point() as project_run:

@@ -37,7 +37,7 @@ def values_of(name: str, value: Any) -> list[Any]:
         names = name in WITH_COMMAS and name != "hyperparameters" and not any(isinstance(each, list) for each in value)
         values = [as_text(name, list(value))] if names else list(value)
     values = [as_text(name, each) if isinstance(each, list | tuple) else each for each in values]
-    if not values or any(each is None or each == "" for each in values):
+    if not values or any(each is None or (isinstance(each, str) and not each) for each in values):
         raise ParameterError(name, as_text(name, value), "must name values, and no empty one")
     if len(values) > 1 and name in PLACE:
         allowed = "must be one value: all cells of a sweep run in the same place"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from refusals import refusal
 from run_helpers import CELLS, Place
 
 import mlflow_l3d
@@ -95,6 +98,26 @@ def test_nothing_to_evaluate(place: Place, capsys: pytest.CaptureFixture[str]) -
         assert "no such run on the tracking server" in capsys.readouterr().err
         assert cli.main(["evaluate", "--parent-run", "x"]) == 2
         assert "--parent-run-id" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (partial(mlflow_l3d.evaluate, frame()), "parent_run_id=DataFrame: must be the id of a run"),
+        (partial(mlflow_l3d.delete, frame()), "parent_run_id=DataFrame: must be the id of a run"),
+        (partial(mlflow_l3d.ablation, frame()), "parent_run_id=DataFrame: must be a text"),
+        (partial(mlflow_l3d.import_runs, frame()), "path=DataFrame: must be a file or folder"),
+        (partial(mlflow_l3d.plan_sweep, task=frame()), "task='DataFrame': must be one of"),
+        (
+            partial(mlflow_l3d.investigate, "synthetic", approach="synthetic", metric=frame()),
+            "metric=DataFrame: must be",
+        ),
+    ],
+)
+def test_a_frame_in_place_of_a_name(place: Place, call: Callable[..., object], line: str) -> None:
+    with place.entered():
+        assert refusal(call).startswith(line)
+        assert place.client.search_runs(["0"]) == []
 
 
 def test_delete_takes_the_children_too(done: tuple[Place, Investigation]) -> None:
