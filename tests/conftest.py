@@ -19,7 +19,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from pictures import blank
+from markupsafe import Markup
+from pictures import SVG, blank
 from warm_start import WarmStart
 
 DATA_VARIABLES = ("L3D_TEST_DATA", "L3D_TEST_REFERENCE")
@@ -261,3 +262,9 @@ def mlflow_server(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path
         yield server.start().uri
     finally:
         server.stop()
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put empty pictures on pages of which only the words matter; no figure is made."""
+    monkeypatch.setattr("mlflow_l3d.report.page.Picture.svg", Markup(SVG))

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from hand_made_analyses import make_analysis, make_importance, nothing
-from markupsafe import Markup
-from pictures import SVG
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
@@ -56,9 +54,3 @@ def path() -> Callable[..., pd.DataFrame]:
 @pytest.fixture(scope="session")
 def six() -> Analysis:
     return make_analysis([make_importance(name, seed=at, rows=6, columns=4) for at, name in enumerate(SIX)])
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put empty pictures on pages of which only the words matter; no figure is made."""
-    monkeypatch.setattr("mlflow_l3d.report.page.Picture.svg", Markup(SVG))

@@ -102,7 +102,7 @@ def parent_run(client: MlflowClient, run_id: str, parameter: str = "parent_run_i
     Raises
     ------
     ParameterError
-        If there is no such run, or `run_id` is no text.
+        If there is no such run, or `run_id` is not a text.
     """
     if not isinstance(run_id, str):
         raise ParameterError(parameter, type(run_id).__name__, "must be the id of a run")
