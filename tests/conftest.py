@@ -123,7 +123,7 @@ DRAWN = (
     "report/test_figures.py",
     "report/test_html_report.py",
     "report/test_report_designs.py",
-    "report/test_sweep_report.py",
+    "studies/sweep/test_sweep_report.py",
     "studies/search/test_search_page.py",
     "test_docs.py",
 )
@@ -133,6 +133,7 @@ DRAWN = (
 @pytest.fixture(scope="module", autouse=True)
 def pictures(request: pytest.FixtureRequest) -> Iterator[None]:
     """Draw on nothing but where pictures are tested; what a module shares between its tests has none either."""
+    assert all((Path(__file__).parent / name).exists() for name in DRAWN)
     with pytest.MonkeyPatch.context() as patch:
         if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWN):
             blank(patch.setattr)

@@ -59,7 +59,7 @@ def difference_figure(comparison: Comparison) -> Figure:
 
 def _lines_of(short: Mapping[str, str], first: str, second: str, task: str) -> tuple[str, str]:
     """Return two lines that name a pair."""
-    return short[first], f"- {short[second]}" + (shorten(f", {task}", 10) if task else "")
+    return short[first], f"- {short[second]}" + (f", {shorten(task, 10)}" if task else "")
 
 
 def score_figure(comparison: Comparison, scores: pd.DataFrame) -> Figure:
