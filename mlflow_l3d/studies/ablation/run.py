@@ -110,7 +110,7 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
         wanted = {name: _wanted(name, asked[name]) for name in _SHARES}
         draws, seed = asked["repeats"], asked["root_seed"]
         client = connect()
-        run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
+        run_id = latest_investigation(client) if asked["parent_run_id"] == "latest" else asked["parent_run_id"]
         recorded = read_listed(run_id, client)
         if project_run.run_id is None:
             return _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)

@@ -48,6 +48,8 @@ def delete(parent_run_id: str, *, ask: bool = False) -> Deletion:
     L3DError
         If it is neither a parent run of cells nor a sweep or gate.
     """
+    if not isinstance(parent_run_id, str):
+        raise ParameterError("parent_run_id", type(parent_run_id).__name__, "must be the id of a run")
     with own_settings():
         client = connect()
         parent = parent_run(client, parent_run_id)

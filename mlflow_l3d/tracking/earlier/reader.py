@@ -102,10 +102,8 @@ def parent_run(client: MlflowClient, run_id: str, parameter: str = "parent_run_i
     Raises
     ------
     ParameterError
-        If there is no such run, or `run_id` is not a text.
+        If there is no such run.
     """
-    if not isinstance(run_id, str):
-        raise ParameterError(parameter, type(run_id).__name__, "must be the id of a run")
     run = found(client.get_run, run_id)
     if run is None:
         raise ParameterError(parameter, run_id, "no such run on the tracking server")
