@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 from markupsafe import Markup
-from pictures import SVG, blank
+from pictures import DRAWN, SVG, blank
 from warm_start import WarmStart
 
 DATA_VARIABLES = ("L3D_TEST_DATA", "L3D_TEST_REFERENCE")
@@ -119,21 +119,9 @@ def mlflow_state() -> Iterator[None]:
     clean()
 
 
-DRAWN = (
-    "report/test_figures.py",
-    "report/test_html_report.py",
-    "report/test_report_designs.py",
-    "studies/sweep/test_sweep_report.py",
-    "studies/search/test_search_page.py",
-    "test_docs.py",
-)
-"""Tests that look at pictures."""
-
-
 @pytest.fixture(scope="module", autouse=True)
 def pictures(request: pytest.FixtureRequest) -> Iterator[None]:
     """Draw on nothing but where pictures are tested; what a module shares between its tests has none either."""
-    assert all((Path(__file__).parent / name).exists() for name in DRAWN)
     with pytest.MonkeyPatch.context() as patch:
         if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWN):
             blank(patch.setattr)

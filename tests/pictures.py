@@ -8,6 +8,15 @@ from typing import Any
 
 SVG = '<svg viewBox="0 0 1 1"></svg>'
 PNG = b"\x89PNG\r\n\x1a\n"
+DRAWN = (
+    "report/test_figures.py",
+    "report/test_html_report.py",
+    "report/test_report_designs.py",
+    "studies/sweep/test_sweep_report.py",
+    "studies/search/test_search_page.py",
+    "test_docs.py",
+)
+"""Tests that look at pictures."""
 
 
 def blank(put: Callable[[object, str, Any], None] = setattr) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pictures import DRAWN
 
 SKIPS = """
 import pytest
@@ -23,6 +24,11 @@ def test_environment_is_the_tests_own() -> None:
     assert Path(os.environ["L3D_CACHE"]).is_dir()
     assert os.environ["HF_HUB_OFFLINE"] == "1"
     assert not [name for name in os.environ if name in {"MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"}]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_looks_at_pictures_is_there(name: str) -> None:
+    assert Path(__file__).parent.joinpath(name).is_file()
 
 
 def test_store_is_fresh_and_keeps_artifacts_in_the_folder_of_the_test(tracking_uri: str, tmp_path: Path) -> None:
