@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.version import __version__
 
-# From here to __all__: written by .ci/write.py from the table of verbs, for type checkers.
+# From here to __all__: written by .ci/write.py from the verbs of the studies, for type checkers.
 if TYPE_CHECKING:
     from mlflow_l3d.analysis.consistency.runs import consistency
     from mlflow_l3d.analysis.importance.importance import importance, radial_importance

@@ -1,4 +1,4 @@
-"""The command line, built from the table of commands; every parameter is an option of its command."""
+"""The command line, built from the entry points of the studies; every parameter is an option of its command."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     A command may have statuses of its own, as `gate` has.
     """
     words = sys.argv[1:] if argv is None else argv
-    failed = next((verbs()[word].failed for word in words if word in verbs()), None)
+    failed = _status_if_failed(words)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -169,6 +169,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _status_if_failed(words: Sequence[str]) -> int | None:
+    """Return the exit status of the command's own if it fails; None if it has none, or there are no verbs."""
+    try:
+        return next((verbs()[word].failed for word in words if word in verbs()), None)
+    except L3DError:  # `_parse` meets it again, and reports it
+        return None
 
 
 def _parse(words: Sequence[str]) -> dict[str, str]:

@@ -50,6 +50,15 @@ def imports() -> dict[str, set[str]]:
 IMPORTS = imports()
 
 
+def test_files_and_folders_are_small() -> None:
+    for folder in {path.parent for path in MODULES.values()}:
+        paths = sorted(folder.glob("*.py"))
+        assert len(paths) <= 15, f"{folder.relative_to(ROOT)}: {len(paths)} files"
+        for path in paths:
+            lines = len(path.read_text(encoding="utf-8").splitlines())
+            assert lines <= 300, f"{path.relative_to(ROOT)}: {lines} lines"
+
+
 def room_of(module: str) -> str:
     """Return the row of the table that a module belongs to: its package, and each study by itself."""
     parts = module.split(".")
@@ -83,7 +92,7 @@ def test_every_room_stands_in_the_table_and_imports_from_rooms_before_it() -> No
 
 
 def test_rooms_of_the_analysis_import_those_before_them_only() -> None:
-    order = ["typing", "jackknife", "importance", "consistency", "planning", "results", "search", "comparison"]
+    order = ["typing", "jackknife", "importance", "consistency", "planning", "results", "comparison"]
     for module in MODULES:
         if module.startswith("analysis."):
             rooms = [name.split(".")[1] for name in own_imports(module) if name.startswith("analysis.")]

@@ -25,6 +25,21 @@ from mlflow_l3d.parameters.verbs import public_names, verbs
 TINY = ["--approach", "synthetic", "--executor", "inline"]
 TINY += ["--investigation-runs", "2", "--mitigation-runs", "2", "--golden-runs", "2"]
 MAIN = "investigate --approach synthetic"
+VERBS = [
+    "ablation",
+    "compare",
+    "delete",
+    "evaluate",
+    "gate",
+    "import-runs",
+    "investigate",
+    "names",
+    "new",
+    "plan",
+    "search",
+    "seeds",
+]
+VERBS += ["strategies", "sweep"]
 CONSOLE_SCRIPT = Path(sys.executable).with_name("mlflow-l3d")
 
 Capture = pytest.CaptureFixture[str]
@@ -168,7 +183,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("search --learning-rate=1e-4", r"option='--learning-rate': is .*=finetuning. .* learning_rate=1e-4$"),
         ("evaluate --parent-run x", r"option='--parent-run': must be one of .* Did you mean '--parent-run-id'\?"),
         ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
-        ("--factor data_order", rf"verb='data_order': must be one of {', '.join(sorted(verbs()))}\."),
+        ("--factor data_order", rf"verb='data_order': must be one of {', '.join(VERBS)}\."),
         ("", r"the following arguments are required: VERB \(see mlflow-l3d --help\)"),
         ("investigate --factor", r"investigate: argument --factor: expected one argument \(see .*"),
         ("investigate --approach syntetic", r"approach='syntetic': must be one of .*\. Did you mean 'synthetic'\?"),

@@ -214,8 +214,8 @@ def test_spread_of_five_runs_is_as_uncertain_as_the_page_says() -> None:
 def test_names_of_options_and_parameters_exist(page: str) -> None:
     text = PAGES[page]
     known = {name for verb in verbs().values() for name in verb.parameters}
-    for verb, options in re.findall(r"mlflow-l3d (\w+)((?: +--[a-z-]+(?: [^-`\s]\S*)?)+)", text):
-        cli.parser().parse_args([verb, *re.findall(r"--\S+|(?<= )[^-\s]\S*", options)])
+    for verb, options in re.findall(r"mlflow-l3d ([\w-]+)((?: +[^-`\s]\S*)?(?: +--[a-z-]+(?: [^-`\s]\S*)?)+)", text):
+        cli._parse([verb, *re.findall(r"--\S+|(?<= )[^-\s]\S*", options)])
     for name in re.findall(r"-P (\w+)=", text):
         assert name in known, name
 

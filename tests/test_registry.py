@@ -87,11 +87,33 @@ def test_neither_installed_nor_in_its_sources(tmp_path: Path, monkeypatch: pytes
 def test_a_stale_installation_is_one_line_on_the_command_line(tmp_path, monkeypatch, capsys) -> None:
     from mlflow_l3d.cli import main
     from mlflow_l3d.parameters import values
+    from mlflow_l3d.parameters.verbs import verbs
 
     values._names_installed.cache_clear()
+    verbs.cache_clear()
     monkeypatch.setattr(registry, "__file__", str(tmp_path / "package" / "registry.py"))
     assert main(["investigate", "--help"]) == 1
     assert capsys.readouterr().err.strip().endswith("Run pip install -e . again.")
+
+
+def test_a_broken_study_of_another_package_costs_its_command_only(monkeypatch, capsys, caplog) -> None:
+    from mlflow_l3d.cli import main
+    from mlflow_l3d.parameters.verbs import verbs
+
+    listed, load = registry.names, registry.load
+
+    def broken(parameter: str, name: str) -> object:
+        if name == "broken":
+            raise L3DError("study=broken: the entry point cannot be loaded.")
+        return load(parameter, name)
+
+    monkeypatch.setattr(registry, "names", lambda name: [*listed(name), *["broken"] * (name == "study")])
+    monkeypatch.setattr(registry, "load", broken)
+    verbs.cache_clear()
+    assert main(["names"]) == 0
+    assert "study=broken: the entry point cannot be loaded. It is left out." in caplog.text
+    assert "rotten_tomatoes" in capsys.readouterr().out
+    verbs.cache_clear()
 
 
 def test_a_clone_that_is_not_installed_works(tmp_path: Path) -> None:

@@ -23,6 +23,11 @@ def check_level(level: float) -> None:
         raise ParameterError("level", level, "must be above 0 and below 1, such as 0.95")
 
 
+def unseen_share(runs: int, level: float) -> float:
+    """Return the largest share of runs of a kind that none of so many was, at a level: 1 - (1 - level)^(1 / runs)."""
+    return 1 - (1 - level) ** (1 / runs) if runs else 1.0
+
+
 def t_quantile(degrees: float, level: float = LEVEL) -> float:
     """Return the quantile of Student's t that a two-sided interval at `level` takes."""
     from scipy.special import stdtrit

@@ -148,7 +148,7 @@ class Analysis:
         return verdict_of(self.importances[factor], self.checks, self.collapse)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a factor: verdict, numbers, rows used, cells missing; largest corrected importance first."""
+        """Return one row per factor: verdict, numbers, rows used, cells missing; largest corrected importance first."""
         rows = []
         for name, record in self.importances.items():
             place = (

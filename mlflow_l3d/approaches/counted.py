@@ -19,7 +19,7 @@ def places(count: int, device: torch.device | str) -> torch.Tensor:
     return torch.arange(1, count + 1, device=device) * _signed(_GOLDEN)
 
 
-def counted(starts: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+def counted(starts: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     """Return the 64 bits at some places of streams.
 
     Parameters
@@ -27,7 +27,7 @@ def counted(starts: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
     starts
         int64, any shape: where streams begin, from here or from :func:`mixed`, since numbers next to each other are
         places of one stream.
-    if
+    offsets
         int64, shape (count,), from :func:`places`.
 
     Returns
@@ -35,7 +35,7 @@ def counted(starts: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
     torch.Tensor
         int64, (*starts.shape, count).
     """
-    return mixed(starts[..., None] + where)
+    return mixed(starts[..., None] + offsets)
 
 
 def mixed(bits: torch.Tensor) -> torch.Tensor:

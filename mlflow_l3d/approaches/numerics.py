@@ -102,7 +102,7 @@ def equal_cards() -> list[int]:
 
 
 def has_bfloat16(device: str) -> bool:
-    """Return whether weights in bfloat16 suit a device; a line says if a GPU would not compute in it by itself.
+    """Return whether weights in bfloat16 suit a device; report it if a GPU would not compute in it itself.
 
     torch would emulate it on older cards, many times slower than float16 or float32.
     """

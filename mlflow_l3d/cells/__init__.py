@@ -1,1 +1,1 @@
-"""From a request to the list of cells: factors, designs, and the identity of a cell."""
+"""A cell, its identity and its outcome, and the seeds of factors."""

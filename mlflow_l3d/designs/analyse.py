@@ -35,7 +35,7 @@ from mlflow_l3d.metrics.known import as_metric
 
 @dataclass(frozen=True)
 class Planned(Sizes):
-    """What is known of the plan behind some cells; None if only the cells tell.
+    """The known parts of the plan behind some cells; None if only the cells tell.
 
     Attributes beside those of :class:`mlflow_l3d.designs.base.Sizes`:
 
@@ -109,7 +109,7 @@ def analyse(
     Parameters
     ----------
     cells
-        One row a run, see :mod:`mlflow_l3d.analysis.importance.frames`.
+        One row per run, see :mod:`mlflow_l3d.analysis.importance.frames`.
     planned
         What is known of the plan; by default what the cells tell.
     metric
@@ -225,7 +225,7 @@ def _collapse(design: type[Design], scores: Tables, chance: float, plan: Planned
 def _failures(
     design: type[Design], scores: Tables, chance: float | None
 ) -> tuple[Mapping[str, Importance], Mapping[str, Importance]]:
-    """Return the records of "the run failed" and of failures counted as guessing, for designs that are no tables."""
+    """Return the records of "the run failed" and of failures counted as guessing, for designs without tables."""
     if not design.tables_are_golden or not scores.missing or design.baseline:
         return {}, {}
     failing = design.importances(scores.changed(lambda values: np.isnan(values).astype(np.float64)))

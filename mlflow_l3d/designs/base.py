@@ -76,7 +76,7 @@ class Estimator(ABC):
     @classmethod
     @abstractmethod
     def tables(cls, cells: pd.DataFrame, metric: str, factors: Sequence[str], sizes: Sizes) -> Tables:
-        """Return the tables of scores of a frame of cells, one row a run.
+        """Return the tables of scores of a frame of cells, one row per run.
 
         Parameters
         ----------

@@ -78,7 +78,7 @@ class Worker(ABC):
     def give(self, cells: list[Cell] | None) -> None:
         """Send the worker the cells of a call, or None: there are no more.
 
-        If it is gone that is no error, since its pool will say so.
+        If it is gone that is not an error, since its pool will say so.
         """
 
     def send(self, call: Call) -> None:

@@ -213,7 +213,7 @@ def unparsed_reasons(cells: pd.DataFrame) -> str:
     Parameters
     ----------
     cells
-        One row a run, with the columns that it recorded.
+        One row per run, with the columns that it recorded.
     """
     names = {reason: f"unparsed_{reason}_share" for reason in REASONS}
     shares = {reason: cells[name].fillna(0.0).mean() for reason, name in names.items() if name in cells}

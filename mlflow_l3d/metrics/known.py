@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import logging
 import math
 import re
@@ -59,6 +60,16 @@ def named(name: str) -> Metric:
     """
     error = not _ERRORS.isdisjoint(_words(name))
     return registered().get(name, Metric(name, greater_is_better=not error, percent=not error))
+
+
+def _by_name(metric: Metric) -> tuple[Any, ...] | str:
+    """Pickle and copy a registered metric by its name, since functions inside functions cannot be pickled."""
+    if registered().get(metric.name) is metric:
+        return named, (metric.name,)
+    return metric.__reduce_ex__(2)
+
+
+copyreg.pickle(Metric, _by_name)
 
 
 def as_metric(metric: Metric | str) -> Metric:

@@ -67,7 +67,7 @@ def check_approach(approach: object) -> None:
 
 
 def check_task(task: object, asked: Arguments) -> None:
-    """Raise if an object is no task, or a choice of columns has no effect on it."""
+    """Raise if an object is not a task, or a choice of columns has no effect on it."""
     if is_data(task):
         return
     if not isinstance(task, Task):

@@ -6,8 +6,7 @@ import inspect
 import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePath
+from dataclasses import dataclass, is_dataclass
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -16,7 +15,6 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import Choice, Flag, Number, Registered, Values, Whole, as_text, check_names
 
 F = TypeVar("F", bound=Callable[..., Any])
-_TYPED = (str, numbers.Number, Mapping, PurePath)
 Auto = Literal["auto"] | None
 No = Literal["none"] | None
 
@@ -59,11 +57,19 @@ class Parameter:
         """
         if value is None:
             value = "none" if "none" in getattr(self.values, "words", ()) else self.default
-        if isinstance(value, list | tuple) and not self.takes_lists:
-            value = as_text(self.name, value)
-        if not self.takes_lists and not isinstance(value, _TYPED) and not callable(value):
-            raise ParameterError(self.name, type(value).__name__, "must be a text or a number")
+        if not self.takes_lists and not self._is_kept(value):
+            text = as_text(self.name, value)
+            if "\n" in text and not isinstance(value, list | tuple):  # of a data frame or an array
+                raise ParameterError(self.name, type(value).__name__, "must be a text or a number")
+            value = text
         return value if self.values is None else self.values.read(self.name, value)
+
+    def _is_kept(self, value: object) -> bool:
+        """Return whether a value stays what it is; a path, a device or a list is read as it would be typed."""
+        if isinstance(value, numbers.Number) and self.values is not None:
+            return True
+        is_mapping = isinstance(value, Mapping) and self.type is not str
+        return is_mapping or isinstance(value, str) or callable(value) or is_dataclass(value)
 
     @property
     def python_default(self) -> Any:

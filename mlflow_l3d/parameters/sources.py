@@ -52,7 +52,7 @@ class Given:
     values
         Content of the file or of the inline object; empty for other sources.
     overrides
-        Values that stand beside the source, as typed.
+        Values that stand next to the source, as typed.
     """
 
     text: str

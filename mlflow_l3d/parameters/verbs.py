@@ -5,13 +5,17 @@ The command line, MLproject, the names of the package and docs/parameters.md are
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
 from mlflow_l3d import registry
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import Parameters
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,16 @@ USUAL: Final = "task approach factor metric num_labelled hyperparameters golden_
 
 @cache
 def verbs() -> Mapping[str, Verb]:
-    """Return name -> verb, studies first; every entry point of the group ``mlflow_l3d.studies`` is one."""
-    loaded = [registry.load("study", name) for name in registry.names("study")]
+    """Return name -> verb, studies first; every entry point of the group ``mlflow_l3d.studies`` is one.
+
+    An entry point that cannot be loaded is left out with a warning, so that a broken package costs its command only.
+    """
+    loaded = []
+    for name in registry.names("study"):
+        try:
+            loaded.append(registry.load("study", name))
+        except L3DError as error:
+            _logger.warning("%s It is left out.", error)
     return {verb.name: verb for verb in sorted(loaded, key=lambda verb: (not verb.is_study, verb.order, verb.name))}
 
 

@@ -84,9 +84,10 @@ class CellLoop(Generic[S]):
     def outcomes(self, cells: Iterable[tuple[S, Cell]]) -> Generator[tuple[Outcome, list[tuple[S, Cell]]], None, None]:
         """Train some cells; yield each outcome with the studies that wait for it. Closing it stops the workers."""
         yield from self._train(CountedCells(self._free(cells), self._remaining))
-        if self.elsewhere and not self._has_waited:
+        awaited = {cell.key for study, cell in self._cells_elsewhere() if study.needs(cell)}
+        if awaited and not self._has_waited:
             self._has_waited = True
-            _logger.warning("Waiting for another process to train %d cells.", len(self.elsewhere))
+            _logger.warning("Waiting for another process to train %d cells.", len(awaited))
         while self.elsewhere:
             began, given_back = time.monotonic(), self._look()
             self._after_look()
@@ -160,7 +161,10 @@ class CellLoop(Generic[S]):
 
 
 class State(Enum):
-    """How far a study of cells is."""
+    """How far a study of cells is.
+
+    ``CUT``, ``COMPLETE`` and ``INCOMPLETE`` are states of studies that share a loop, as the points of a sweep do.
+    """
 
     PLANNED = "PLANNED"
     """Its parent is not open."""

@@ -80,7 +80,7 @@ class StudyRequest(ABC):
     def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
         """Return what is to be known of the result: the same in terminal, description and report.
 
-        `cells` has one row a cell, with its metrics.
+        `cells` has one row per cell, with its metrics.
         """
         setup = self.setup
         return (*setup.task.notes, *setup.origin.notes, *setup.approach.remarks(cells))

@@ -52,7 +52,7 @@ class Card:
     title
         Name of the run.
     tags, params
-        Beside those that every parent has; parameters are logged if `mlflow run` has not logged them.
+        In addition to those that every parent has; parameters are logged if `mlflow run` has not logged them.
     data
         What is trained on; None for a study of several tasks.
     """

@@ -35,7 +35,7 @@ class RunRecord(ABC):
     curves
         Name -> one value a step.
     params_logged, tags_logged, metrics_logged
-        What its training logged itself, see :class:`mlflow_l3d.cells.cell.Logged`; artifacts lie beside the record.
+        What its training logged itself, see :class:`mlflow_l3d.cells.cell.Logged`; artifacts lie next to the record.
     error, traceback
         One line, and the whole, if it failed.
     """

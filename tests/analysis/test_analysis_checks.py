@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
+import pkgutil
 import re
 from pathlib import Path
 
@@ -11,8 +13,7 @@ import numpy as np
 import pytest
 from checks_cases import checks_of
 
-from mlflow_l3d.analysis.importance.checks import failures, report, scores, searched, tables
-from mlflow_l3d.analysis.importance.checks import golden as checks_of_golden_runs
+from mlflow_l3d.analysis.importance.checks import report
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
@@ -238,8 +239,12 @@ def test_every_check_function_is_in_a_list() -> None:
     """A function that takes evidence and yields checks is a check: without a place in a list it never speaks."""
     lists = (report.WHOLE_CHECKS, report.TABLE_CHECKS, report.PAIR_CHECKS, report.BASELINE_CHECKS)
     listed = {check for each in lists for check in each}
-    modules = (failures, checks_of_golden_runs, scores, searched, tables)
-    for name, function in (pair for module in modules for pair in vars(module).items()):
-        hints = getattr(function, "__annotations__", {})
-        if list(hints.values())[-2:] == ["Evidence", "Iterator[Check]"] and not name.startswith("_"):
-            assert function in listed, f"{name}: add it to a list of analysis/importance/checks/report.py"
+    folder = importlib.import_module("mlflow_l3d.analysis.importance.checks")
+    written = set()
+    for module in pkgutil.iter_modules(folder.__path__, f"{folder.__name__}."):
+        for name, function in vars(importlib.import_module(module.name)).items():
+            hints = getattr(function, "__annotations__", {})
+            if list(hints.values())[-2:] == ["Evidence", "Iterator[Check]"] and not name.startswith("_"):
+                written.add(function)
+                assert function in listed, f"{name}: add it to a list of analysis/importance/checks/report.py"
+    assert written == listed

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from mlflow_l3d.analysis.consistency.runs import class_agreement
+
 
 def pair_shares(predictions, labels):
     """CON and CCON of each pair, by plain loops."""
@@ -95,6 +97,29 @@ def test_one_run_has_no_agreement():
     assert math.isnan(found.correct_consistency)
     assert math.isnan(found.fleiss_kappa)
     assert len(found.per_run) == 1
+
+
+def simulated(rng, runs, examples, good):
+    """Runs of two qualities; returns predictions, labels, and CON over all runs and examples there could be."""
+    labels = rng.integers(0, 3, size=examples)
+    hard = rng.random(examples) < 0.4
+    right = np.where(hard, np.where(rng.random((runs, 1)) < good, 0.75, 0.35), 0.95)
+    hits = rng.random((runs, examples)) < right
+    wrong = (labels + rng.integers(1, 3, size=(runs, examples))) % 3
+    mean_hard = good * 0.75 + (1 - good) * 0.35
+    con = [p**2 + (1 - p) ** 2 / 2 for p in (mean_hard, 0.95)]
+    return np.where(hits, labels, wrong), labels, hard, con
+
+
+def test_intervals_cover_what_they_claim():
+    rng = np.random.default_rng(11)
+    covered = 0
+    repeats = 300
+    for _ in range(repeats):
+        predictions, labels, hard, con = simulated(rng, 20, 150, good=0.6)
+        found = class_agreement(predictions, labels).pairs["consistency"]
+        covered += found.mean_ci_low <= np.where(hard, con[0], con[1]).mean() <= found.mean_ci_high
+    assert 0.91 <= covered / repeats <= 0.985
 
 
 @pytest.mark.parametrize("classes", [2, 3, 20, 300, 5000])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from warm_start import WarmStart
 from mlflow_l3d import cli
 from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.run import HyperparameterSearch, search
+from mlflow_l3d.tracking import uploader
 
 pytestmark = pytest.mark.slow
 
@@ -94,12 +98,22 @@ def assert_whole_search(place: Place, result: HyperparameterSearch, children: in
     assert place.spooled() == set()
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> HyperparameterSearch:
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("undisturbed"))
+    result = find(place)
+    assert len(trained(place)) == TRAININGS
+    return result
+
+
 @pytest.fixture
 def place(tmp_path: Path, migrated_store: Path) -> Place:
     return sqlite_place(migrated_store, tmp_path / "place")
 
 
-def test_killed_on_each_level_and_in_the_comparison(place: Place, tmp_path: Path, migrated_store: Path) -> None:
+def test_killed_on_each_level_and_in_the_comparison(
+    place: Place, tmp_path: Path, undisturbed: HyperparameterSearch
+) -> None:
     lost = 0
     for number, more in ((5, IN_A_WORKER), (COARSE + 4, {}), (COARSE + FINE + 2, {})):
         kill(start(place, tmp_path, number + lost, **more))
@@ -108,7 +122,7 @@ def test_killed_on_each_level_and_in_the_comparison(place: Place, tmp_path: Path
     result = find(place)
     assert len(trained(place)) == TRAININGS + lost
     assert_whole_search(place, result, TRAININGS)
-    quiet = find(sqlite_place(migrated_store, tmp_path / "quiet"))
+    quiet = undisturbed
     assert result.hyperparameters == quiet.hyperparameters
     assert result.result.held_out == quiet.result.held_out
     assert result.result.trials[COLUMNS].equals(quiet.result.trials[COLUMNS])
@@ -170,3 +184,66 @@ def test_interrupted(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     stages = [run.data.tags["l3d.level"] for run in after]
     assert (stages.count("coarse"), len({run.data.tags["l3d.cell_key"] for run in after})) == (8, len(after))
     assert [run for run in place.runs() if run.info.status == "RUNNING"] == []
+
+
+def test_a_worker_is_killed(place: Place, tmp_path: Path, migrated_store: Path) -> None:
+    mine = psutil.Process()
+    killed: list[int] = []
+
+    def kill_one() -> None:
+        wait_until(lambda: len(trained(place)) >= 4, "four trials")
+        for child in mine.children():
+            with suppress(psutil.NoSuchProcess):
+                if any("spawn_main" in word for word in child.cmdline()):
+                    killed.append(child.pid)
+                    child.kill()
+                    return
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    # Neither sampler nor pruner looks at scores, which one process alone and a worker know at other moments.
+    blind = {"fine_sampler": "random", "pruner": "none"}
+    result = find(place, Climb(hang_at=4), **IN_A_WORKER, **blind)
+    killer.join()
+    assert len(killed) == 1
+    assert TRAININGS <= len(trained(place)) <= TRAININGS + 2
+    assert_whole_search(place, result, TRAININGS)
+    quiet = find(sqlite_place(migrated_store, tmp_path / "quiet"), **blind)
+    assert result.result.trials[COLUMNS].equals(quiet.result.trials[COLUMNS])
+
+
+class Hooked(Climb):
+    """Calls `hook` with the number of the setting before it is prepared."""
+
+    hook: Callable[[int], None]
+    count = 0
+
+    def prepare(self, *arguments: Any, **more: Any) -> Any:
+        self.hook(self.count)
+        self.count += 1
+        return super().prepare(*arguments, **more)
+
+
+def test_the_server_is_away_for_a_while(
+    make_mlflow_server: Callable[[], Any],
+    undisturbed: HyperparameterSearch,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(uploader, "_FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(uploader, "_LONGEST_PAUSE", 0.4)
+    server = make_mlflow_server()
+    place = Place(server.uri, tmp_path / "cache")
+
+    def hook(number: int) -> None:
+        if number == 5:
+            server.stop(signal.SIGKILL)
+        elif number == COARSE + 2:
+            server.start()
+
+    approach = Hooked()
+    approach.hook = hook
+    result = find(place, approach)
+    assert len(trained(place)) == TRAININGS
+    assert_whole_search(place, result, TRAININGS)
+    assert result.result.trials[COLUMNS].equals(undisturbed.result.trials[COLUMNS])

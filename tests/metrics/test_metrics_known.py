@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -189,3 +191,12 @@ def test_where_lower_is_better_the_lowest_epoch_is_the_best() -> None:
     progress = Progress(recipe, metric=ERROR_RATE)  # type: ignore[arg-type]
     assert [progress.add(score, 1.0, 1.0) for score in (0.4, 0.2, 0.3)] == [True, True, False]
     assert progress.metrics["validation_strangers_error"] == 0.2
+
+
+@pytest.mark.parametrize("name", ["accuracy", "bleu", "f1_macro", "mse", "ndcg_at_10"])
+def test_a_metric_goes_to_another_process_as_the_same_object(name: str) -> None:
+    assert pickle.loads(pickle.dumps(known.named(name))) is known.named(name)
+    assert copy.deepcopy(known.named(name)) is known.named(name)
+    other = Metric(name, error_rate)
+    assert pickle.loads(pickle.dumps(other)) == other
+    assert other is not known.named(name)

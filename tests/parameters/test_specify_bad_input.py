@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from refusals import refusal
 from specification_helpers import FakeApproach, fake, small
@@ -14,6 +16,7 @@ from specification_helpers import FakeApproach, fake, small
 from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.tasks.sources.packaged import generate
 
@@ -227,3 +230,26 @@ def test_cheap_checks_come_before_data_and_models() -> None:
 def test_more_cells_than_anybody_can_wait_for() -> None:
     with pytest.raises(ParameterError, match=r"=1000 x 1000000, \d+ golden runs: make \d,.* days of 10 ms each"):
         fake(investigation_runs=1000, mitigation_runs=1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("model", Path("/m"), "/m"),
+        ("device", 0, "0"),
+        ("model", {}, "{}"),
+        ("executor_options", {"a": 1}, {"a": 1}),
+        ("mitigation_runs", np.array(3), 3),
+        ("mitigation_runs", np.int64(3), 3),
+        ("deterministic", np.bool_(True), True),
+        ("text_column", ["a,b", "c"], ["a,b", "c"]),
+    ],
+)
+def test_what_python_has_is_read_as_it_would_be_typed(name: str, value: object, text: object) -> None:
+    assert MAIN[name].read(value) == text
+
+
+@pytest.mark.parametrize("name", ["mitigation_runs", "metric", "design", "model"])
+def test_a_frame_or_an_array_is_refused(name: str) -> None:
+    assert refusal(MAIN[name].read, pd.DataFrame({"a": [1, 2]})) == f"{name}=DataFrame: must be a text or a number."
+    assert name == "model" or refusal(small, **{name: np.array([1, 2])}).startswith(f"{name}=")

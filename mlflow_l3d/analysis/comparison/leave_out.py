@@ -40,7 +40,7 @@ def shares(
     metric
         One with a function.
     run, example, labels, predictions
-        Shape (n,): one row a prediction; runs are numbers below `runs`, sorted, examples numbers below `examples`.
+        Shape (n,): one row per prediction; runs are numbers below `runs`, sorted, examples numbers below `examples`.
     runs, examples
         How many there are; each run has two predictions or more.
     classes

@@ -17,11 +17,6 @@ def metric_width(metric: Metric) -> float:
     return width if math.isfinite(width) else float(metric.percent)
 
 
-def unseen_share(runs: int, level: float) -> float:
-    """Return the largest share of runs of a kind that none of so many was, at a level: 1 - (1 - level)^(1 / runs)."""
-    return 1 - (1 - level) ** (1 / runs) if runs else 1.0
-
-
 def least_error(step: float, draws: float) -> float:
     """Return the standard error that a mean has at least, however alike its draws are.
 

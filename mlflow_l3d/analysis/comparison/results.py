@@ -230,7 +230,7 @@ class Comparison:
         return f"compare {', '.join(self.systems)}: {', '.join(self.tasks)}"
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a pair and task: task, first, second, means, runs, verdict, and every metric."""
+        """Return one row per pair and task: task, first, second, means, runs, verdict, and every metric."""
         rows = []
         for each in self.differences:
             who = {"task": each.task, "first": each.first, "second": each.second, "verdict": each.verdict}
@@ -249,12 +249,12 @@ class Comparison:
         return pd.DataFrame(rows)
 
     def ranks_frame(self) -> pd.DataFrame:
-        """Return one row a system and task: task, system, mean, runs, rank_low, rank_high, group."""
+        """Return one row per system and task: task, system, mean, runs, rank_low, rank_high, group."""
         frame = pd.DataFrame(self.ranks, columns=list(Rank.__dataclass_fields__))
         return frame.rename(columns={"low": "rank_low", "high": "rank_high"})
 
     def over_tasks_frame(self) -> pd.DataFrame | None:
-        """Return one row a pair: first, second, tasks, difference, its interval, p-values, task_std, verdict."""
+        """Return one row per pair: first, second, tasks, difference, its interval, p-values, task_std, verdict."""
         rows = []
         for each in self.over_tasks:
             who = {"first": each.first, "second": each.second, "tasks": each.found.tasks}

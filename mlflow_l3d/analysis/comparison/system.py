@@ -41,7 +41,7 @@ class System:
         :func:`mlflow_l3d.analysis.comparison.leave_out.shares`; empty if there are no predictions. Sorted by run and
         unit; the units of all systems are numbered alike.
     right
-        Shape (m,): whether the prediction is right; empty if predictions are no classes, or units no examples.
+        Shape (m,): whether the prediction is right; empty if predictions are not classes, or units are not examples.
     units
         How many units all systems have.
     grouped

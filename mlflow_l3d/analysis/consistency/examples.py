@@ -30,7 +30,7 @@ class ExampleVotes:
     Attributes
     ----------
     frame
-        One row an example, most fragile first, with the columns
+        One row per example, most fragile first, with the columns
 
         - ``example_id``, ``label``,
         - ``kind``: ``robust`` (right under every run; Zhou et al. 2025, section 5.3), ``never_right``, or ``fragile``

@@ -1,4 +1,4 @@
-"""From a frame of cells, one row a run, to the arrays that are analysed.
+"""From a frame of cells, one row per run, to the arrays that are analysed.
 
 The frame has the columns ``phase`` (``investigation``, ``golden``, or one that a design has of its own; rows of any
 other phase are passed over), ``factor``, ``row``, ``column``, ``index``, and one for each metric. Coordinates may
@@ -50,7 +50,7 @@ def placed_scores(
     Parameters
     ----------
     cells
-        One row a run, see the module.
+        One row per run, see the module.
     metric
         Column that holds the scores.
     phase
@@ -155,7 +155,7 @@ def _numbers(cells: pd.DataFrame, name: str, chosen: pd.Series[bool]) -> FloatAr
 
 
 def _check_unique(place: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]], scores: FloatArray, where: str) -> None:
-    """Raise if two runs with a score stand at the same place; a failed run may stand beside its repetition."""
+    """Raise if two runs with a score stand at the same place; a failed run may stand next to its repetition."""
     frame = pd.DataFrame(place)[np.isfinite(scores)]
     twice = frame[frame.duplicated()]
     if len(twice):

@@ -102,12 +102,12 @@ class Ranking:
     level: float
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a factor: factor, importance_corrected, group (letters: factors that share one are alike)."""
+        """Return one row per factor: factor, importance_corrected, group (letters; equal factors share one)."""
         group = [letters(self.factors, self.groups)[name] for name in self.factors]
         return pd.DataFrame({"factor": self.factors, "importance_corrected": self.importances, "group": group})
 
     def differences_frame(self) -> pd.DataFrame:
-        """Return one row a pair: first, second, difference, low, high, p, p_holm, different."""
+        """Return one row per pair: first, second, difference, low, high, p, p_holm, different."""
         frame = pd.DataFrame(self.differences, columns=list(PairedDifference.__dataclass_fields__))
         adjusted = holm(frame["p"].to_numpy(dtype=np.float64))
         return frame.assign(p_holm=adjusted, different=adjusted <= 1 - self.level)

@@ -89,7 +89,7 @@ def golden_strategy(golden: npt.ArrayLike) -> StrategyResult:
 
 
 def strategy_frame(results: Iterable[StrategyResult]) -> pd.DataFrame:
-    """Return one row a result: factor, strategy, std, golden_std, important (None if it cannot be said)."""
+    """Return one row per result: factor, strategy, std, golden_std, important (None if it cannot be said)."""
     frame = pd.DataFrame(list(results), columns=["factor", "strategy", "std", "golden_std", "important"])
     return frame.astype({"std": "float64", "golden_std": "float64", "important": "boolean"})
 

@@ -62,7 +62,7 @@ def expected_half_width(
     Notes
     -----
     Delta method: normal approximation of the error of logit(S_T), mapped to importance with the t quantile that the
-    interval will use. Where the other factors hardly matter (S_T near 1) it says too much.
+    interval will use. Where the other factors have almost no effect (S_T near 1) it says too much.
     """
     if math.isnan(pilot.total) or pilot.total <= 0 or pilot.contributed <= 0:
         return math.nan
@@ -81,7 +81,7 @@ def logit_variances(
 ) -> tuple[float, float, float]:
     """Return 1 - S_T, and the variances of logit(S_T) that rows and columns bring, for normal effects.
 
-    Where the pilot says that nothing else matters, the logit has no value: 1 - S_T is no less than can be seen.
+    Where the pilot says that nothing else matters, the logit has no value: 1 - S_T is not smaller than can be seen.
     """
     main, interaction, mitigated = (part / pilot.contributed for part in variance_parts(pilot))
     mitigated = max(mitigated, 1 / (columns * rows))

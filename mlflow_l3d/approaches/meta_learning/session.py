@@ -91,7 +91,7 @@ class MetaSession(StackedSession[Draws]):
     task, device
         See :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
     features
-        Shape (n, D), float32, one row an example; may be memory-mapped.
+        Shape (n, D), float32, one row per example; may be memory-mapped.
     recipe
         Complete hyperparameters.
     """

@@ -170,7 +170,7 @@ class Project(Command):
         return replace(written, logged=replace(logged, params=params, tags=tags, artifacts=artifacts))
 
     def _values(self, seeds: Mapping[str, int], output: Path, point: EntryPoint) -> dict[str, str]:
-        """Return the parameters of one run; files that are named if we are have whole paths."""
+        """Return the parameters of one run; files that are named from here have whole paths."""
         places = {**{name: seeds[name] % HIGHEST_SEED for name in self.factors}, OUTPUT: output, HERE: self.here}
         values = {name: value.format_map(places) for name, value in self.given.items()}
         located = {name: str((self.here / value).resolve()) for name, value in values.items() if name in point.paths}

@@ -61,14 +61,16 @@ class EntryPoint:
         Raises
         ------
         L3DError
-            If the command names what is no parameter.
+            If the command names what is not a parameter.
         """
         values = {name: shlex.quote(given.get(name, default or "")) for name, default in self.defaults.items()}
         more = [f"--{name} {shlex.quote(value)}" for name, value in given.items() if name not in self.defaults]
         try:
             return " ".join([self.command.format(**values), *more])
         except (KeyError, IndexError, ValueError) as error:
-            raise L3DError(f"the command of the entry point has a placeholder that is no parameter ({error})") from None
+            raise L3DError(
+                f"the command of the entry point has a placeholder that is not a parameter ({error})"
+            ) from None
 
 
 def entry_point(folder: Path, name: str) -> EntryPoint:

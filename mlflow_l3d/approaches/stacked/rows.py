@@ -22,7 +22,7 @@ class Rows:
     Parameters
     ----------
     features
-        Shape (N, D), float32 (or float64, which the rows keep), one row an example of the task; may be memory-mapped.
+        Shape (N, D), float32 (or float64, which the rows keep), one row per example of the task; may be memory-mapped.
     positions
         The examples that are used, each once or more often; what is read of `features` is theirs.
     device

@@ -40,7 +40,7 @@ def read_answers(
     run_id
         The parent.
     cells
-        One row a cell, as :class:`mlflow_l3d.tracking.earlier.reader.Recorded` holds them.
+        One row per cell, as :class:`mlflow_l3d.tracking.earlier.reader.Recorded` holds them.
     scores
         Their scores.
     metric

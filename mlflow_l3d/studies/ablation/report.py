@@ -46,7 +46,7 @@ def spread(frame: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a setting, factor and number: ``setting``, ``mitigation_runs``, ``investigation_runs`` (missing in the
+        One row per setting, factor and number: ``setting``, ``mitigation_runs``, ``investigation_runs`` (missing in the
         radial design), ``test_examples`` (missing: all), ``share_of_baseline``, ``factor``, ``number``, ``mean``,
         ``low`` and ``high`` (5 and 95 % quantile), ``repeats`` (choices in which the number is defined).
     """

@@ -53,7 +53,7 @@ class Ablation(OnOneScreen):
     metric
         The metric whose spread was investigated.
     frame
-        One row a setting, repeat and factor, see :func:`mlflow_l3d.studies.ablation.numbers.ablate_tables`.
+        One row per setting, repeat and factor, see :func:`mlflow_l3d.studies.ablation.numbers.ablate_tables`.
     notes
         What was left out, and why.
     """
@@ -64,11 +64,11 @@ class Ablation(OnOneScreen):
     notes: tuple[str, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a setting, factor and number: its mean and 5-95 % range over the random choices."""
+        """Return one row per setting, factor and number: its mean and 5-95 % range over the random choices."""
         return spread(self.frame)
 
     def table(self) -> pd.DataFrame:
-        """Return the layout of the paper's Table 3, as texts: a column a setting, rows golden model and factors."""
+        """Return the layout of the paper's Table 3, as texts: a column per setting, rows golden model and factors."""
         return ablation_table(self.frame, self.metric)
 
     def summary(self) -> str:
@@ -89,7 +89,7 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
         `metric`: ``auto`` is the parent's own parameter, or ``f1_macro``. `rows`, `columns`: numbers of mitigation and
         investigation runs, in a list or separated by commas; ``auto`` is about 10, 25 and 50 %, at least 3; all there
         are come in any case. `test_sizes`: numbers of test examples; ``auto`` is 10 and 50 % if the cells have
-        predictions, ``all`` is no smaller one. `repeats`: how many random choices of each setting. `root_seed`: the
+        predictions, ``all`` is not smaller. `repeats`: how many random choices of each setting. `root_seed`: the
         number that the choices are derived from.
 
     Returns

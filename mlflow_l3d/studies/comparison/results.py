@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -11,6 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.comparison.report.words import advice_on, answers
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen
@@ -117,7 +118,8 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     checks = [asdict(check) | {"rate": check.rate} for check in compared.self_checks]
     advice = [asdict(advice_on(each)) for each in comparison.differences]
     more = {"parents": parents, "metrics": compared.metrics(), "self_checks": checks, "advice": advice}
-    document = {**asdict(comparison), "metric": comparison.metric.name, **more}
+    without_functions = replace(comparison, metric=Metric(comparison.metric.name))
+    document = {**asdict(without_functions), "metric": comparison.metric.name, **more}
     write_json(folder / DOCUMENT, document, indent=2)
     compared.document().save(folder, names.REPORT)
     frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}

@@ -161,7 +161,7 @@ class Conduct:
                 runs.missing(self.request.plan.looks[-1])
 
     def _advance(self, runs: int) -> None:
-        """Train what is missing of the first `runs` runs of either side."""
+        """Train the missing ones of the first `runs` runs of either side."""
         for side in self.runs.values():
             if side.missing(runs) and side.training:
                 for other in self.runs.values():

@@ -204,7 +204,7 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         self.finish(self.request.runs)
 
     def advance(self, runs: int) -> None:
-        """Train what is missing of the first `runs` runs."""
+        """Train the missing ones of the first `runs` runs."""
         if self.missing_runs(runs) and not self.computed:
             self.take_tested(tested(self.request, progress=self.progress))
         self._needed, missing = runs, self.missing_runs(runs)

@@ -29,7 +29,7 @@ class GatePlan:
     Attributes
     ----------
     request
-        What is request.
+        What was asked for.
     forecast
         What is to be expected, as far as is known before.
     runs, done

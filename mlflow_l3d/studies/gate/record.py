@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.resolution import unseen_share
+from mlflow_l3d.analysis.jackknife import unseen_share
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.values import public_parameter
@@ -90,7 +90,7 @@ def first_notes(request: GateRequest, client: MlflowClient) -> Iterator[str]:
         yield f"{questions} asked of these two by a gate: a false claim in any of them is likelier than alpha."
     if request.metric.name not in registered():
         side = "more" if request.metric.greater_is_better else "less"
-        yield f"{request.metric.name} is no metric of this installation: {side} of it is taken to be better."
+        yield f"{request.metric.name} is not a metric of this installation: {side} of it is taken to be better."
     if not request.paired:
         yield "The two have different root seeds: their runs share nothing, and are compared as independent ones."
 

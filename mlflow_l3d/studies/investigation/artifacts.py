@@ -133,7 +133,7 @@ def _for_people(cells: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def cells_frame(request: InvestigationRequest, spool: Spool[CellRecord], run_ids: Mapping[str, str]) -> pd.DataFrame:
-    """Return one row a cell of the plan, in the order in which votes are counted."""
+    """Return one row per cell of the plan, in the order in which votes are counted."""
     first = [*names.COORDINATES, "run_id", "cell_key", "status"]
     columns: dict[str, list[Any]] = {name: [] for name in first}
     for count, cell in enumerate(request.design().cells()):

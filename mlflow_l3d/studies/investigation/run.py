@@ -40,14 +40,14 @@ class Investigation(CellStudyResult[InvestigationRequest]):
     analysis
         Importance, consistency and checks.
     cells
-        One row a cell: coordinates, metrics, run id.
+        One row per cell: coordinates, metrics, run id.
     """
 
     analysis: Analysis
     cells: pd.DataFrame
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a factor, most important first."""
+        """Return one row per factor, most important first."""
         return self.analysis.to_frame()
 
     def summary(self) -> str:

@@ -41,7 +41,7 @@ class Plan(OnOneScreen):
     counts
         One row a phase and factor, see :func:`mlflow_l3d.studies.planning.tables.cell_table`.
     factors
-        One row a factor, see :func:`mlflow_l3d.studies.planning.tables.factor_table`.
+        One row per factor, see :func:`mlflow_l3d.studies.planning.tables.factor_table`.
     designs
         One row a design, see :func:`mlflow_l3d.studies.planning.tables.design_table`.
     guidance
@@ -76,7 +76,7 @@ class Plan(OnOneScreen):
     run_id: str | None = None
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a factor."""
+        """Return one row per factor."""
         return self.factors.copy()
 
     def summary(self) -> str:

@@ -68,7 +68,7 @@ def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot
     Returns
     -------
     pandas.DataFrame
-        One row a factor: ``factor``, ``total_index`` (S_T) with ``low`` and ``high``, the pilot (``pilot_design``,
+        One row per factor: ``factor``, ``total_index`` (S_T) with ``low`` and ``high``, the pilot (``pilot_design``,
         ``pilot_rows``, ``pilot_columns``, ``pilot_run_id``, ``pilot_same``, and ``pilot_enough``, whether it is so
         large that plans keep their probability), ``half_width`` of the plan, ``nested_optimum`` (columns), and for each
         design ``rows/<design>``, ``columns/<design>``, ``cells/<design>``: the smallest table for the wanted

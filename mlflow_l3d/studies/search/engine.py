@@ -132,7 +132,7 @@ class StageRun:
     def _begin(self, queued: Setting) -> TrialCell | None:
         """Ask for a trial, of a queued setting or of one that Optuna suggests; return the cell if it is to be trained.
 
-        A queued value that the space does not contain, such as a default outside of it, is no parameter of Optuna's
+        A queued value that the space does not contain, such as a default outside of it, is not a parameter of Optuna's
         trial, so that no sampler learns from it.
         """
         request, earlier = self.request, tuple(self.study.get_trials(deepcopy=False))

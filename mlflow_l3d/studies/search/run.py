@@ -137,9 +137,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             result = self._result(self._run_stages())
             recorder.log_metrics(result.metrics(), self.ended)
             write_search(folder, request, result)
-            text = "\n\n".join(
-                f"**{each.question}**: {each.short}. {' '.join(each.sentences)}" for each in search_answers(result)
-            )
+            text = "\n\n".join(each.markdown() for each in search_answers(result))
             recorder.finish(folder, complete=True, description=text)
         return HyperparameterSearch(recorder.parent.run_id, result.best, result, request)
 

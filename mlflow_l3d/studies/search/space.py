@@ -252,7 +252,7 @@ def _steps(values: list[float], best: float) -> tuple[float, float]:
 
 
 def _rounded(value: float, searched: SearchRange) -> float:
-    """Return `value` with few digits, if that hardly moves it, and within the bounds."""
+    """Return `value` with few digits, if the change is negligible, and within the bounds."""
     short = float(f"{value:.3g}")
     is_near = abs(short - value) <= 0.01 * (searched.high - searched.low)
     return min(max(short if is_near else value, searched.low), searched.high)

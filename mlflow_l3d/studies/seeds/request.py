@@ -164,7 +164,7 @@ def parse_seeds(asked: int | str | Sequence[int]) -> tuple[int, ...]:
     Raises
     ------
     ParameterError
-        If there are fewer than two, one is no whole number, or one is repeated.
+        If there are fewer than two, one is not a whole number, or one is repeated.
     """
     if isinstance(asked, list | tuple):
         return check_seeds([Whole(0).number("seeds", seed) for seed in asked])

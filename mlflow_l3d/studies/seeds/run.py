@@ -188,7 +188,7 @@ def _finalize(request: SeedsRequest, recorder: RunRecorder[CellRecord]) -> tuple
 def _recorded(
     request: SeedsRequest, recorder: RunRecorder[CellRecord], run_ids: Mapping[str, str]
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """Return one row a seed, and all predictions (None if there are none)."""
+    """Return one row per seed, and all predictions (None if there are none)."""
     rows, tables = [], []
     for cell in request.design().cells():
         record, path, seed = recorder.spool.record(cell.key), recorder.spool.predictions(cell.key), cell.seeds["seed"]

@@ -74,7 +74,7 @@ class ComparedStrategies(OnOneScreen):
         return strategy_table(self.results, scale=self.unit.scale)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a factor and strategy: std, golden_std, important, as fractions."""
+        """Return one row per factor and strategy: std, golden_std, important, as fractions."""
         return strategy_frame(self.results)
 
     def summary(self) -> str:

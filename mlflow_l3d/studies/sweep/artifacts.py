@@ -41,7 +41,7 @@ class SweepResult:
     tables: tuple[str, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a point and factor: choices, importance with its interval, standard deviations, verdict."""
+        """Return one row per point and factor: choices, importance with its interval, standard deviations, verdict."""
         from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 
         return ShownSweep(self.sweep).rows

@@ -211,7 +211,7 @@ class Engine:
         return list(groups.values())
 
     def _score(self, group: Sequence[PointStudy]) -> None:
-        """Let some points be scored, beside the training."""
+        """Let some points be scored during the training."""
         self._unscored = [point for point in self._unscored if point not in group]
         self._scoring.submit(_finish, group)
 

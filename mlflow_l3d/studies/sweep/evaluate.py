@@ -39,7 +39,7 @@ class SweepEvaluation(OnOneScreen):
     result: SweepResult
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a point and factor."""
+        """Return one row per point and factor."""
         return self.result.to_frame()
 
     def summary(self) -> str:

@@ -42,7 +42,7 @@ class SweepPlan(OnOneScreen):
     request
         What is asked.
     points
-        One row a point: its choices, ``cells``, ``done``, ``to_compute`` (cells that an earlier point has, too, are
+        One row per point: its choices, ``cells``, ``done``, ``to_compute`` (cells that an earlier point has, too, are
         counted there), ``steps`` and ``steps_in_budget`` (rows, as a rule), ``seconds_per_cell`` (nan if no earlier
         run tells) and ``hours``.
     workers

@@ -190,7 +190,7 @@ def analysis_of(document: Mapping[str, Any]) -> Analysis:
     Raises
     ------
     KeyError, TypeError, ValueError
-        If it is no such document.
+        If it is not such a document.
     """
     golden, pooled = _numbers(document["golden"]), bool(document.get("golden_pooled"))
     importances = {

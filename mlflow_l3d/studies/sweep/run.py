@@ -141,9 +141,8 @@ def plan_sweep(task: Any = None, *, approach: Any = None, **parameters: Any) -> 
     L3DError
         With one line that says what to change.
     """
-    parameters.pop("dry_run", None)
     with entry_point():
-        request = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
+        request = specify_sweep(parameters, approach=approach, task=task, searches=find_search, plans=True)
         say(request.remarks)
         return make_plan(request, connect())
 

@@ -41,7 +41,7 @@ def latest_investigation(client: MlflowClient) -> str:
 
 
 def own_parameter(parent: Run, name: str) -> str | None:
-    """Return a parameter of a parent of ours as it was resolved, or else as it was typed; None if it has none."""
+    """Return a parameter of a parent of this package as resolved, or else as typed; None if it has none."""
     params: Mapping[str, Any] = parent.data.params
     value = params.get(f"resolved.{name}", params.get(name))
     return None if value is None else str(value).strip("'\"")

@@ -36,9 +36,9 @@ class Recorded:
     parent
         The parent run.
     cells
-        One row a cell that has a role, a phase and a coordinate: ``phase``, ``factor``, ``row``, ``column``, ``index``
-        (pandas' nullable integers), ``run_id``, ``cell_key``, ``status``, the metrics, ``factor.*`` and ``seed.*``.
-        Of several finished runs with one key, the oldest; runs that did not finish have no metrics.
+        One row per cell that has a role, a phase and a coordinate: ``phase``, ``factor``, ``row``, ``column``,
+        ``index`` (pandas' nullable integers), ``run_id``, ``cell_key``, ``status``, the metrics, ``factor.*`` and
+        ``seed.*``. Of several finished runs with one key, the oldest; runs that did not finish have no metrics.
     """
 
     parent: Run
@@ -111,7 +111,7 @@ def parent_run(client: MlflowClient, run_id: str, parameter: str = "parent_run_i
 
 
 def cells_of_runs(runs: Iterable[Run]) -> pd.DataFrame:
-    """Return one row a cell; other runs are passed over, and of runs with equal keys the first finished counts.
+    """Return one row per cell; other runs are passed over, and of runs with equal keys the first finished counts.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.D
 
 
 def _listed(client: MlflowClient, parent: Run) -> pd.DataFrame | None:
-    """Return the table of cells that a parent of ours holds; None if it has none, or is a stranger's."""
+    """Return the table of cells that a parent of this package holds; None if it has none, or is a stranger's."""
     if names.INVESTIGATION_KEY not in parent.data.tags:
         return None
     with tempfile.TemporaryDirectory() as folder:

@@ -210,6 +210,8 @@ def test_metrics_are_named_for_the_parent():
     assert {"score_mean", "score_std", "consistency", "correct_consistency", "fleiss_kappa", "robust_share"} <= set(
         found
     )
+    for name in ("fleiss_kappa", "robust_share", "fragile_share"):
+        assert found[f"{name}_ci_low"] < found[name] < found[f"{name}_ci_high"]
     assert found["score_mean"] == found["seed_mean/matthews_corrcoef"]
     assert found["seed_var/accuracy"] < found["seed_std/accuracy"]
     numeric = drawn_regression(np.random.default_rng(10)).metrics()

@@ -48,7 +48,7 @@ def test_the_order_is_breadth_first() -> None:
             assert not unfinished or max(done) <= max(2, 2.5 * min(unfinished))
 
 
-def test_a_dry_run_starts_nothing(place: Place) -> None:
+def test_a_dry_run_starts_nothing(place: Place, tmp_path: Path) -> None:
     before = place.investigate(**SIZES, hyperparameters="noise=0.1")
     with place.entered():
         plan = plan_sweep(**{**SMALL, "executor": "inline", **SIZES}, over={"noise": NOISE}, budget=20)
@@ -64,6 +64,12 @@ def test_a_dry_run_starts_nothing(place: Place) -> None:
         wide = plan_sweep(**{**SMALL, "executor": "inline", **SIZES, "num_labelled": [20, 30]})
     with pytest.raises(ParameterError, match=r"call mlflow_l3d\.plan_sweep"):
         run(place, dry_run=True)
+    (tmp_path / "sweep.yaml").write_text("dry_run: true")
+    with place.entered():
+        again = plan_sweep(
+            **{**SMALL, "executor": "inline", **SIZES}, over={"noise": NOISE}, file=tmp_path / "sweep.yaml"
+        )
+    assert again.to_frame()["to_compute"].tolist() == [CELLS, 0, CELLS]
     assert re.search(r"^ +20 +15 +0 +15 ", wide.summary(), re.MULTILINE)  # no 20.0
     assert [run.info.run_id for run in place.parents()] == [before.run_id]
     assert place.runs("tags.`l3d.role` = 'sweep'") == []

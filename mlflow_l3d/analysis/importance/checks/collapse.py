@@ -22,7 +22,7 @@ below it now and then; that is a tail, and to cut it off would make the others l
 
 @dataclass(frozen=True, slots=True)
 class Collapse:
-    """What is known if some runs score below chance.
+    """Evidence if some runs score below chance.
 
     A few such runs make up most of a standard deviation, and no interval of the whole score holds: of 95 % intervals
     0 to 75 % did where one run in ten collapsed. Those of the two parts did in 92 to 99 % (see docs/statistics.md).

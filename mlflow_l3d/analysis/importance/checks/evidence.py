@@ -50,12 +50,12 @@ class Evidence:
     unread
         Shares of answers that nothing could be read from, by reason.
     cells, searched_splits
-        One row a run, and the splits that the hyperparameters were searched on.
+        One row per run, and the splits that the hyperparameters were searched on.
     repeated_agreement
         Share of equal predictions among runs of one and the same cell; None if it is not known.
     failing, at_chance
-        For a design whose runs are no rows and columns, factor -> record of "the run failed" (0 or 1) in place of the
-        score, and of the scores with every failure counted as guessing. Empty if no run failed.
+        For a design whose runs do not form rows and columns, factor -> record of "the run failed" (0 or 1) in place of
+        the score, and of the scores with every failure counted as guessing. Empty if no run failed.
     """
 
     importances: Mapping[str, Importance]

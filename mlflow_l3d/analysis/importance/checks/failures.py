@@ -39,7 +39,7 @@ class Failures(NamedTuple):
 
 
 def failures(record: Importance, model: TableModel, *, chance: float | None = None) -> Failures | None:
-    """Return what is known of the failures of a table; None if no cell failed, or every cell did.
+    """Return the evidence on the failures of a table; None if no cell failed, or every cell did.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def failures(record: Importance, model: TableModel, *, chance: float | None = No
 
 
 def selected_pairs(record: Importance, evidence: Evidence) -> Iterator[Check]:
-    """L3D012 of a design whose runs are no rows and columns: the runs that have a score are those that did not fail."""
+    """L3D012 of a design whose runs do not form rows and columns: runs with a score are those that did not fail."""
     if record.factor not in evidence.failing:
         return
     message, cause = OF_RUNS_THAT_END, evidence.failing[record.factor]

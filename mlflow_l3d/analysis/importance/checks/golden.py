@@ -70,7 +70,7 @@ def golden_tails(evidence: Evidence) -> Iterator[Check]:
         message = (
             f"The scores of {moments.size} {evidence.golden_runs} fall into two groups (bimodality "
             f"{moments.bimodality:.2f}; normal "
-            f"scores have 0.33). Hardly any run scores their mean: report both groups and how often each occurs."
+            f"scores have 0.33). Almost no run scores their mean: report both groups and how often each occurs."
         )
         yield Check("L3D013", "info", "Two groups of scores", message)
 

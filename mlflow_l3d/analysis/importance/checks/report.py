@@ -96,14 +96,14 @@ def _cells_repeat(evidence: Evidence) -> bool:
 
 
 SILENCES: Final = (
-    # Pooled cells are no golden runs: nothing is said of their number and shape, and they cannot show a leak.
+    # Pooled cells are not golden runs: nothing is said of their number and shape, and they cannot show a leak.
     Silence("L3D008", ("L3D003", "L3D004", "L3D005", "L3D013"), INVESTIGATION),
     Silence("L3D008", ("L3D006",), FACTORS),
     # Of golden runs that stand in the tables the checks of each factor speak.
     Silence(_tables_are_golden, ("L3D003", "L3D004", "L3D005"), INVESTIGATION),
     # The shape of all runs includes that of the rows.
     Silence("L3D013", ("L3D013",), FACTORS),
-    # Cells that repeat are no seed that was used twice, and need no interval.
+    # Repeated cells do not reuse a seed, and need no interval.
     Silence(_cells_repeat, ("L3D007", "L3D010"), REPLICATE),
 )
 """Which check silences which, in the order in which the reasons are looked at."""

@@ -23,7 +23,7 @@ def on_searched_split(cells: pd.DataFrame, splits: Sequence[Mapping[str, int]]) 
     Parameters
     ----------
     cells
-        One row a cell, n rows, with the columns ``seed.<factor>``.
+        One row per cell, n rows, with the columns ``seed.<factor>``.
     splits
         Seed of each factor that decides the split, one mapping a split. An empty mapping is the split of every cell.
 

@@ -19,6 +19,7 @@ from mlflow_l3d.analysis.importance.models import LEVELS
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.tables import with_scores
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict
+from mlflow_l3d.analysis.jackknife import unseen_share
 from mlflow_l3d.cells.factors import TEST_SAMPLE
 
 FEW_ROWS: Final = 10
@@ -63,7 +64,7 @@ def missing_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
 
 
 def missing_runs(record: Importance, _: Evidence) -> Iterator[Check]:
-    """L3D002 of a baseline strategy, whose runs are no rows and columns."""
+    """L3D002 of a baseline strategy, whose runs do not form rows and columns."""
     if record.cells_missing:
         message = (
             f"{counted_of(record.cells_missing, 'run', record.table.size, 'has')} no score; the "
@@ -129,10 +130,10 @@ def no_score_changes(record: Importance, _: Evidence) -> Iterator[Check]:
         return
     count = len(pairs)
     what = f"the score of none of {count} runs" if pairs.shape[1] == 2 else f"no score in any of {count} rows"
-    unseen = 1 - 0.05 ** (1 / count)
+    unseen = unseen_share(count, 0.95)
     message = (
         f"Drawing {record.factor} anew changes {what}: its importance has no interval, since "
-        f"up to {100 * unseen:.0f} % of runs may still change. Either the factor has hardly an effect, or its "
+        f"up to {100 * unseen:.0f} % of runs may still change. Either the factor has almost no effect, or its "
         "seed does not reach the training: compare the predictions of two such runs, or raise mitigation_runs."
     )
     yield Check("L3D010", "warning", "No score changes", message, record.factor)
@@ -202,7 +203,7 @@ def joint_product(evidence: Evidence) -> Iterator[Check]:
     if evidence.product:
         message = (
             "The columns of the joint factors are the product of their configurations, so that columns share some of "
-            "them and are no independent draws: the intervals are too narrow. The published score is not concerned. "
+            "them and are not independent draws: the intervals are too narrow. The published score is not concerned. "
             "Use joint=paired for intervals that hold."
         )
         yield Check("L3D009", "warning", "Joint columns share configurations", message)

@@ -67,7 +67,7 @@ class Batches:
         tokens
             Most tokens of a batch in place of the usual bound.
         most
-            Most items of a batch beside the usual bound.
+            Most items of a batch in addition to the usual bound.
         padded
             Whether every item of a batch costs what the most costly does.
 

@@ -1,4 +1,4 @@
-"""Many texts in a few rows: they see a shared prefix and themselves, not each other, and hardly anything is padded."""
+"""Many texts in a few rows: they see a shared prefix and themselves, not each other, and almost nothing is padded."""
 
 from __future__ import annotations
 

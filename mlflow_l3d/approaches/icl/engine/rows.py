@@ -37,7 +37,7 @@ class Rows:
     positions
         (R, K) position of a key in its text, the prefix included.
     prefix
-        The single row whose keys all rows see beside their own, None if each row has what it sees.
+        The single row whose keys all rows see in addition to their own, None if each row has what it sees.
     """
 
     cache: Any

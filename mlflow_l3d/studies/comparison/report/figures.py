@@ -70,7 +70,7 @@ def score_figure(comparison: Comparison, scores: pd.DataFrame) -> Figure:
     comparison
         The comparison.
     scores
-        One row a run: task, system, score, and `pair`: equal for runs of two systems with shared configurations.
+        One row per run: task, system, score, and `pair`: equal for runs of two systems with shared configurations.
     """
     unit, tasks = unit_of(comparison.metric), comparison.tasks
     count = len(comparison.systems)

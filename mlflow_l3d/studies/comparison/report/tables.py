@@ -152,7 +152,7 @@ def factor_table(comparison: Comparison, importances: pd.DataFrame) -> Table | N
     comparison
         The comparison.
     importances
-        One row a pair and factor: task, first, second, factor, and metrics of the importance for the difference.
+        One row per pair and factor: task, first, second, factor, and metrics of the importance for the difference.
     """
     if importances.empty:
         return None

@@ -94,7 +94,7 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
 def further_numbers(shown: Shown, *, terminal: bool = False) -> Table | None:
     """Return what else is known of each factor; None if that is nothing. Columns without a number are left out.
 
-    The terminal has what its narrower table of factors leaves out. A share of collapsed runs alone is no reason for a
+    The terminal has what its narrower table of factors leaves out. A share of collapsed runs alone needs no
     table.
     """
     left_out = ("golden_iqr", "collapsed") if terminal else ("contributed", "mitigated", "pearson", "ccc")
@@ -203,7 +203,7 @@ def component_table(shown: Shown) -> Table | None:
 
 
 def collapse_table(shown: Shown) -> Table | None:
-    """Return the two parts of the score, a row a factor; None where no run collapsed."""
+    """Return the two parts of the score, a row per factor; None where no run collapsed."""
     collapse = shown.analysis.collapse
     if collapse is None:
         return None

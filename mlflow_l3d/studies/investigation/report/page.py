@@ -84,7 +84,7 @@ def investigation_document(
     for check in by_code(analysis.checks):
         about = f" [{', '.join(shorten(name, 40) for name in check.factors)}]" if check.factors else ""
         text.append(f"{check.code}{about} {check.severity}, {check.title}: {check.message}")
-    # A baseline strategy has one row a factor, which only a file shows.
+    # A baseline strategy has one row per factor, which only a file shows.
     files = [_table_picture(shown, record) for record in shown.records] if shown.design.baseline else []
     if not shown.records:
         files = [_bars(shown), _golden(shown)]

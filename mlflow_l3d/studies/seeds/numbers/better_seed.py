@@ -39,8 +39,8 @@ class BetterSeed:
     rank_correlation, rank_correlation_ci_low, rank_correlation_ci_high
         The same without that bias: Spearman's correlation between the rankings of two tasks, mean over pairs of tasks.
     of_seeds
-        One row a seed, best first: ``seed``, ``mean_rank`` (1 is best), ``mean_z`` (normalised score), ``first`` (tasks
-        on which it alone is best).
+        One row per seed, best first: ``seed``, ``mean_rank`` (1 is best), ``mean_z`` (normalised score), ``first``
+        (tasks on which it alone is best).
     named_seed, named_p
         42, or None if it is not among the seeds, and the p-value of "its mean rank is that of any seed", the one
         comparison that needs no adjustment, since it was chosen before.
@@ -86,7 +86,7 @@ def normalised(matrix: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     matrix
-        One row a task, one column a seed. A task on which all seeds score the same has z = 0.
+        One row per task, one column per seed. A task on which all seeds score the same has z = 0.
     """
     values = matrix.to_numpy(dtype=np.float64)
     centred = values - np.nanmean(values, axis=1, keepdims=True) if values.size else values
@@ -102,8 +102,8 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
     Parameters
     ----------
     matrix
-        One row a task, one column a seed, two at least: scores, higher is better, each in its task's own metric: only
-        ranks within a task are used.
+        One row per task, one column per seed, two at least: scores, higher is better, each in its task's own metric:
+        only ranks within a task are used.
     level
         Confidence level of intervals; the test is at ``1 - level``.
     named_seed

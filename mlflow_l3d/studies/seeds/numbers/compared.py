@@ -26,7 +26,7 @@ def check_seeds(given: list[Any]) -> tuple[int, ...]:
     Raises
     ------
     ParameterError
-        If there are fewer than two, one is no whole number from 0 on, or one occurs twice.
+        If there are fewer than two, one is not a whole number from 0 on, or one occurs twice.
     """
     for seed in given:
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not 0 <= seed < 2**63:
@@ -49,7 +49,7 @@ def prediction_matrix(
     Parameters
     ----------
     predictions
-        One row a prediction: ``seed``, ``example_id``, ``label``, ``prediction``.
+        One row per prediction: ``seed``, ``example_id``, ``label``, ``prediction``.
     seeds
         Those that may occur, in the order to keep.
     kind
@@ -104,7 +104,7 @@ def prediction_matrix(
 def numbered(predictions: pd.DataFrame) -> pd.DataFrame:
     """Return answers that are texts as numbers: of each example 0 is the label, 1, 2, ... other answers, -1 none.
 
-    `predictions` has ``example_id``, ``label`` and ``prediction``; what are no texts comes back.
+    `predictions` has ``example_id``, ``label`` and ``prediction``; values that are not texts are returned unchanged.
     """
     if not {"example_id", "label", "prediction"} <= {*predictions}:
         return predictions
@@ -136,7 +136,7 @@ class ComparedSeeds:
     labels, ids
         Shape (n,): true values likewise, and ids of the examples.
     frame
-        One row a prediction, as they were given.
+        One row per prediction, as they were given.
     are_texts
         Whether predictions were given as texts.
     known_classes

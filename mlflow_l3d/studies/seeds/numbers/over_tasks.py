@@ -28,7 +28,7 @@ class ModelOverTasks:
     model
         Its name.
     rows
-        One row a task; see :func:`study_rows`.
+        One row per task; see :func:`study_rows`.
     matrix
         Own metric of each task (rows) under each seed (columns), fractions; only seeds that all tasks have.
     better_seed
@@ -221,7 +221,7 @@ def table_1(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
 
 
 def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
-    """Return Tables 7 and 8: (model, benchmark) -> one row a task; columns P, R, F1, score, CON, CCON x mean, std.
+    """Return Tables 7 and 8: (model, benchmark) -> one row per task; columns P, R, F1, score, CON, CCON x mean, std.
 
     Parameters
     ----------

@@ -26,10 +26,10 @@ class SettingsStudy:
     Attributes
     ----------
     frame
-        One row a setting that varies, largest first: ``setting`` (several that always change together are one),
+        One row per setting that varies, largest first: ``setting`` (several that always change together are one),
         ``levels``, ``std`` (of its random effect, in units of the score) and ``share`` (of all variance), the F
-        test of no effect beside all other settings (``degrees``, ``p``, ``p_holm``: nan if the other settings leave
-        it nothing), and the levels with the lowest and the highest mean score (``lowest``, ``lowest_mean``,
+        test of no effect in addition to all other settings (``degrees``, ``p``, ``p_holm``: nan if the other settings
+        leave it nothing), and the levels with the lowest and the highest mean score (``lowest``, ``lowest_mean``,
         ``highest``, ``highest_mean``).
     residual_std
         Standard deviation of what no setting explains; nan if there are as many effects as runs.
@@ -85,7 +85,7 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
     scores
         Shape (n,), nan if a run has none; such runs are left out.
     settings
-        n rows, one column a setting.
+        n rows, one column per setting.
 
     Notes
     -----

@@ -112,7 +112,7 @@ def size_correlations(
     Parameters
     ----------
     frame
-        One row a task: ``training_size`` and the measures, such as
+        One row per task: ``training_size`` and the measures, such as
         :func:`mlflow_l3d.studies.seeds.numbers.over_tasks.study_rows` gives.
     measures, scale, level
         What to correlate; as in :func:`size_correlation`.

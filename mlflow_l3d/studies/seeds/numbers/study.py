@@ -41,7 +41,7 @@ class SeedsStudy:
     seeds
         In the order given.
     scores
-        One row a seed (the index), one column a metric; nan if a run has no score.
+        One row per seed (the index), one column per metric; nan if a run has no score.
     spreads
         Metric -> mean, VAR, standard deviation and intervals.
     pairs
@@ -65,7 +65,7 @@ class SeedsStudy:
         Seeds of which half of the predictions or more name no class of the task: what they score says nothing of their
         training.
     recorded
-        One row a run (the index: its number) and one column a setting, of runs that were told apart by whatever was
+        One row per run (the index: its number) and one column per setting, of runs that were told apart by whatever was
         recorded of them; None for seeds.
     settings
         Which of these moves the task's own metric; None for seeds.
@@ -141,7 +141,7 @@ class SeedsStudy:
         return known(metrics)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a seed: scores, mean agreement with the others, whether it collapsed or predicts one thing."""
+        """Return one row per seed: scores, mean agreement with the others, whether it collapsed or is constant."""
         frame = self.scores.reset_index()
         if self.judged:
             frame["collapsed"] = frame["seed"].isin(self.collapsed_seeds)

@@ -32,7 +32,7 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     Parameters
     ----------
     matrix
-        One row a task, one column a seed: fractions, nan where a run has no score (hatched).
+        One row per task, one column per seed: fractions, nan where a run has no score (hatched).
     better
         The test, for the mean ranks beside the map and the line above it.
     title

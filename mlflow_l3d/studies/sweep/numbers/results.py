@@ -1,4 +1,4 @@
-"""What the points of a sweep say together, and all of them as one table in long form: one row a point and factor."""
+"""What the points of a sweep say together, and all of them as one table in long form: one row per point and factor."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OF_CHOICE: Final = "choice."
 
 
 def long_table(points: Sequence[SweptPoint]) -> pd.DataFrame:
-    """Return one row a point and factor, in the order of points; a point without an analysis has one row.
+    """Return one row per point and factor, in the order of points; a point without an analysis has one row.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def long_table(points: Sequence[SweptPoint]) -> pd.DataFrame:
 
 
 def _of_factors(analysis: Analysis | None) -> list[dict[str, Any]]:
-    """Return one row a factor; one without numbers where there is none."""
+    """Return one row per factor; one without numbers where there is none."""
     nothing = {"metric": "", "design": "", "factor": "", **dict.fromkeys((*IMPORTANCE, "level"), math.nan)}
     if analysis is None:
         return [{**nothing, "cells_missing": math.nan, "cells_failed": math.nan}]
@@ -118,7 +118,7 @@ class Sweep:
     factors
         Investigated factors, in the order in which they first occur.
     rows
-        One row a point and factor; see :func:`mlflow_l3d.studies.sweep.numbers.results.long_table`.
+        One row per point and factor; see :func:`mlflow_l3d.studies.sweep.numbers.results.long_table`.
     without_effect
         Choices under all of whose values the scores are the same: nothing is tested over them.
     trends
@@ -162,7 +162,7 @@ class Sweep:
         return known(metrics)
 
     def trends_frame(self) -> pd.DataFrame:
-        """Return one row a trend: the fields of :class:`~mlflow_l3d.studies.sweep.numbers.trends.Trend`."""
+        """Return one row per trend: the fields of :class:`~mlflow_l3d.studies.sweep.numbers.trends.Trend`."""
         return pd.DataFrame(self.trends, columns=list(Trend.__dataclass_fields__))
 
     def interactions_frame(self) -> pd.DataFrame:

@@ -224,7 +224,7 @@ def trend(
     measured: tuple[Indices, Measured],
     level: float,
 ) -> Trend | None:
-    """Return the trend of one number over a numeric choice; None if fewer than two points can be set beside others.
+    """Return the trend of one number over a numeric choice; None if fewer than two points can be compared with others.
 
     Parameters
     ----------
