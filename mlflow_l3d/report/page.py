@@ -1,10 +1,11 @@
 """A result as people read it: one document, which the terminal prints and one HTML file shows.
 
-The file has no fonts or pictures from elsewhere, and no scripts but the filter of a sweep.
+The file has no fonts, pictures or scripts from elsewhere. What it says can be read without its script.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from mlflow_l3d.report.numbers import shorten
 from mlflow_l3d.report.style import save_png, to_svg
 from mlflow_l3d.report.table import Part, Table, document
-from mlflow_l3d.report.text import Answer
+from mlflow_l3d.report.terms import TERMS
+from mlflow_l3d.report.text import Answer, Step, marked, wrap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,11 +46,6 @@ class Picture:
     label: str = ""
     caption: str = ""
 
-    @classmethod
-    def of(cls, figure: Figure, name: str, label: str, caption: str) -> Picture:
-        """Return the picture of a figure that is drawn already."""
-        return cls(lambda: figure, name, shorten(label, 200), caption)
-
     @cached_property
     def figure(self) -> Figure:
         """The figure."""
@@ -68,6 +64,14 @@ class Picture:
     def save(self, folder: Path) -> None:
         """Write the figure as a PNG."""
         save_png(self.figure, folder / f"{self.stem}.png")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A picture that is part of a page alone: an element, and the line below it."""
+
+    html: Markup
+    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +101,21 @@ class Section:
     """A part of a page under a heading: paragraphs, lists, tables, pictures and snippets in their order.
 
     It is left out if it has none but None.
+
+    Attributes
+    ----------
+    title, parts
+        Its heading, and what it holds.
+    is_open
+        Whether a reader sees it without asking.
+    name
+        What links call it.
     """
 
     title: str
-    parts: Sequence[str | Table | Picture | Snippet | list[Item] | None]
+    parts: Sequence[str | Table | Picture | Drawing | Snippet | list[Item] | None]
+    is_open: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,45 +124,72 @@ class Document:
 
     Attributes
     ----------
-    title, headline
-        Its heading; what the terminal has in its place.
+    title
+        Its name in a list of tabs; the heading if there is no headline.
+    headline
+        One sentence that decides.
+    about, place
+        Above it: what was studied, and how many runs, with a link.
     answers
         What a page opens with.
+    drawing
+        The picture beside the answers.
+    table, steps
+        Below: the first table, and what to do next.
     lines, text
         For the terminal: paragraphs below the title, whose long words (paths, addresses) stay whole, and what follows.
     notes
-        Sentences below the heading of a page.
+        Sentences below the first table.
     sections
-        What follows on a page.
+        What follows on a page, folded.
     settings
         Name -> value, shown as they are: leave out what must not be seen (tokens, private paths).
     sources
         Literature, at the end of a page.
+    data
+        What the script of a page reads: JSON types.
     files
         Pictures that are files alone.
     """
 
     title: str
     headline: str = ""
+    about: str = ""
+    place: str | Markup = ""
     answers: Sequence[Answer] = ()
+    drawing: Drawing | None = None
+    table: Table | None = None
+    steps: Sequence[Step] = ()
     lines: Sequence[str] = ()
     text: Sequence[Part] = ()
     notes: Sequence[str] = ()
     sections: Sequence[Section] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     sources: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[Picture] = ()
 
     def to_text(self) -> str:
         """Return what the terminal shows: lines of at most 100 characters, but for words of `lines` that are longer."""
         return document(self.headline or self.title, self.lines, self.text)
 
-    def to_html(self) -> str:
+    def to_html(self, *, folded: bool = True) -> str:
         """Return a page that works offline and in a frame, follows the reader's light or dark setting, and prints.
 
         Every text is escaped. Same document, same page.
+
+        Parameters
+        ----------
+        folded
+            Whether to show what follows the first screen.
         """
-        return _environment().get_template("page.html").render(document=self)
+        return _environment().get_template("page.html").render(document=self, folded=folded)
+
+    @property
+    def script_data(self) -> Markup:
+        """What the script reads, so written that no text can end its element."""
+        text = json.dumps(self.data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))  # noqa: S704 - escaped
 
     @property
     def pictures(self) -> list[Picture]:
@@ -162,9 +204,18 @@ class Document:
             picture.save(folder)
 
 
-def page(title: str, **parts: Any) -> str:
-    """Return the page of a document with these parts."""
-    return Document(title=title, **parts).to_html()
+def answer_lines(answers: Sequence[Answer]) -> list[str]:
+    """Return answers as lines for the terminal."""
+    return [line for answer in answers for line in wrap(f"{answer.question} {answer.lead}", "    ")]
+
+
+def step_lines(steps: Sequence[Step]) -> list[str]:
+    """Return what to do next as lines for the terminal; a command stays on one line, to be copied."""
+    return [
+        line
+        for step in steps
+        for line in [*wrap(f"Next: {step.text}", "    "), *([f"    {step.command}"] if step.command else [])]
+    ]
 
 
 def chip(kind: str, text: str) -> Markup:
@@ -182,13 +233,36 @@ def minus(text: str) -> str:
     return re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
 
 
-def _prose(text: str) -> str:
-    return minus(text).replace(" %", "\N{NO-BREAK SPACE}%")
+def prose(text: str) -> Markup:
+    """Return a sentence as HTML: its marks become bold words, and words with their meaning."""
+    safe = (
+        str(escape(minus(text)))
+        .replace(" %", "\N{NO-BREAK SPACE}%")
+        .replace(" \N{PLUS-MINUS SIGN} ", " \N{PLUS-MINUS SIGN}\N{NO-BREAK SPACE}")
+    )
+    return Markup(marked(safe, "<b>{}</b>".format, _term))  # noqa: S704 - escaped
+
+
+def _term(words: str, name: str) -> str:
+    if name not in TERMS:  # a name of the user's that looks like a mark
+        return words
+    tip = escape(TERMS[name])
+    return f'<span class="term" tabindex="0">{words}<span class="tip" role="tooltip">{tip}</span></span>'
 
 
 def _name(text: str) -> Markup:
     """Return a name that may break after an underscore or a plus; a text that is escaped stays as it is."""
     return Markup(re.sub(r"([_+])(?=[A-Za-z])", r"\1<wbr>", str(escape(text))))  # noqa: S704 - escaped
+
+
+def _command(text: str) -> Markup:
+    """Return a command that breaks before an option, not within it."""
+    return Markup(re.sub(r"(--[\w-]+)", r'<span class="whole">\1</span>', str(escape(text))))  # noqa: S704 - escaped
+
+
+def _plain(text: str) -> str:
+    """Return a head of a table without its marks and pictures."""
+    return Markup("{}").format(text).striptags() if hasattr(text, "__html__") else marked(text)
 
 
 @cache
@@ -200,5 +274,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(minus=minus, prose=_prose, name=_name)
+    environment.filters.update(minus=minus, prose=prose, name=_name, command=_command, plain=_plain)
     return environment

@@ -6,11 +6,38 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from markupsafe import Markup
+
 from mlflow_l3d.report.numbers import MISSING, shorten
-from mlflow_l3d.report.text import WIDTH, ascii_text, heading, wrap
+from mlflow_l3d.report.text import WIDTH, ascii_text, heading, marked, wrap
 
 _NAME: Final = 60
 """Longest first cell, in characters."""
+
+
+class Drawn(str):
+    """A cell that a page shows as HTML, and the terminal as this text; a column without texts is left out there.
+
+    Parameters
+    ----------
+    html
+        What a page shows.
+    text
+        What the terminal shows.
+    """
+
+    __slots__ = ("html",)
+    html: Markup
+
+    def __new__(cls, html: Markup, text: str = "") -> Drawn:
+        """Return the cell."""
+        cell = super().__new__(cls, text)
+        cell.html = html
+        return cell
+
+    def __html__(self) -> Markup:
+        """Return what a page shows."""
+        return self.html
 
 
 class _Column(NamedTuple):
@@ -41,6 +68,10 @@ class Table:
         A class of the style sheet, for a page.
     keys
         How many of the first cells name a row; in the terminal they stand again before columns that go below.
+    kinds
+        For each row a class of the style sheet; none by default.
+    more
+        Columns that a page shows only when a reader asks for them, and the terminal never.
     """
 
     head: tuple[str, ...]
@@ -50,6 +81,8 @@ class Table:
     title: str = ""
     kind: str = ""
     keys: int = 1
+    kinds: tuple[str, ...] = ()
+    more: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, str]], note: str = "", **more: Any) -> Table:
@@ -60,9 +93,17 @@ class Table:
         """Return the table without those of the named columns that hold nothing but `empty`."""
         columns = enumerate(zip(self.head, *self.rows, strict=True))
         places = [at for at, (name, *cells) in columns if name not in names or set(cells) - {empty}]
+        return self._only(places)
+
+    def _is_drawn(self, at: int) -> bool:
+        """Return whether a column holds nothing but pictures."""
+        return bool(self.rows) and all(isinstance(row[at], Drawn) and not row[at] for row in self.rows)
+
+    def _only(self, places: Sequence[int]) -> Table:
+        """Return the table of some columns."""
         head, *rows = (tuple(row[at] for at in places) for row in (self.head, *self.rows))
-        texts = frozenset(place for place, at in enumerate(places) if at in self.texts)
-        return replace(self, head=head, rows=tuple(rows), texts=texts)
+        texts, more = (frozenset(n for n, at in enumerate(places) if at in marks) for marks in (self.texts, self.more))
+        return replace(self, head=head, rows=tuple(rows), texts=texts, more=more)
 
     def lines(self, indent: str = "") -> list[str]:
         """Return the table as lines of at most :data:`~mlflow_l3d.report.text.WIDTH` characters.
@@ -70,7 +111,10 @@ class Table:
         The columns stand closer where they do not fit, and else go below, under the same names.
         """
         room = WIDTH - len(indent)
-        heads = [cell.split("\n") for cell in self.head]
+        columns = [at for at in range(len(self.head)) if at not in self.more and not self._is_drawn(at)]
+        if len(columns) < len(self.head):
+            return self._only(columns).lines(indent)
+        heads = [marked(cell).split("\n") for cell in self.head]
         deep = max(map(len, heads))
         head = list(zip(*([""] * (deep - len(each)) + each for each in heads), strict=True))
         names = [_one_line(row[0], _NAME) for row in (*head, *self.rows)]
@@ -144,7 +188,7 @@ def document(title: str, lines: Iterable[str], parts: Iterable[Part]) -> str:
     parts
         What follows.
     """
-    lines_of_text = [*heading(title), *[line for text in lines for line in wrap(text, split_words=False)]]
+    lines_of_text = [*heading(marked(title)), *[line for text in lines for line in wrap(text, split_words=False)]]
     for part in parts:
         if isinstance(part, str):
             lines_of_text += wrap(part, "    ")

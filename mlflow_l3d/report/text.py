@@ -3,32 +3,69 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from mlflow_l3d.report.numbers import shorten
+from mlflow_l3d.report.numbers import MISSING, shorten
 
 WIDTH: Final = 100
 """Columns of the terminal that are used at most."""
 
 
+_MARKS: Final = re.compile(r"\*\*(.+?)\*\*|\[\[(.+?)\|(\w+)\]\]")
+"""Marks of a sentence: ``**strong**``, and ``[[words|term]]`` for words whose meaning a page explains on the spot."""
+
+
+def marked(
+    text: str, strong: Callable[[str], str] = str, term: Callable[[str, str], str] = lambda words, _: words
+) -> str:
+    """Return a sentence with its marks written as `strong` and `term` write them; by default they are left out."""
+    return _MARKS.sub(lambda mark: strong(mark[1]) if mark[1] is not None else term(mark[2], mark[3]), text)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do next: why, and the command to type."""
+
+    text: str
+    command: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One of the questions that a report opens with: a short answer, and sentences below it."""
+    """One of the questions that a report opens with: a short answer, and sentences below it.
+
+    Attributes
+    ----------
+    question
+        As the reader would ask it.
+    short
+        The answer in a few words; empty if the first sentence is the answer.
+    sentences
+        The first one stands below the question, the others where a reader asks for more.
+    """
 
     question: str
     short: str
     sentences: tuple[str, ...]
 
     @property
+    def lead(self) -> str:
+        """What a first screen says."""
+        opening = f"**{self.short}.** " if self.short not in ("", MISSING) else ""
+        return opening + " ".join(self.sentences[:1])
+
+    @property
     def text(self) -> str:
         """All of it in one paragraph."""
-        return f"{self.question} {self.short}. {' '.join(self.sentences)}"
+        return marked(f"{self.question} {self.lead} {' '.join(self.sentences[1:])}")
 
     def markdown(self, most: int | None = None) -> str:
         """Return question, short answer and at most so many sentences as Markdown, for the description of a run."""
-        return f"**{self.question}** {self.short}. {' '.join(self.sentences[:most])}"
+        return marked(f"**{self.question}** {self.lead} {' '.join(self.sentences[1:most])}".rstrip(), "**{}**".format)
 
 
 def advice(do: str, why: str) -> Answer:
@@ -75,7 +112,7 @@ def heading(text: str, line: str = "=") -> list[str]:
 
 def wrap(text: str, indent: str = "", *, split_words: bool = True) -> list[str]:
     """Return one paragraph as lines, all but the first with an indent; paths and addresses may stay whole."""
-    line = shorten(ascii_text(text))
+    line = shorten(ascii_text(marked(text)))
     return textwrap.wrap(
         line, WIDTH, subsequent_indent=indent, break_long_words=split_words, break_on_hyphens=False
     ) or [""]

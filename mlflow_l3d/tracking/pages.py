@@ -7,10 +7,13 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from mlflow_l3d.tracking.connection import public_uri
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
 
 _logger = logging.getLogger("mlflow_l3d")
 _telling: ContextVar[bool] = ContextVar("telling", default=False)
@@ -32,6 +35,12 @@ def address_of(tracking_uri: str) -> str:
     """Return the address of the UI without user and password; the empty text if a browser does not reach it."""
     address = public_uri(tracking_uri).rstrip("/")
     return address if address.startswith(("http://", "https://")) else ""
+
+
+def runs_page(client: MlflowClient, experiment_id: str) -> str:
+    """Return what stands before a run id in the address of its page; empty if a browser does not reach the server."""
+    address = address_of(str(client.tracking_uri))
+    return f"{address}/{run_page(experiment_id, '')}" if address else ""
 
 
 def with_link(description: str, experiment_id: str) -> str:

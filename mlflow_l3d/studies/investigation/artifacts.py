@@ -14,7 +14,9 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.files import write_json, write_tables
+from mlflow_l3d.studies.investigation.report.source import Source
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
 
@@ -34,6 +36,7 @@ def write_artifacts(
     document: Mapping[str, Any],
     settings: Mapping[str, str],
     title: str,
+    source: Source,
     notes: Sequence[str] = (),
 ) -> None:
     """Write the artifacts of the parent run into `folder`: tables, report and pictures.
@@ -50,10 +53,11 @@ def write_artifacts(
         Content of ``investigation.json``.
     settings
         Name -> value, for the report.
-    title, notes
-        Headline of the report, and remarks.
+    title, source, notes
+        Name of the report, where the result comes from, and remarks.
     """
     from mlflow_l3d.studies.investigation.report.page import investigation_document
+    from mlflow_l3d.studies.investigation.report.runs import Runs
 
     analysis = scored.analysis
     public = cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore")
@@ -70,18 +74,26 @@ def write_artifacts(
     if document:
         write_json(folder / names.INVESTIGATION, document)
     paths = partial(design_named(analysis.design).paths, analysis.importances)
-    report = investigation_document(analysis, title=title, notes=notes, settings=settings, paths=paths)
+    predictions = folder / names.PREDICTIONS
+    runs = Runs(public, predictions if predictions.exists() else None)
+    report = investigation_document(
+        analysis, title=title, source=source, runs=runs, notes=notes, settings=settings, paths=paths
+    )
     report.save(folder, names.REPORT)
 
 
 def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
-    """Return headline and notes of the report as Markdown, for the description of the run in MLflow's UI."""
-    from mlflow_l3d.studies.investigation.report.verdicts import Shown
-    from mlflow_l3d.studies.investigation.report.words import answers
+    """Return the answers and notes of the report as Markdown, for the description of the run in MLflow's UI.
 
-    luck, which, stable = (answer.markdown(1) for answer in answers(Shown(analysis)))
-    which += "".join(f" {name}: {advice.text}" for name, advice in analysis.advice.items() if advice.text)
-    return "\n\n".join([luck, which, stable, *notes])[:5000]
+    MLflow shows its first two lines until a reader asks for more: they hold the answer.
+    """
+    from mlflow_l3d.studies.investigation.report.verdicts import Shown
+    from mlflow_l3d.studies.investigation.report.words import answers, headline
+
+    shown = Shown(analysis)
+    luck, which, stable = (answer.markdown(1) for answer in answers(shown))
+    first = f"**{marked(headline(shown))}** {which}"
+    return "\n\n".join([first, luck, stable, *notes])[:5000]
 
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:

@@ -20,13 +20,16 @@ from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
+from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.investigation.report.source import Source
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.request import class_words, heading, version_words
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, read_predictions
-from mlflow_l3d.tracking.pages import links_in, with_link
+from mlflow_l3d.tracking.pages import links_in, runs_page, with_link
+from mlflow_l3d.version import __version__
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -183,6 +186,7 @@ def _write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: S
         document={},
         settings=_settings(client, run),
         title=run.info.run_name or run.info.run_id,
+        source=_source(client, run),
         notes=["Evaluated from the runs on the tracking server."],
     )
     importances = scored.analysis.importances
@@ -221,6 +225,26 @@ def _settings(client: MlflowClient, run: Run) -> dict[str, str]:
         "evaluated with": version_words(),
     }
     return {**heading(run_id), **typed, **{name: words for name, words in about.items() if words}}
+
+
+def _source(client: MlflowClient, run: Run) -> Source:
+    """Return where the result comes from, as far as the run says it."""
+    run_id = str(run.info.run_id)
+    ours = names.INVESTIGATION_KEY in run.data.tags
+    document = (fetch_document(client, run_id, names.INVESTIGATION) if ours else None) or {}
+    typed = {name: own_parameter(run, name) or "" for name in run.data.params if name in MAIN} if ours else {}
+    return Source(
+        task=str(document.get("task", {}).get("name", "")),
+        approach=str(document.get("approach", {}).get("name", "")),
+        model=str(document.get("model", {}).get("name") or ""),
+        run_id=run_id,
+        address=runs_page(client, str(run.info.experiment_id)),
+        given={name: value for name, value in document.get("parameters", typed).items() if value != MAIN[name].default},
+        classes=tuple(document.get("task", {}).get("classes", ())),
+        date=heading(run_id)["date"][:10],
+        version=__version__,
+        root_seed=typed.get("root_seed", ""),
+    )
 
 
 def _last_step(analysis: Analysis, parent: Run) -> int:

@@ -16,11 +16,15 @@ from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import cells_frame, description, spooled_predictions, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
-from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
+from mlflow_l3d.studies.investigation.parameters import MAIN, InvestigateOptions
+from mlflow_l3d.studies.investigation.report.source import Source
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.progress import under_way
+from mlflow_l3d.studies.request import heading
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.pages import runs_page
+from mlflow_l3d.version import __version__
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
@@ -55,11 +59,11 @@ class Investigation(CellStudyResult[InvestigationRequest]):
         from mlflow_l3d.studies.investigation.report.page import investigation_document
 
         lines = [
-            f"{self.computed} cells computed, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
-            f"MLflow run {self.run_id}; report.html is among its artifacts",
-            *self.request.notes(self.cells),
+            f"{self.request.title}: {self.computed} cells computed, {self.reused} taken from earlier runs, in "
+            f"{self.seconds:.0f} s; report.html is among the artifacts of MLflow run {self.run_id}.",
         ]
-        return investigation_document(self.analysis, title=self.request.title, lines=lines).to_text()
+        source = source_of(self.request, self.run_id)
+        return investigation_document(self.analysis, title=self.request.title, source=source, lines=lines).to_text()
 
 
 @with_signature(InvestigateOptions)
@@ -225,6 +229,9 @@ def finalize(
             document=request.document(),
             settings=_settings(request, recorder.parent.run_id),
             title=request.title,
+            source=source_of(
+                request, recorder.parent.run_id, runs_page(recorder.client, recorder.parent.experiment_id)
+            ),
             notes=notes,
         )
         for step, metrics in sorted(scored.consistency_steps.items()):
@@ -253,6 +260,23 @@ def _planned(request: InvestigationRequest) -> Planned:
         classes=len(request.setup.task.class_names),
         deterministic=request.setup.deterministic,
         searched_splits=request.searched_splits(),
+    )
+
+
+def source_of(request: InvestigationRequest, run_id: str, address: str = "") -> Source:
+    """Return where the result comes from, as its report names it."""
+    setup, settings = request.setup, heading(run_id)
+    return Source(
+        task=setup.task.name,
+        approach=setup.approach.name,
+        model=setup.model,
+        run_id=run_id,
+        address=address,
+        given={name: value for name, value in request.public().items() if value != MAIN[name].default},
+        classes=tuple(setup.task.class_names),
+        date=settings["date"][:10],
+        version=__version__,
+        root_seed=str(request.plan.root_seed),
     )
 
 

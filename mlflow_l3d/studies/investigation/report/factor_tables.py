@@ -1,4 +1,4 @@
-"""What the report says of the factors: their numbers, order and variances, and the looks of a stopping rule."""
+"""The tables of factors: that of the first screen, and that of all numbers."""
 
 from __future__ import annotations
 
@@ -6,46 +6,54 @@ import math
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-import pandas as pd
+from markupsafe import Markup
 
-from mlflow_l3d.analysis.importance.estimate import total_index_of
-from mlflow_l3d.analysis.importance.multiplicity import Ranking
-from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.numbers import MISSING, between, bracketed, percent, plain, points, probability, signed
-from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.investigation.report.prediction_tables import RATIO, prediction_text
+from mlflow_l3d.report.draw import share_bar, svg, text
+from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, signed
+from mlflow_l3d.report.table import Drawn, Table
+from mlflow_l3d.studies.investigation.report.prediction_tables import importance_text, ratio_text
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share
 
-INTERIM_SHOWN: Final = 12
-"""Interim analyses of one factor that are shown at most: the rule of Appendix B.3 has one after every row."""
-_FURTHER: Final = {
-    "letters": ("distinguished\n(letters)", "Factors that share a letter do not differ significantly."),
-    "published": (
-        "importance,\n{level} interval",
-        "Importance, interval: of what the published importance tends to with many runs.",
-    ),
-    "uneven": (
-        "unevenness\nof rows",
-        "Unevenness: squared coefficient of variation of the standard deviations within rows. Above 0, importance and "
-        "corrected importance tend to different numbers.",
-    ),
-    "contributed": ("contr. std", "contr., mitig.: contributed and mitigated, as published."),
-    "mitigated": ("mitig. std", ""),
-    "predictions": (
-        "importance for\npredictions",
-        f"Importance for predictions: the same scale, for single predictions in place of the score, then the {RATIO}.",
-    ),
-    "kappa": ("kappa", "kappa: agreement of two runs beyond chance (Fleiss)."),
-    "iqr": ("IQR of cells", "IQR: distance of the quartiles in {noun}, which a few collapsed runs do not move."),
-    "golden_iqr": ("IQR of {golden} runs", ""),
-    "collapsed": ("collapsed %", "Collapsed: runs that score below chance."),
-    "pearson": ("Pearson", "Pearson: correlation of the numbers that two runs predict, blind to shift and scale."),
-    "ccc": ("CCC", "CCC: Lin's concordance of these, 1 only for equal predictions."),
+SIGNS: Final = {
+    "dominates": "\N{BLACK CIRCLE}",
+    "minor": "\N{WHITE CIRCLE}",
+    "yes": "\N{BLACK CIRCLE}",
+    "no": "\N{WHITE CIRCLE}",
 }
-"""Further numbers: key of :func:`factor_texts` -> head of the column, and what it means."""
-
-_YES_OR_NO: Final = {True: "yes", False: "no", None: MISSING}
+_OPEN: Final = "\N{CIRCLE WITH LEFT HALF BLACK}"
+_NUMBERS: Final = {
+    "factor": "factor",
+    "verdict": "verdict",
+    "important": "important?",
+    "spread": "std of runs",
+    "golden_share": "share of\n{golden} std",
+    "share": "[[share of variance|share]]",
+    "moves": "[[moves it by|moves]] ({pp})",
+    "alone": "[[alone|alone]]",
+    "mean": "mean ± std",
+    "consistency": "[[agree|agree]] %",
+    "disagreement": "[[share of disagreement|disagreement]]",
+    "missing": "[[failed|failed]]",
+}
+"""Columns of the table of numbers: key of :func:`factor_texts` -> head."""
+_PAPER: Final = {
+    "importance": "[[importance|published]]",
+    "corrected": "[[corrected|corrected]]",
+    "letters": "[[letters|letters]]",
+    "contributed": "[[contr. std|contributed]]",
+    "mitigated": "[[mitig. std|mitigated]]",
+    "golden": "[[{golden} std|{golden}]]",
+    "correct": "[[agree, right|right]] %",
+    "kappa": "[[kappa|kappa]]",
+    "predictions": "importance for\npredictions",
+    "uneven": "unevenness\nof rows",
+    "iqr": "IQR",
+    "collapsed": "collapsed %",
+    "pearson": "Pearson",
+    "ccc": "CCC",
+}
+"""Columns for who compares with the papers."""
+_IMPORTANT: Final = {True: "yes", False: "no", None: MISSING}
 
 
 def factor_texts(shown: Shown) -> list[dict[str, str]]:
@@ -56,218 +64,116 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
     for record in shown.records:
         name = record.factor
         agreement, numbers = shown.agreement(name), analysis.regression.get(name, {})
-        corrected, bounds = signed(record.importance_corrected), record.corrected_interval
-        rows.append(
-            {
-                "factor": name,
-                "verdict": shown.verdict(record),
-                "important": _YES_OR_NO[shown.is_important(record)],
-                "importance": signed(record.importance),
-                "published": between(record.importance_ci_low, record.importance_ci_high),
-                "moves": score(record.moves_by_std),
-                "interval": MISSING if corrected == MISSING else f"{corrected} {bracketed(*bounds)}",
-                "corrected": corrected,
-                "bounds": "" if corrected == MISSING else between(*bounds),
-                "contributed": score(record.contributed_std),
-                "mitigated": score(record.mitigated_std),
-                "golden": score(record.golden_std),
-                "share": plain(golden_share(record)),
-                "mean": score(record.score_mean),
-                "std": score(record.score_std),
-                "consistency": points(getattr(agreement, "consistency", math.nan), 1),
-                "correct": points(getattr(agreement, "correct_consistency", math.nan), 1),
-                "missing": str(record.cells_missing),
-                "letters": letters.get(name) or MISSING,
-                "uneven": plain(record.unevenness),
-                "predictions": prediction_text(shown.prediction_importance(name)),
-                "kappa": plain(getattr(agreement, "fleiss_kappa", math.nan)),
-                "iqr": score(record.score_iqr),
-                "golden_iqr": score(record.golden_iqr),
-                "collapsed": points(record.collapsed_share, 1),
-                "pearson": plain(numbers.get("consistency_pearson", math.nan)),
-                "ccc": plain(numbers.get("consistency_ccc", math.nan)),
-            }
-        )
+        predictions = shown.prediction_importance(name)
+        index = record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
+        important = _IMPORTANT[shown.is_important(record)]
+        baseline = shown.design.baseline
+        texts = {
+            "factor": name,
+            "verdict": shown.verdict(record),
+            "important": important if baseline else MISSING,
+            "spread": score(record.score_std) if baseline else MISSING,
+            "golden_share": plain(golden_share(record)) if baseline else MISSING,
+            "share": share_cell(*shown.shares(record), digits=0),
+            "moves": score(record.moves_by_std),
+            "alone": share_cell(*index),
+            "mean": f"{score(record.score_mean)}\n± {score(record.score_std)}",
+            "consistency": points(getattr(agreement, "consistency", math.nan), 1),
+            "disagreement": ratio_text(predictions),
+            "missing": str(record.cells_missing),
+            "importance": signed(record.importance),
+            "corrected": signed(record.importance_corrected),
+            "letters": letters.get(name) or MISSING,
+            "contributed": score(record.contributed_std),
+            "mitigated": score(record.mitigated_std),
+            "golden": score(record.golden_std),
+            "correct": points(getattr(agreement, "correct_consistency", math.nan), 1),
+            "kappa": plain(getattr(agreement, "fleiss_kappa", math.nan)),
+            "predictions": importance_text(predictions),
+            "uneven": plain(record.unevenness),
+            "iqr": score(record.score_iqr),
+            "collapsed": points(record.collapsed_share, 1),
+            "pearson": plain(numbers.get("consistency_pearson", math.nan)),
+            "ccc": plain(numbers.get("consistency_ccc", math.nan)),
+        }
+        for key, (low, high) in {
+            "importance": (record.importance_ci_low, record.importance_ci_high),
+            "corrected": record.corrected_interval,
+        }.items():
+            if (bounds := between(low, high)) != MISSING and texts[key] != MISSING:
+                texts[key] += f"\n{bounds}"
+        rows.append(texts)
     return rows
 
 
-def further_numbers(shown: Shown, *, terminal: bool = False) -> Table | None:
-    """Return what else is known of each factor; None if that is nothing. Columns without a number are left out.
-
-    The terminal has what its narrower table of factors leaves out. A share of collapsed runs alone needs no
-    table.
-    """
-    left_out = ("golden_iqr", "collapsed") if terminal else ("contributed", "mitigated", "pearson", "ccc")
-    columns = {key: column for key, column in _FURTHER.items() if key not in left_out}
-    notes = {shown.say(head): note for head, note in columns.values()}
-    rows = tuple((texts["factor"], *[texts[key] for key in columns]) for texts in factor_texts(shown))
-    table = Table(("factor", *notes), rows).without_empty(notes)
-    if set(table.head) <= {"factor", "collapsed %"}:
+def numbers_table(shown: Shown) -> Table | None:
+    """Return the numbers of each factor, and behind a button those of the papers; columns without any are left out."""
+    if not shown.records:
         return None
-    note = shown.say(" ".join(notes[head] for head in table.head[1:] if notes[head]))
-    return replace(table, note=note, title="" if terminal else "More about each factor")
+    heads = {key: shown.say(head) for key, head in (_NUMBERS | _PAPER).items()}
+    rows = [{heads[key]: text for key, text in texts.items()} for texts in factor_texts(shown)]
+    table = Table.of(rows, shown.say(shown.design.words.note), kind="sortable")
+    table = table.without_empty(list(heads.values())[1:])
+    paper = {heads[key] for key in _PAPER}
+    more = frozenset(at for at, head in enumerate(table.head) if head in paper)
+    return replace(table, more=more, kinds=tuple(shown.verdict(record) for record in shown.records))
 
 
-def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...]:
-    """Return the order of the factors, and the differences of all pairs; nothing without a ranking.
+def first_table(shown: Shown) -> Table | None:
+    """Return the factors as a first screen has them: verdict, share of the variance with its interval, and points."""
+    if not shown.records:
+        return None
+    return (_strategy_table if shown.design.baseline else _share_table)(shown)
 
-    `helps` says what to do if factors cannot be distinguished.
-    """
-    if ranking is None:
-        return ()
-    letters = ranking.to_frame()["group"].tolist()
+
+def _share_table(shown: Shown) -> Table:
+    ends = (("0", 0), ("50 %", 50), ("100 %", 100))
+    axis = svg(15, "from 0 to 100 %", *[text(at, 12, words) for words, at in ends])
+    rows, doubts = [], []
+    for record in shown.records:
+        word, (share, low, high) = shown.verdict(record), shown.shares(record)
+        said = share_cell(share, low, high, digits=0)
+        moved = shown.unit.text(record.moves_by_std, 1)
+        rows.append(
+            {
+                "factor": record.factor,
+                "verdict": _verdict(word),
+                "bar": Drawn(share_bar(share, low, high, f"{record.factor}: {said}".replace("\n", " "))),
+                f"[[share of variance|share]] ({percent(shown.analysis.level)})": said,
+                "[[moves it by|moves]]": moved if moved == MISSING else f"{moved}\n{shown.unit.noun}",
+            }
+        )
+        verdict = shown.analysis.verdict(record.factor)
+        if verdict.doubt and verdict.doubt not in ("contains_0", "no_interval"):
+            doubts.append(f"{record.factor} is {word}: {verdict.reason}.")
+    rule = f"{percent(shown.analysis.level)} interval above 50 %: dominates; below: minor; else [[undecided|verdict]]."
+    table = Table.of(rows, " ".join([rule, *doubts]), kind="bars", texts=frozenset({1, 2}))
+    head = (*table.head[:2], Drawn(axis), *table.head[3:])
+    return replace(table, head=head, kinds=tuple(shown.verdict(record) for record in shown.records))
+
+
+def _strategy_table(shown: Shown) -> Table:
     rows = [
-        {"factor": name, "corrected importance": signed(importance), "letters": group or MISSING}
-        for name, importance, group in zip(ranking.factors, ranking.importances, letters, strict=True)
-    ]
-    order = Table.of(rows).without_empty(["letters"])
-    if "letters" not in order.head:
-        note = "No two factors could be compared: there are too few rows or columns with scores."
-        return (replace(order, note=note),)
-    alone = any(row["letters"] == MISSING for row in rows)
-    note = (
-        "Factors that share a letter do not differ significantly."
-        + (helps if any(len(group) > 1 for group in ranking.groups) else "")
-        + (f" {MISSING}: could be compared with no other factor." if alone else "")
-    )
-    pairs = [
         {
-            "pair": f"{pair['first']} \N{MINUS SIGN} {pair['second']}",
-            "difference": signed(pair["difference"]),
-            f"{percent(ranking.level)} interval": between(pair["low"], pair["high"]),
-            "p, Holm": probability(pair["p_holm"]),
-            "different?": ("yes" if pair["different"] else "no") if math.isfinite(pair["p_holm"]) else MISSING,
+            "factor": record.factor,
+            "important?": _verdict(_IMPORTANT[shown.is_important(record)]),
+            "std of runs": shown.unit.amount(record.score_std),
+            f"share of {shown.golden_word} std": plain(golden_share(record)),
         }
-        for pair in ranking.differences_frame().to_dict("records")
+        for record in shown.records
     ]
-    about = (
-        "Differences of corrected importances, paired by row. The interval holds for the pair by itself; the p-value "
-        f"is adjusted for all {len(pairs)} pairs."
-    )
-    return replace(order, note=note), *([Table.of(pairs, about)] if pairs else [])
+    return Table.of(rows, shown.say(shown.design.words.note), texts=frozenset({1}))
 
 
-def component_table(shown: Shown) -> Table | None:
-    """Return the variances behind the corrected importances; None where there are none.
-
-    In the squared unit of the scores. Columns without a number are left out.
-    """
-    squared, word = shown.unit.squared, shown.golden_word
-    alone, golden = "alone\n(main effect)", f"variance of\n{word} runs"
-    rows, below = [], []
-    for record in shown.records:
-        if (parts := record.components) is None:
-            continue
-        scores = record.golden[np.isfinite(record.golden)]
-        # A design whose own runs stand for golden runs took its total from these.
-        variance = float(scores.var(ddof=1)) if len(scores) >= 2 and not shown.design.tables_are_golden else math.nan
-        index = record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
-        below += [f"{name} of {record.factor}" for name in parts.truncated]
-        rows.append(
-            {
-                "factor": record.factor,
-                alone: squared(parts.main),
-                "with others,\nand noise": squared(parts.interaction),
-                "contributed": squared(parts.contributed),
-                "mitigated": squared(parts.mitigated),
-                "total": squared(parts.total),
-                golden: squared(variance),
-                "alone, share\nof the total": _share(*index),
-                f"total /\n{word}": plain(parts.total / variance if variance > 0 else math.nan),
-                "contributed,\nshare": _share(parts.total_index, *map(total_index_of, record.corrected_interval)),
-                "method": parts.method,
-            }
-        )
-    if not rows:
-        return None
-    table = Table.of(rows)
-    table = table.without_empty(table.head)
-    notes = [
-        f"Squared {shown.unit.name}, not cut at zero. Contributed: what the factor brings about, alone and together "
-        "with the others; mitigated: what all other factors do by themselves; total: their sum (mitigated at least 0). "
-        f"The share contributed / total decides: above 50 % the factor dominates. Below shares stands their "
-        f"{percent(shown.level)} interval, both cut at 0 and 100 %, between which every true share lies.",
-        "Main effect and interaction add up to contributed."
-        if alone in table.head
-        else "This design cannot tell a main effect from interactions.",
-    ]
-    if golden in table.head:
-        notes.append(
-            "The golden runs estimate the total too: a ratio far from 1 hints at a seed that leaks (check L3D006)."
-            if word == "golden"
-            else "Pooled runs are the same cells, so that their variance confirms nothing."
-        )
-    if below:
-        notes.append(f"Below zero, by chance; the best estimate is 0: {', '.join(below)}.")
-    return replace(table, note=" ".join(notes))
+def _verdict(word: str) -> Drawn:
+    sign = SIGNS.get(word, _OPEN)
+    return Drawn(Markup('<span class="verdict"><span aria-hidden="true">{}</span> {}</span>').format(sign, word), word)
 
 
-def collapse_table(shown: Shown) -> Table | None:
-    """Return the two parts of the score, a row per factor; None where no run collapsed."""
-    collapse = shown.analysis.collapse
-    if collapse is None:
-        return None
-    level = shown.say("{level} interval")
-    rows = []
-    for record in shown.records:
-        cause, rest = collapse.causes[record.factor], collapse.rest[record.factor]
-        intervals = [between(*part.corrected_interval) for part in (cause, rest)]
-        rows.append(
-            {
-                "factor": record.factor,
-                "collapsed\n% of cells": points(record.collapsed_share, 1),
-                "importance for\nwhich collapse": f"{signed(cause.importance_corrected)}\n{intervals[0]}",
-                "importance of\nthe others": signed(rest.importance),
-                f"corrected\n{level}": f"{signed(rest.importance_corrected)}\n{intervals[1]}",
-                f"their\n{shown.golden_word} std": shown.unit.text(rest.golden_std),
-            }
-        )
-    share = ""
-    if collapse.runs:
-        low, high = (points(end, 1) for end in collapse.share_interval())
-        share = f"{collapse.collapsed} of {collapse.runs} runs that draw every factor score below chance "
-        share += f"({level}: {low} to {high} %). "
-    note = (
-        f"{share}A score with collapsed runs has two parts: which runs collapse, and how far the others differ. "
-        "Importance for which collapse takes 1 for a collapsed run and 0 for another in place of the score. For the "
-        "others, collapsed runs are left out as if they were missing. These intervals hold where those of the whole "
-        "score do not."
-    )
-    return Table.of(rows, note)
-
-
-def _share(share: float, low: float, high: float) -> str:
+def share_cell(share: float, low: float, high: float, *, digits: int = 1) -> str:
     """Return a share in per cent, and below it its interval; cut at 0 and 1, between which every true share lies."""
     if not math.isfinite(share):
         return MISSING
     ends = tuple(points(min(max(end, 0.0), 1.0), 0) if math.isfinite(end) else MISSING for end in (low, high))
-    return f"{points(min(max(share, 0.0), 1.0), 1)} %" + ("" if MISSING in ends else f"\n({ends[0]} to {ends[1]})")
-
-
-def interim_table(analysis: Analysis) -> Table | None:
-    """Return the looks of the stopping rule, those of one factor together; None without any."""
-    looks = analysis.interim_analyses
-    if looks is None or not len(looks):
-        return None
-    spends = bool(np.isfinite(looks["alpha"].to_numpy(dtype=np.float64)).any())
-    groups = looks.groupby("factor", sort=False)
-    last = [look for _, group in groups for look in group.tail(INTERIM_SHOWN).to_dict("records")]
-    rows = []
-    for look in last:
-        numbers = {"importance": signed(look["importance"]), "change": _small(look["change"])}
-        if spends:
-            numbers = {"interval": between(look["low"], look["high"]), "alpha spent": _small(look["alpha"])}
-        words = {"decision": str(look["decision"]), "reason": str(look["reason"])}
-        rows.append({"factor": str(look["factor"]), "rows": str(look["rows"]), **numbers, **words})
-    note = "A change may be small by chance, so this rule says nothing about the error of the score."
-    if spends:
-        note = (
-            "The interval of a look holds at the level 1 - alpha spent, so that all claims of all looks hold together."
-        )
-    if left_out := len(looks) - len(last):
-        note += f" {left_out} earlier looks are left out."
-    return Table.of(rows, note, texts=frozenset({4, 5}))
-
-
-def _small(value: float) -> str:
-    return f"{value:.3g}" if pd.notna(value) and math.isfinite(value) else MISSING
+    interval = "" if MISSING in ends else f"\n({ends[0]} to {ends[1]})"
+    return f"{points(min(max(share, 0.0), 1.0), digits)} %{interval}"

@@ -3,41 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from mlflow_l3d.analysis.importance.results import Importance
+from markupsafe import Markup
+
+from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.numbers import MISSING, percent, shorten
-from mlflow_l3d.report.page import Document, Item, Picture, Section, Snippet, chip, subheading
-from mlflow_l3d.report.table import Part, Table
-from mlflow_l3d.studies.investigation.report import factor_tables, prediction_tables
-from mlflow_l3d.studies.investigation.report import figures as draw
-from mlflow_l3d.studies.investigation.report.heatmap import heatmap
+from mlflow_l3d.report.draw import strip
+from mlflow_l3d.report.examples import MOST, fragile_examples
+from mlflow_l3d.report.numbers import percent, shorten
+from mlflow_l3d.report.page import Document, Drawing, Item, Section, Snippet, answer_lines, step_lines, subheading
+from mlflow_l3d.report.table import Part
+from mlflow_l3d.studies.investigation.report import cite, factor_tables, more_tables
+from mlflow_l3d.studies.investigation.report.details import early_stops
+from mlflow_l3d.studies.investigation.report.prediction_tables import prediction_parts
+from mlflow_l3d.studies.investigation.report.runs import Runs, convergence, scores_table, script_data
+from mlflow_l3d.studies.investigation.report.source import Source
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
-from mlflow_l3d.studies.investigation.report.words import answers, early_stops
+from mlflow_l3d.studies.investigation.report.words import answers, headline, steps
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_CHIPS: Final = {"dominates": "important", "yes": "important", "minor": "not-important", "no": "not-important"}
-"""Verdict -> class of its mark in the style sheet; of any other it is ``unknown``."""
-_RUNS: Final = {
-    "golden runs": "Golden runs change every factor.",
-    "pooled runs": "Pooled runs are the cells of all tables together, in place of golden runs.",
-}
-_CONVERGENCE: Final = (
-    "Importance after each row. If the line still changes at the right edge, add rows (mitigation_runs)."
-)
-_ALIKE: Final = "pairs of runs that agree on an example, that agree and are right"
-_GRADED: Final = "{}, mean over pairs of runs and examples, between two runs, and against the truth"
+_BAND: Final = "Band: ± 1 [[standard deviation|std]]."
 
 
 def investigation_document(
     analysis: Analysis,
     *,
     title: str,
+    source: Source | None = None,
+    runs: Runs | None = None,
     lines: Sequence[str] = (),
     notes: Sequence[str] = (),
     settings: Mapping[str, str] = MappingProxyType({}),
@@ -49,154 +46,149 @@ def investigation_document(
     ----------
     analysis
         The records.
+    source, runs
+        Where the result comes from, and the runs behind it.
     title, lines, notes, settings
         As in :class:`mlflow_l3d.report.page.Document`.
     paths
-        Returns factor -> how its importance settled, see
-        :func:`mlflow_l3d.studies.investigation.report.figures.convergence`; a factor without a path, or with one of
-        fewer than two rows, has no such figure.
+        Returns factor -> how its importance settled; a factor without a path has no such picture.
     """
-    shown = Shown(analysis)
-    opening, stops = answers(shown), early_stops(analysis)
-    verdicts = [Item(shown.sentence(record), record.factor) for record in shown.records]
-    ranking = factor_tables.ranking_tables(analysis.ranking, shown.design.words.apart)
-    reading = {"shown": shown, "level": percent(shown.level)}
-    collapse, looks = factor_tables.collapse_table(shown), factor_tables.interim_table(analysis)
+    shown, source, runs = Shown(analysis), source or Source(), runs or Runs()
+    opening, table, next_steps = answers(shown), factor_tables.first_table(shown), steps(shown, source)
+    worst = None if analysis.examples is None else analysis.examples.most_fragile(MOST)
+    found = [] if worst is None else worst["example_id"].tolist()
+    data = script_data(shown, runs, found, address=source.address, classes=source.classes)
+    examples = None
+    if worst is not None:
+        opens = any(factor["predicted"] for factor in data["factors"].values())
+        voters = "pooled runs" if shown.golden_word == "pooled" else shown.golden_runs
+        examples = fragile_examples(worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens)
+    reading = {"shown": shown, "level": percent(analysis.level)}
     sections = [
-        Section(f"Factors, {shown.design.words.order} first", _factors(shown, verdicts)),
-        Section("What to watch", _watch(shown)),
-        Section("Runs that collapse", [collapse]),
-        Section("When to stop", [looks]),
-        Section("Which factors differ", ranking),
-        Section("Single predictions", prediction_tables.prediction_parts(shown)),
-        Section("Variance components", [factor_tables.component_table(shown)]),
-        Section("Pictures", _pictures(shown, paths())),
+        Section("The answers in full", [*_in_full(shown), *notes]),
+        Section(_titled("Checks", len(by_code(analysis.checks))), _checks(shown), name="checks"),
+        Section("Factors in numbers", [factor_tables.numbers_table(shown)], name="factors"),
+        *_factor_sections(shown, paths()),
+        Section("Fragile examples", [*prediction_parts(shown), examples], name="examples"),
+        Section("Runs that collapse", [more_tables.collapse_table(shown)]),
+        Section("When to stop", [*early_stops(analysis), more_tables.interim_table(analysis)]),
+        Section("Which factors differ", more_tables.ranking_tables(analysis.ranking, shown.design.words.apart)),
+        Section("Variance components", [more_tables.component_table(shown)]),
         Section("How to read this", [Snippet("investigation_reading.html", reading)]),
+        Section("Cite this", _cited(shown, source), name="cite"),
     ]
-    text: list[Part] = [*stops, _terminal_table(shown), factor_tables.further_numbers(shown, terminal=True), [""]]
-    text += [f"{shorten(item.name, 60)}: {item.text}" for item in verdicts]
-    for name, answer in (("luck", opening[0]), ("predictions", opening[2])):
-        short = "" if answer.short == MISSING else f"{answer.short}. "
-        text.append(f"{name}: {short}{' '.join(answer.sentences)}")
+    text: list[Part] = [answer_lines(opening), table, [""], step_lines(next_steps)]
     if analysis.cells_failed:
         text.append(f"{analysis.cells_failed} cells of the plan have no score.")
-    text += [["", "Checks"]] if analysis.checks else []
-    for check in by_code(analysis.checks):
-        about = f" [{', '.join(shorten(name, 40) for name in check.factors)}]" if check.factors else ""
-        text.append(f"{check.code}{about} {check.severity}, {check.title}: {check.message}")
-    # A baseline strategy has one row per factor, which only a file shows.
-    files = [_table_picture(shown, record) for record in shown.records] if shown.design.baseline else []
-    if not shown.records:
-        files = [_bars(shown), _golden(shown)]
+    text += [_check_lines(shown)]
     return Document(
         title=title,
+        headline=headline(shown),
+        about=_about(shown, source),
+        place=_place(shown, source),
         answers=opening,
+        drawing=_strip(shown, runs),
+        table=table,
+        steps=next_steps,
         lines=lines,
         text=text,
-        notes=[*notes, *stops],
+        notes=_short_notes(shown),
         sections=sections,
         settings=settings,
-        files=files,
+        data=data,
     )
 
 
-def _factors(shown: Shown, verdicts: list[Item]) -> list[str | Table | Picture | list[Item] | None]:
-    if not shown.records:
-        return ["No factor was investigated."]
-    return [_factor_table(shown), _bars(shown), verdicts, factor_tables.further_numbers(shown)]
+def _about(shown: Shown, source: Source) -> str:
+    unit = " in %" if shown.unit.scale > 1 else ""
+    parts = [source.task, source.approach, source.model, f"{shown.analysis.metric}{unit}"]
+    return " · ".join(part for part in parts if part)
 
 
-def _watch(shown: Shown) -> list[str | list[Item]]:
-    failed, golden = shown.analysis.cells_failed, shown.golden_runs == "golden runs"
-    counted = f"{failed} cells of the plan{', golden runs included,' if golden else ''} have no score."
+def _place(shown: Shown, source: Source) -> Markup:
+    cells = sum(record.table.size for record in shown.records) + len(shown.golden_scores)
+    parts = [Markup("{} runs").format(f"{cells:,}"), *([Markup("{}").format(source.date)] if source.date else [])]
+    if source.link:
+        parts.append(Markup('<a href="{}">MLflow</a>').format(source.link))
+    return Markup(" · ").join(parts)
+
+
+def _strip(shown: Shown, runs: Runs) -> Drawing | None:
+    scores, unit = shown.golden_scores, shown.unit
+    if len(scores) < 2:
+        return None
+    named = [name for name, _ in runs.golden]
+    names = named if len(named) == len(scores) else [f"run {at + 1}" for at in range(len(scores))]
+    scaled, std = unit.scale * scores, unit.scale * shown.golden_deviation
+    mean = float(scaled.mean())
+    low, high = float(scaled.min()), float(scaled.max())
+
+    def written(value: float) -> str:
+        return unit.text(value / unit.scale, 1)
+
+    label = f"Scores of {len(scores)} runs: {written(low)} to {written(high)}, mean {written(mean)}"
+    drawn = strip(scaled, names, band=(mean - std, mean + std) if std > 0 else None, label=label, shown=written)
+    better = "" if shown.analysis.metric.greater_is_better else " Smaller is better."
+    word = "pooled" if shown.golden_word == "pooled" else "golden"
+    return Drawing(drawn, f"A dot: one [[{shown.golden_word} run|{word}]]. {_BAND}{better}")
+
+
+def _short_notes(shown: Shown) -> list[str]:
+    failed = shown.analysis.cells_failed
+    golden = ", golden runs included," if shown.golden_runs == "golden runs" else ""
+    warnings = [check for check in by_code(shown.analysis.checks) if check.severity == "warning"]
+    notes = [f"{failed} cells of the plan{golden} have no score; the verdicts are from the rest."] if failed else []
+    if warnings:
+        notes.append("To watch: " + "; ".join(f"{check.title} ({check.code})" for check in warnings[:4]) + ".")
+    return notes
+
+
+def _in_full(shown: Shown) -> list[str | list[Item]]:
+    parts = [Item(" ".join(answer.sentences[1:]), answer.question) for answer in answers(shown) if answer.sentences[1:]]
+    verdicts = [Item(shown.sentence(record), record.factor) for record in shown.records]
+    return [each for each in (parts, verdicts) if each]
+
+
+def _checks(shown: Shown) -> list[str | list[Item]]:
     checks = by_code(sorted(shown.analysis.checks, key=lambda check: check.severity != "warning"))
     items = [
         Item(check.message, check.title, ", ".join([check.code, check.severity, *check.factors]), check.severity)
         for check in checks
     ]
-    return [*([counted] if failed else []), items or "No check found anything doubtful."]
+    return [items or "No check found anything doubtful."]
 
 
-def _pictures(shown: Shown, paths: Mapping[str, pd.DataFrame]) -> list[Picture | Snippet]:
-    """Return the scores of all runs, then table and convergence of each factor."""
-    parts: list[Picture | Snippet] = [_golden(shown)] if shown.records else []
-    for record in shown.records:
-        factor, path = record.factor, paths.get(record.factor)
-        pictures = [] if shown.design.baseline else [_table_picture(shown, record)]
-        if path is not None and len(path) > 1:
-            convergence = partial(draw.convergence, path, factor, level=record.level)
-            pictures.append(
-                Picture(convergence, f"convergence-{factor}", f"Importance of {factor} over rows", _CONVERGENCE)
-            )
-        parts += [subheading(factor), *pictures] if pictures else []
-    return parts
+def _check_lines(shown: Shown) -> list[str]:
+    lines = []
+    for check in by_code(shown.analysis.checks):
+        about = f" [{', '.join(shorten(name, 30) for name in check.factors)}]" if check.factors else ""
+        if check.severity == "warning":
+            lines.append(shorten(f"{check.code}{about}: {check.title}", 100))
+    return lines
 
 
-def _bars(shown: Shown) -> Picture:
-    label, caption = shown.design.words.bars
-    return Picture(partial(draw.importance_bars, shown), "importance", label, shown.say(caption))
+def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame]) -> list[Section]:
+    """Return the runs of each factor, and how its share settled."""
+    sections = []
+    for at, record in enumerate(shown.records):
+        steps_done = paths.get(record.factor)
+        settled = None
+        if steps_done is not None and not shown.design.baseline:
+            settled = convergence(record, steps_done.sort_values("rows"), total_index_of)
+        caption = shown.design.words.table.format(factor=record.factor)
+        parts = [scores_table(shown, record, at), caption]
+        if settled is not None:
+            parts += [subheading("How it settled"), settled]
+        sections.append(Section(f"Every run of {record.factor}", parts, name=f"factor-{at + 1}"))
+    return sections
 
 
-def _golden(shown: Shown) -> Picture:
-    first_row = shown.design.words.first_row or _RUNS[shown.golden_runs]
-    scores = f"Each tick is one training. {first_row} {shown.design.words.rows} Numbers are mean ± standard deviation."
-    return Picture(partial(draw.golden_distribution, shown), "golden", "Scores of single runs", scores)
+def _cited(shown: Shown, source: Source) -> list[Snippet]:
+    parts = [("A sentence", cite.sentence(shown, source))]
+    if shown.records and not shown.design.baseline:
+        parts.append(("LaTeX", cite.latex(shown)))
+    return [Snippet("cite.html", {"parts": [*parts, ("BibTeX", cite.bibtex(source))]})]
 
 
-def _table_picture(shown: Shown, record: Importance) -> Picture:
-    factor, scores = record.factor, partial(heatmap, record, metric=shown.analysis.metric)
-    caption = shown.design.words.table.format(factor=factor)
-    return Picture(scores, f"heatmap-{factor}", f"Scores of {factor}", caption)
-
-
-def _factor_table(shown: Shown) -> Table:
-    golden, level = shown.golden_word, percent(shown.level).replace(" ", "\N{NO-BREAK SPACE}")
-    keys = {
-        "verdict": "verdict",
-        f"corrected importance,\n{level} interval": "corrected",
-        f"moves by\nstd ({shown.unit.short})": "moves",
-        "published\nimportance": "importance",
-        "contr. std": "contributed",
-        "mitig. std": "mitigated",
-        f"{golden} std": "golden",
-    }
-    if shown.design.baseline:
-        keys = {"important?": "important", "std of runs": "std"}
-        keys |= {f"{golden} std": "golden", f"share of\n{golden} std": "share"}
-    keys |= {"score\nmean ± std": "mean", "CON %": "consistency", "CCON %": "correct"}
-    keys["miss\N{SOFT HYPHEN}ing"] = "missing"
-    rows = []
-    for texts in factor_tables.factor_texts(shown):
-        for name in ("verdict", "important"):
-            texts[f"{name} chip"] = chip(_CHIPS.get(texts[name], "unknown"), texts[name])
-        texts["mean"] += f"\n± {texts['std']}"
-        texts["corrected"] += f"\n{texts['bounds']}"
-        texts["importance"] += "" if texts["important"] == MISSING else f"\nimportant: {texts['important']}"
-        rows.append((texts["factor"], *[texts.get(f"{key} chip", texts[key]) for key in keys.values()]))
-    return Table(("factor", *keys), tuple(rows), shown.say(shown.design.words.note))
-
-
-def _terminal_table(shown: Shown) -> Table:
-    gold, unit = shown.golden_word[:4], shown.unit.short
-    keys = {
-        "factor": "factor",
-        "verdict": "verdict",
-        f"corrected importance\n[{percent(shown.level)} interval]": "interval",
-        "moves": "moves",
-        f"std ({unit})\n{gold}": "golden",
-        f"score ({unit})\nmean": "mean",
-        "CON": "consistency",
-        "agree (%)\nCCON": "correct",
-        "published\nimportance": "importance",
-        "miss": "missing",
-    }
-    if shown.design.baseline:
-        keys = {"factor": "factor", "important": "important", "std": "std", gold: "golden", "std/gold": "share"}
-        keys |= {"mean": "mean", "CON": "consistency", "CCON": "correct", "miss": "missing"}
-    rows = []
-    for texts in factor_tables.factor_texts(shown):
-        texts["importance"] += "" if texts["important"] == MISSING else f" {texts['important']:>3}"
-        texts["factor"] = shorten(texts["factor"], 30 if shown.design.baseline else 20)
-        rows.append(tuple(texts[key] for key in keys.values()))
-    meaning = _GRADED.format(shorten(str(shown.analysis.agreement), 40)) if shown.graded else _ALIKE
-    return Table(tuple(keys), tuple(rows), shown.say(shown.design.words.legend, meaning=meaning))
+def _titled(title: str, number: int) -> str:
+    return f"{title} ({number})" if number else title

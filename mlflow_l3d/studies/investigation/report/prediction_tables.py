@@ -7,20 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.numbers import MISSING, between, plain, points, shorten, signed
-from mlflow_l3d.report.page import Snippet
+from mlflow_l3d.report.examples import shares_bar
+from mlflow_l3d.report.numbers import MISSING, between, plain, points, signed
+from mlflow_l3d.report.page import Drawing
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
-
-FRAGILE_SHOWN: Final = 15
 
 _MOST_RATIO: Final = 10.0
 """Upper ends of a ratio from here on say nothing: with few rows the interval has no end."""
 RATIO: Final = (
-    "ratio behind it: how often runs disagree where this factor alone changes, over how often where every factor does, "
+    "how often runs disagree where this factor alone changes, over how often where every factor does, "
     "with the 95 % interval. It estimates the share of the predictions' variance that the factor brings about, "
     "interactions included; numerator and denominator come from different runs, so that luck may put it above 1, where "
     "no share can be"
@@ -28,11 +27,10 @@ RATIO: Final = (
 """What the ratio is that stands with importance for predictions."""
 
 
-def prediction_parts(shown: Shown) -> list[Snippet | Table | None]:
-    """Return the section about single predictions: shares of examples, agreement of runs, the most fragile examples."""
+def prediction_parts(shown: Shown) -> list[Drawing | Table | None]:
+    """Return how many examples depend on luck, and how far runs agree."""
     bar = shares(shown.analysis)
-    snippet = Snippet("prediction_shares.html", {"shares": bar}) if bar else None
-    return [snippet, agreement_table(shown), fragile_table(shown.analysis.examples)]
+    return [Drawing(shares_bar(bar)) if bar else None, agreement_table(shown)]
 
 
 def agreement_table(shown: Shown) -> Table | None:
@@ -65,7 +63,8 @@ def _agreement_row(shown: Shown, name: str) -> dict[str, str]:
         "agree on\nwrong %": MISSING if shown.graded else points(shared("agreement_on_wrong"), 1),
         "kappa": plain(shared("fleiss_kappa")),
         "common\nexamples": f"{common:,.0f}" if math.isfinite(common) else MISSING,
-        "importance for\npredictions": prediction_text(shown.prediction_importance(name)),
+        "importance for\npredictions": importance_text(shown.prediction_importance(name)),
+        "share of\ndisagreement": ratio_text(shown.prediction_importance(name)),
         "accuracy\nstd": points(shared("accuracy_std")),
         "larger\ntest set": points(shared("accuracy_std_population")),
         "Pearson": plain(numbers.get("consistency_pearson", math.nan)),
@@ -94,59 +93,36 @@ def _agreement_note(shown: Shown, head: Sequence[str]) -> str:
     if shown.analysis.prediction_importances:
         parts.append(
             "Importance for predictions: above 0 the factor changes more predictions, interactions included, than all "
-            f"others without it; below it the {RATIO}."
+            f"others without it. Share of disagreement: {RATIO}."
         )
     return " ".join(parts)
 
 
-def fragile_table(examples: ExampleVotes | None, runs: str = "runs") -> Table | None:
-    """Return the examples on which runs differ most: ids and votes, no texts; None if they differ on none."""
-    worst = None if examples is None else examples.most_fragile(FRAGILE_SHOWN)
-    if worst is None or worst.empty:
-        return None
-    rows = [
-        {
-            "example": shorten(str(row["example_id"]), 24),
-            "true class": str(row["label"]),
-            "votes": _votes(row["votes"], int(row["unparsed"])),
-            runs: str(row["runs"]),
-            "right %": points(float(row["share_right"]), 0),
-            "entropy (bits)": plain(float(row["entropy"])),
-        }
-        for row in worst.to_dict("records")
-    ]
-    note = f"Votes: how many {runs} predict each class, as class: {runs}. Entropy is 0 if all {runs} agree."
-    return Table.of(rows, note, texts=frozenset({2}), title="The most fragile examples")
-
-
-def shares(analysis: Analysis) -> list[tuple[str, str, str, str]]:
-    """Return kind, name and share of robust, fragile and never right examples, in words and as the width of a bar."""
+def shares(analysis: Analysis) -> list[tuple[str, float]]:
+    """Return the shares of robust, fragile and never right examples by their names; empty if there are too few."""
     votes = analysis.examples
     if votes is None or len(votes.frame) < FEWEST_EXAMPLES:
         return []
-    kinds = {
-        ("robust", "right in every run"): votes.robust_share,
-        ("fragile", "right in some"): votes.fragile_share,
-        ("never", "right in none"): votes.never_right_share,
-    }
-    return [(*names, points(share, 1), f"{100 * share:.3f}") for names, share in kinds.items()]
+    return [
+        ("right in every run", votes.robust_share),
+        ("right in some", votes.fragile_share),
+        ("right in none", votes.never_right_share),
+    ]
 
 
-def prediction_text(record: PredictionImportance | None) -> str:
-    """Return importance for predictions, and below it the ratio behind it, with their intervals."""
+def importance_text(record: PredictionImportance | None) -> str:
+    """Return importance for predictions, and below it its interval."""
+    if record is None or not math.isfinite(record.share):
+        return MISSING
+    bounds = between(*record.importance_interval)
+    return signed(record.importance) + ("" if bounds == MISSING else f"\n{bounds}")
+
+
+def ratio_text(record: PredictionImportance | None) -> str:
+    """Return the ratio behind importance for predictions in per cent, and below it its interval."""
     if record is None or not math.isfinite(record.share):
         return MISSING
     low, high = record.share_ci_low, record.share_ci_high
-    ends = plain(low), "any" if high >= _MOST_RATIO else plain(high)
-    bounds = "" if MISSING in ends else f" ({ends[0]} to {ends[1]})"
-    span = between(*record.importance_interval)
-    around = "" if MISSING in (span, *ends) else f" ({span})"
-    return f"{signed(record.importance)}{around}\n{plain(record.share)}{bounds}"
-
-
-def _votes(votes: Sequence[int], unparsed: int) -> str:
-    named = sorted(((count, name) for name, count in enumerate(votes) if count), key=lambda pair: (-pair[0], pair[1]))
-    parts = [f"{name}: {count}" for count, name in named[:6]]
-    if len(named) > 6:
-        parts.append(f"{len(named) - 6} more classes: {sum(count for count, _ in named[6:])}")
-    return ", ".join([*parts, *([f"no class: {unparsed}"] if unparsed else [])])
+    if not math.isfinite(low):
+        return f"{points(record.share, 0)} %"
+    return f"{points(record.share, 0)} %\n{points(low, 0)} to {'any' if high >= _MOST_RATIO else points(high, 0)}"

@@ -18,6 +18,7 @@ from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.strategies import baseline_important
 from mlflow_l3d.analysis.importance.verdicts import Advice
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, points, shorten, signed, unit_of
 
@@ -72,6 +73,18 @@ class Shown:
         """The record with the fullest set of golden scores; the factors share them."""
         every = self.analysis.importances.values()
         return max(every, key=lambda record: int(np.isfinite(record.golden).sum()), default=None)
+
+    @cached_property
+    def golden_scores(self) -> FloatArray:
+        """The golden scores that there are."""
+        return np.empty(0) if self.golden is None else self.golden.golden[np.isfinite(self.golden.golden)]
+
+    @property
+    def golden_deviation(self) -> float:
+        """Their standard deviation; a design whose own runs are not independent of each other has one of its own."""
+        if self.golden is not None and self.design.tables_are_golden:
+            return self.golden.golden_std
+        return float(self.golden_scores.std())
 
     @property
     def golden_word(self) -> str:
@@ -130,10 +143,15 @@ class Shown:
             return baseline_important(record.score_std, record.golden_std)
         return record.importance > 0 if math.isfinite(record.importance) else None
 
+    def shares(self, record: Importance) -> tuple[float, float, float]:
+        """Return the factor's share of the variance and its interval, cut at 0 and 1."""
+        low, high = record.corrected_interval
+        return total_index_of(record.importance_corrected), total_index_of(low), total_index_of(high)
+
     def moves(self, record: Importance) -> str:
         """Return by how much the factor moves the score, and its part in the variance with its interval."""
-        share = points(total_index_of(record.importance_corrected), 0)
-        ends = [total_index_of(end) for end in record.corrected_interval]
+        total, *ends = self.shares(record)
+        share = points(total, 0)
         interval = f" ({' to '.join(points(end, 0) for end in ends)} %)" if all(map(math.isfinite, ends)) else ""
         moved = self.unit.amount(record.moves_by_std)
         return f"moves the score by {moved} (std), {share} % of the variance{interval}"

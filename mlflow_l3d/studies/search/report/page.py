@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from mlflow_l3d.report.numbers import MISSING, counted, duration, plain, share_text, shorten, unit_of, value_text
-from mlflow_l3d.report.page import Picture, Section, chip, page
+from mlflow_l3d.report.page import Document, Picture, Section, chip
 from mlflow_l3d.report.table import Part, Table, document
 from mlflow_l3d.studies.search.numbers import SearchResult, range_text
 from mlflow_l3d.studies.search.report import figures as draw
@@ -66,7 +66,7 @@ def render(result: SearchResult, figures: Mapping[str, Figure], *, settings: Map
     sections = [
         Section("The found setting", setting),
         Section("The levels", [stage_table(result)]),
-        *[Section(head, [Picture.of(figure, kind, head, text)]) for kind, head, text, figure in pictures],
+        *[Section(head, [Picture(lambda figure=figure: figure, kind, shorten(head, 200), text)]) for kind, head, text, figure in pictures],
         Section("Trials, best first", [trial_table(result, MOST_TRIALS)]),
     ]
     took = (
@@ -75,7 +75,9 @@ def render(result: SearchResult, figures: Mapping[str, Figure], *, settings: Map
         f"{counted(result.validation_examples, 'validation example')}. Scores are {unit_of(result.metric).name}."
     )
     notes, answers = [took, *result.notes], search_answers(result)
-    return page(result.title, notes=notes, answers=answers, sections=sections, settings=settings)
+    return Document(
+        title=result.title, notes=notes, answers=answers, sections=sections, settings=settings
+    ).to_html()
 
 
 def draw_figures(result: SearchResult) -> dict[str, Figure]:

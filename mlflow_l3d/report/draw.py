@@ -1,0 +1,248 @@
+"""Pictures of a page as SVG: places from left to right are per cent, so that they fit any width without a script."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from markupsafe import Markup
+
+from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.report.numbers import plain
+
+_BINS: Final = 40
+"""Stacks of dots at most."""
+_HEIGHT: Final = 150
+"""Room for the highest stack, in pixels."""
+_DOT: Final = Markup('<circle class="dot" data-run="{}" cx="{}%" cy="{}" r="{}"><title>{}</title></circle>')
+_LINE: Final = Markup('<line class="{}" x1="{}%" x2="{}%" y1="{}" y2="{}"/>')
+_PATH: Final = Markup(
+    '<svg class="path" role="img" aria-label="{}" viewBox="0 0 100 80" preserveAspectRatio="none">{}</svg>'
+)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A horizontal axis.
+
+    Attributes
+    ----------
+    low, high
+        Its ends.
+    step
+        Distance of its ticks: 1, 2 or 5 times a power of ten.
+    """
+
+    low: float
+    high: float
+    step: float
+
+    @classmethod
+    def over(cls, values: Iterable[float], ticks: int = 5) -> Axis:
+        """Return an axis with round ends that holds the finite ones of some values; from 0 to 1 if there are none."""
+        finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+        low, high = min(finite), max(finite)
+        width = (high - low) or abs(high) / 10 or 1.0
+        step = nice_step(width / ticks)
+        margin = 0.02 * width if high > low else width / 2
+        quarter = step / 4
+        ends = quarter * math.floor((low - margin) / quarter), quarter * math.ceil((high + margin) / quarter)
+        return cls(*ends, step)
+
+    def at(self, value: float) -> float:
+        """Return the place of a value in per cent, cut at the ends."""
+        return 100 * min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
+
+    @property
+    def ticks(self) -> list[float]:
+        """Where the ticks are."""
+        first = math.ceil(self.low / self.step - 1e-9)
+        count = math.floor(self.high / self.step + 1e-9) - first + 1
+        return [(first + at) * self.step for at in range(count)]
+
+    def tick_text(self, value: float) -> str:
+        """Return a tick as it is written: with as many decimals as the step has."""
+        return plain(value, max(0, -math.floor(math.log10(self.step) + 1e-9)))
+
+    def drawn(self, y: float) -> Markup:
+        """Return the line of the axis at a height, with ticks and numbers below it."""
+        parts = [_line("axis", 0, 100, y, y)]
+        for tick in self.ticks:
+            x = self.at(tick)
+            parts += [_line("axis", x, x, y, y + 4), text(x, y + 18, self.tick_text(tick))]
+        return Markup("").join(parts)
+
+
+def nice_step(width: float) -> float:
+    """Return the smallest of 1, 2 and 5 times a power of ten that is at least `width`."""
+    power = 10.0 ** math.floor(math.log10(width))
+    return next(times * power for times in (1, 2, 5, 10) if times * power >= width * (1 - 1e-9))
+
+
+def svg(height: float, label: str, *parts: Markup) -> Markup:
+    """Return a picture; readers who cannot see it are told `label`."""
+    picture = Markup('<svg role="img" aria-label="{}" height="{}" width="100%">{}</svg>')
+    return picture.format(label, _short(height), Markup("").join(parts))
+
+
+def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "") -> Markup:
+    """Return words at a place; near the ends of the picture they stay within it."""
+    anchor = anchor or ("start" if x < 6 else "end" if x > 94 else "middle")
+    return Markup('<text x="{}%" y="{}" text-anchor="{}" class="{}">{}</text>').format(
+        _short(x), _short(y), anchor, kind, words
+    )
+
+
+def strip(
+    scores: FloatArray,
+    names: Sequence[str],
+    *,
+    band: tuple[float, float] | None,
+    label: str,
+    shown: Callable[[float], str],
+) -> Markup:
+    """Return a dot for each run, stacked where scores are alike; the mean, one deviation around it, and both ends.
+
+    Parameters
+    ----------
+    scores
+        Shape (n,): finite, as they are written at the axis.
+    names
+        One for each run: what a reader sees who points at it.
+    band
+        Mean minus and plus one standard deviation; None if there is none.
+    label
+        For readers who cannot see it.
+    shown
+        Writes a score.
+    """
+    axis = Axis.over(scores)
+    width = nice_step((axis.high - axis.low) / _BINS)
+    bins = np.round((scores - axis.low) / width).astype(int)
+    highest = int(np.bincount(bins).max())
+    pitch = min(8.0, _HEIGHT / highest)
+    bottom = max(pitch * highest, 40.0) + 26
+    parts: list[Markup] = []
+    if band is not None:
+        start, end = map(axis.at, band)
+        parts.append(_band(start, end, 18, bottom - 18))
+    stacked: dict[int, int] = {}
+    for at in np.argsort(scores, kind="stable"):
+        level = stacked[bins[at]] = stacked.get(bins[at], 0) + 1
+        x, y = axis.at(axis.low + width * bins[at]), bottom - pitch * (level - 0.5)
+        told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(3.6, pitch / 2))
+        parts.append(_DOT.format(int(at), _short(x), _short(y), _short(size), told))
+    mean = float(scores.mean())
+    parts += [_line("mean", axis.at(mean), axis.at(mean), 16, bottom), axis.drawn(bottom)]
+    parts.append(text(axis.at(mean), 11, f"mean {shown(mean)}", kind="strong"))
+    return svg(bottom + 24, label, *parts)
+
+
+def share_bar(share: float, low: float, high: float, label: str) -> Markup:
+    """Return a share (0..1) as a bar with its interval, and the line of one half that decides a verdict."""
+    half = Markup('<line class="half" x1="50%" x2="50%" y1="0" y2="26"/>')
+    if not math.isfinite(share):
+        return svg(26, label, half)
+    bar = Markup('<rect class="bar" x="0" y="5" height="16" width="{}%"/>').format(_short(100 * share))
+    ends = [Markup("")]
+    if math.isfinite(low) and math.isfinite(high):
+        ends = whisker(100 * low, 100 * high, 13)
+    return svg(26, label, bar, half, *ends, _point(100 * share, 13))
+
+
+def whisker(start: float, end: float, y: float) -> list[Markup]:
+    """Return an interval between two places in per cent."""
+    ends = [_line("interval", x, x, y - 5, y + 5) for x in (start, end)]
+    return [_line("interval", start, end, y, y), *ends]
+
+
+def difference_bar(value: float, low: float, high: float, axis: Axis, label: str, *, margin: float = 0.0) -> Markup:
+    """Return a difference with its interval around 0, and in grey what is too small to matter."""
+    parts = []
+    if margin > 0:
+        start, end = axis.at(-margin), axis.at(margin)
+        parts.append(_band(start, end, 0, 26))
+    zero = axis.at(0.0)
+    parts.append(_line("mean", zero, zero, 0, 26))
+    if math.isfinite(low) and math.isfinite(high):
+        parts += whisker(axis.at(low), axis.at(high), 13)
+    if math.isfinite(value):
+        parts.append(_point(axis.at(value), 13))
+    return svg(26, label, *parts)
+
+
+def parts_bar(counts: Sequence[float], names: Sequence[str]) -> Markup:
+    """Return how a whole is divided, as one bar whose parts have the colours 0, 1, ... of the page."""
+    whole, start, drawn = sum(counts), 0.0, []
+    for number, count in enumerate(counts):
+        width = 100 * count / whole if whole else 0.0
+        if not count:
+            continue
+        kind = number % 8
+        drawn.append(
+            Markup('<rect class="c{}" x="{}%" width="{}%" height="18"><title>{}</title></rect>').format(
+                kind, _short(start), _short(width), f"{names[number]}: {count:g}"
+            )
+        )
+        if width > 9:
+            drawn.append(text(start + width / 2, 13, f"{count:g}", kind=f"on{kind}", anchor="middle"))
+        start += width
+    label = ", ".join(f"{name}: {count:g}" for name, count in zip(names, counts, strict=True) if count)
+    return svg(18, label, *drawn)
+
+
+def path(values: FloatArray, low: FloatArray, high: FloatArray, label: str, *, ends: tuple[float, float]) -> Markup:
+    """Return a line with the band of its intervals, over 1, 2, ..., and the line of one half; nan are left out.
+
+    Parameters
+    ----------
+    values, low, high
+        Shape (n,).
+    label
+        For readers who cannot see it.
+    ends
+        Of the upright axis.
+    """
+    steps = np.arange(len(values))
+    across = 100 * steps / max(1, len(values) - 1)
+
+    def down(each: FloatArray) -> FloatArray:
+        return np.asarray(80 - 80 * (np.clip(each, *ends) - ends[0]) / (ends[1] - ends[0]))
+
+    known, banded = np.isfinite(values), np.isfinite(low) & np.isfinite(high)
+    outline = [*zip(across[banded], down(high)[banded], strict=True)]
+    outline += [*zip(across[banded], down(low)[banded], strict=True)][::-1]
+    line = [*zip(across[known], down(values)[known], strict=True)]
+    middle = float(down(np.array([sum(ends) / 2]))[0])
+    inner = Markup("").join(
+        [
+            Markup('<polygon class="area" points="{}"/>').format(_points(outline)),
+            Markup('<line class="half" x1="0" x2="100" y1="{0}" y2="{0}"/>').format(_short(middle)),
+            Markup('<polyline class="line" points="{}"/>').format(_points(line)),
+        ]
+    )
+    return _PATH.format(label, inner)
+
+
+def _points(places: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{_short(x)},{_short(y)}" for x, y in places)
+
+
+def _point(x: float, y: float) -> Markup:
+    return Markup('<circle class="point" cx="{}%" cy="{}" r="4.5"/>').format(_short(x), _short(y))
+
+
+def _line(kind: str, start: float, end: float, top: float, bottom: float) -> Markup:
+    return _LINE.format(kind, *map(_short, (start, end, top, bottom)))
+
+
+def _band(start: float, end: float, top: float, height: float) -> Markup:
+    box = Markup('<rect class="band" x="{}%" width="{}%" y="{}" height="{}"/>')
+    return box.format(*map(_short, (start, end - start, top, height)))
+
+
+def _short(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,86 @@
+"""The examples on which runs differ, as a page and a terminal show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pandas as pd
+from markupsafe import Markup
+
+from mlflow_l3d.report.draw import parts_bar
+from mlflow_l3d.report.numbers import points, shorten
+from mlflow_l3d.report.page import Snippet
+
+MOST: Final = 40
+"""Examples on a page."""
+_CLASSES: Final = 8
+"""Classes that have a colour of their own."""
+
+
+def fragile_examples(
+    worst: pd.DataFrame,
+    *,
+    classes: Sequence[str] = (),
+    texts: Mapping[object, str] | None = None,
+    runs: str = "runs",
+    opens: bool = False,
+) -> Snippet | None:
+    """Return the examples whose votes differ most; None if there are none.
+
+    Parameters
+    ----------
+    worst
+        From :meth:`mlflow_l3d.analysis.consistency.examples.ExampleVotes.most_fragile`.
+    classes
+        Name of each class; class numbers stand for names that are not known.
+    texts
+        Example id -> text, where the user asked for them.
+    runs
+        What votes.
+    opens
+        Whether the page can say what every run predicts.
+    """
+    if worst.empty:
+        return None
+    names = list(classes) or [str(number) for number in range(max(map(len, worst["votes"])))]
+    rows = []
+    for row in worst.head(MOST).to_dict("records"):
+        votes = [*row["votes"], *[0] * (len(names) - len(row["votes"]))]
+        shown = [*zip(votes, names, strict=False), *([(int(row["unparsed"]), "no class")] if row["unparsed"] else [])]
+        label = int(row["label"])
+        rows.append(
+            {
+                "id": shorten(str(row["example_id"]), 40),
+                "text": shorten((texts or {}).get(row["example_id"], ""), 240),
+                "label": names[label] if 0 <= label < len(names) else str(label),
+                "votes": parts_bar(*zip(*shown, strict=True)),
+                "wrong": f"{points(1 - float(row['share_right']), 0)} %",
+                "entropy": f"{float(row['entropy']):.3f}",
+            }
+        )
+    values = {
+        "rows": rows,
+        "classes": sorted({row["label"] for row in rows}),
+        "legend": [(number % _CLASSES, name) for number, name in enumerate(names)][:20],
+        "runs": runs,
+        "opens": opens,
+        "has_texts": bool(texts),
+    }
+    return Snippet("examples.html", values)
+
+
+def shares_bar(shares: Sequence[tuple[str, float]]) -> Markup:
+    """Return how many examples are right in every run, in some and in none, as one bar with its legend."""
+    kinds = ("robust", "fragile", "never")
+    bar = Markup("").join(
+        Markup('<span class="{}" style="width:{}%"></span>').format(kind, f"{100 * share:.3f}")
+        for kind, (_, share) in zip(kinds, shares, strict=True)
+    )
+    key = Markup("").join(
+        Markup('<span><i class="{}"></i>{} {}\N{NO-BREAK SPACE}%</span>').format(kind, name, points(share, 1))
+        for kind, (name, share) in zip(kinds, shares, strict=True)
+    )
+    label = ", ".join(f"{name} {points(share, 1)} %" for name, share in shares)
+    picture = Markup('<div class="parts" role="img" aria-label="{}">{}</div><p class="legend">{}</p>')
+    return picture.format(label, bar, key)

@@ -1,0 +1,40 @@
+"""Words that a page explains on the spot."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+TERMS: Final = MappingProxyType(
+    {
+        "std": "Standard deviation: the typical distance of one run from the mean. About two runs in three lie within "
+        "one of it.",
+        "golden": "A training in which every factor is drawn anew.",
+        "pooled": "The cells of all tables together, in place of runs in which every factor is drawn anew. They vary "
+        "less.",
+        "agree": "Consistency (CON): how often two runs predict the same for a test example that both saw.",
+        "right": "Correct consistency (CCON): how often two runs predict the same for a test example, and are right.",
+        "share": "The part of the score's variance in which this factor is involved, alone or together with others "
+        "(total Sobol index). What two factors do together counts for both, so shares may add up to more than 100 %.",
+        "alone": "The share of the factor by itself, without what it does together with others (first Sobol index).",
+        "moves": "How far the score typically moves if only this factor changes: a standard deviation, without the "
+        "bias of few runs.",
+        "verdict": "Interval of the share wholly above 50 %: dominates. Wholly below: minor. Else undecided, as is a "
+        "factor whose interval cannot be trusted.",
+        "published": "Importance of Pecher et al. 2024: (contributed \N{MINUS SIGN} mitigated) / golden standard "
+        "deviation. They call a factor important if it is above 0.",
+        "corrected": "√share \N{MINUS SIGN} √(1 \N{MINUS SIGN} share): the published score without its errors from "
+        "few rows and columns. Above 0 exactly if the share is above 50 %.",
+        "contributed": "As published: the mean of the standard deviations within rows, where only this factor changes.",
+        "mitigated": "As published: the standard deviation of the row means, where all other factors change.",
+        "letters": "Factors that share a letter cannot be told apart by these runs.",
+        "kappa": "Agreement of two runs beyond chance (Fleiss): 1 is always, 0 is chance.",
+        "disagreement": "How often runs disagree on an example if only this factor changes, over how often if every "
+        "factor does. The two come from different runs, so that chance may lift it above 100 %.",
+        "failed": "Cells of the plan that have no score.",
+        "row": "One configuration of all other factors. In a row only the investigated factor changes.",
+        "entropy": "0 bits if all runs agree, more the more evenly their votes are divided.",
+        "luck": "Two runs that differ by chance alone lie further apart than this one time in twenty.",
+    }
+)
+"""Term -> what it means, in one or two sentences."""

@@ -1,0 +1,96 @@
+"""What a paper says of an investigation: a sentence, a table and the literature."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from mlflow_l3d.report.numbers import MISSING, between, percent, points
+from mlflow_l3d.studies.investigation.report.source import Source
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+
+BIBTEX = r"""@inproceedings{pecher2024sensitivity,
+  title     = {On Sensitivity of Learning with Limited Labelled Data to the Effects of Randomness: Impact of
+               Interactions and Systematic Choices},
+  author    = {Pecher, Branislav and Srba, Ivan and Bielikova, Maria},
+  booktitle = {Proceedings of the 2024 Conference on Empirical Methods in Natural Language Processing},
+  year      = {2024}
+}
+@article{zhou2025assessing,
+  title     = {Assessing the Macro and Micro Effects of Random Seeds on Fine-Tuning Large Language Models},
+  author    = {Zhou, Nan and Savova, Guergana and Wang, Lijing},
+  year      = {2025}
+}
+@software{mlflow_l3d,
+  title     = {mlflow-l3d: how much of a score is luck},
+  version   = {VERSION},
+  year      = {YEAR}
+}"""
+
+
+def sentence(shown: Shown, source: Source) -> str:
+    """Return what was repeated, how often, mean, spread, shares of the variance, design and version."""
+    scores, unit = shown.golden_scores, shown.unit
+    factors = [_plain(record.factor) for record in shown.records]
+    where = f" on {source.task}" if source.task else ""
+    parts = []
+    if len(scores) > 1:
+        record = shown.golden
+        assert record is not None
+        bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, lambda value: unit.text(value, 1))
+        sure = "" if bounds == MISSING else f"; {shown.say('{level}')} interval of the deviation {bounds}"
+        mean, std = unit.text(float(scores.mean()), 1), unit.text(shown.golden_deviation, 1)
+        metric = f"{shown.analysis.metric}{' (%)' if unit.scale > 1 else ''}"
+        parts.append(
+            f"Over {len(scores):,} {shown.golden_runs}, {metric}{where} was {mean} ± {std} "
+            f"(mean ± standard deviation{sure})."
+        )
+    if not shown.design.baseline and (said := [_factor(shown, at, name) for at, name in enumerate(factors)]):
+        parts.append(f"Shares of the variance of the score, interactions included: {'; '.join(said)}.")
+    group = shown.agreement("golden")
+    if group is not None and not shown.graded:
+        parts.append(f"Two runs agree on {points(group.consistency, 1)} % of the predictions.")
+    made = [f"{shown.analysis.design} design", *([f"root seed {source.root_seed}"] if source.root_seed else [])]
+    version = f"mlflow-l3d {source.version}".strip()
+    return " ".join([*parts, f"({version}, {', '.join(made)})"])
+
+
+def _factor(shown: Shown, at: int, name: str) -> str:
+    record = shown.records[at]
+    share, low, high = shown.shares(record)
+    word = shown.verdict(record)
+    if not math.isfinite(low + high):
+        return f"{name} {word}"
+    interval = f"{percent(shown.analysis.level)} interval {points(low, 0)} to {points(high, 0)} %"
+    return f"{name} {points(share, 0)} % ({interval}; {word})"
+
+
+def latex(shown: Shown) -> str:
+    """Return the table of factors for a paper that uses booktabs."""
+    unit = "points" if shown.unit.scale > 1 else "units"
+    rows = []
+    for record in shown.records:
+        share, low, high = shown.shares(record)
+        interval = f" ({points(low, 0)}--{points(high, 0)})" if math.isfinite(low + high) else ""
+        moved = shown.unit.text(record.moves_by_std, 1)
+        rows.append(
+            f"{_escaped(_plain(record.factor))} & {points(share, 0)}{interval} & {moved} & {shown.verdict(record)} \\\\"
+        )
+    level = f"{100 * shown.analysis.level:.4g}"
+    head = rf"Factor & Share of variance, \% ({level}\,\% interval) & Moves the score by ({unit}) & Verdict \\"
+    return "\n".join(
+        [r"\begin{tabular}{lrrl}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
+    )
+
+
+def bibtex(source: Source) -> str:
+    """Return the literature."""
+    return BIBTEX.replace("VERSION", source.version or "0").replace("YEAR", source.date[:4] or "n.d.")
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", "/"))

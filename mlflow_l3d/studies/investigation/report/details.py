@@ -1,0 +1,187 @@
+"""What stands behind the three answers, for readers who ask for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN
+from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.importance.checks.collapse import Collapse
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, signed
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+
+_LOOKED = (
+    "Intervals allow for every interim analysis of the rule and for all factors. If a rule stops at a verdict, the "
+    "importance lies too far from 0 on average: quote its interval, not the importance alone."
+)
+_SHORT: Final = 3
+"""More undecided factors than this are not told of one by one."""
+
+
+def early_stops(analysis: Analysis) -> tuple[str, ...]:
+    """Return why an investigation ended when it did; empty if no stopping rule ended it."""
+    looks = analysis.interim_analyses
+    if looks is None or not len(looks):
+        return ()
+    last = looks.groupby("factor", sort=False).tail(1)
+    sentences = (_LOOKED,) if last["alpha"].notna().any() else ()
+    if (last["decision"] != "stop").any() or not set(analysis.importances) <= set(last["factor"]):
+        return sentences
+    final = last.sort_values("rows", kind="stable").iloc[-1]
+    if len(last) == 1:
+        return (f"Stopped by its rule: {final['reason']}.", *sentences)
+    return (
+        f"Stopped after {final['rows']} rows, when the rule of every factor said stop; that of {final['factor']}: "
+        f"{final['reason']}.",
+        *sentences,
+    )
+
+
+def luck_details(shown: Shown) -> tuple[str, ...]:
+    """Return how sure the spread of the scores is, and what is left of it without runs that collapsed."""
+    record, unit, collapse = shown.golden, shown.unit, shown.analysis.collapse
+    if record is None:
+        return ()
+    bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, unit.text)
+    sentences = []
+    if bounds != MISSING:
+        level = shown.say("{level}")
+        sentences.append(f"The {level} interval of the standard deviation is {bounds}.")
+    if shown.design.words.drawn:
+        sentences.append(f"{shown.design.words.drawn[:1].upper()}{shown.design.words.drawn[1:]}.")
+    if collapse is not None and collapse.collapsed:
+        low, high = (points(end, 1) for end in collapse.share_interval())
+        rest = next(iter(collapse.rest.values())).golden_std
+        which = "of them" if collapse.runs == len(shown.golden_scores) else "independent runs"
+        sentences.append(
+            f"{collapse.collapsed} of {collapse.runs} {which} score below chance (of all possible runs {low} to {high} "
+            f"%); without these, the deviation is {unit.amount(rest)}."
+        )
+    return tuple(sentences)
+
+
+def which_details(shown: Shown) -> tuple[str, ...]:
+    """Return advice on factors that are undecided, and what collapsed runs mean for the verdicts."""
+    if shown.design.baseline:
+        about = (
+            f"It calls a factor important if the standard deviation of its runs is at least half the "
+            f"{shown.golden_word} one{shown.design.words.caution}"
+        )
+        return (*(f"{record.factor}: {shown.share(record)}." for record in shown.records[:3]), about)
+    advice = [f"{name}: {each.text}" for name, each in shown.analysis.advice.items() if each.text]
+    sentences = [" ".join(advice)] if 0 < len(advice) <= _SHORT else []
+    if shown.analysis.collapse is not None:
+        sentences += _two_parts(shown.analysis.collapse)
+    return tuple(sentences)
+
+
+def _two_parts(collapse: Collapse) -> list[str]:
+    """Return which factor decides which runs collapse, and what matters among the others."""
+    above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
+    causes = [record.factor for record in above if record.importance_corrected_ci_low > 0]
+    perhaps = [record.factor for record in above if record.factor not in causes]
+    deciding = f"{' and '.join(causes)} decide{'s' * (len(causes) == 1)} which ones"
+    if not causes:
+        deciding = "which factor decides which ones is not established"
+        deciding += f", perhaps {' or '.join(perhaps)}" if perhaps else ""
+    rest = [record for record in collapse.rest.values() if math.isfinite(record.importance_corrected)]
+    rest.sort(key=lambda record: -record.importance_corrected)
+    among = ", ".join(f"{record.factor} {signed(record.importance_corrected)}" for record in rest)
+    return [
+        f"Some runs collapse, so that intervals of the whole score do not hold; {deciding}.",
+        *([f"Corrected importance among the others: {among}."] if among else []),
+    ]
+
+
+def stable_group(shown: Shown) -> Consistency | None:
+    """Return the runs whose agreement answers for all: the golden ones, else those of the factor that agree least."""
+    groups = {name: one for name, one in shown.analysis.consistencies.items() if math.isfinite(one.consistency)}
+    return groups.get("golden") or min(groups.values(), key=lambda one: one.consistency, default=None)
+
+
+def stable_details(shown: Shown) -> tuple[str, ...]:
+    """Return what the agreement of runs rests on, and how many examples depend on luck; numbers, if there are some."""
+    group = stable_group(shown)
+    if group is None:
+        return (_numbers(shown),)
+    return tuple(_stable(shown, group))
+
+
+def _stable(shown: Shown, group: Consistency) -> Iterator[str]:
+    if shown.agreement(group.group) is None:
+        yield _too_few(shown, group)
+    else:
+        yield f"Compared are {_compared(shown, group.group)}, {_rests_on(shown, group)}."
+        correct = points(group.correct_consistency, 1)
+        if correct != MISSING:
+            wrong = points(group.agreement_on_wrong, 1)
+            against = f"Against the truth: {correct} % (correct consistency)."
+            both = f"Both are right on {correct} %, and agree on a wrong answer on {wrong} %."
+            yield against if shown.graded else both
+    if group.unparsed_share > 0:
+        what = "name no class" if shown.analysis.agreement is None else "could not be read"
+        yield f"{points(group.unparsed_share, 1)} % of the {group.runs} runs' predictions {what}."
+    if shown.analysis.regression:
+        yield _numbers(shown)
+    votes = shown.analysis.examples
+    if votes is not None and len(votes.frame) >= FEWEST_EXAMPLES:
+        fewest, most = votes.runs
+        saw = f"{most}" if fewest == most else f"{fewest} to {most}"
+        yield (
+            f"{points(votes.robust_share, 1)} % of the {len(votes.frame):,} examples that two or more runs saw are "
+            f"right in every run that saw them ({saw} runs), "
+            f"{points(votes.never_right_share, 1)} % in none; {points(votes.fragile_share, 1)} % depend on luck."
+        )
+        if most > TEN and votes.seen_by_ten >= FEWEST_EXAMPLES:
+            yield (
+                f"In any ten runs these shares are {points(votes.robust_share_10, 1)} %, "
+                f"{points(votes.never_right_share_10, 1)} % and {points(votes.fragile_share_10, 1)} % of the "
+                f"{votes.seen_by_ten:,} examples that ten saw. Compare these with other studies: with more runs, fewer "
+                "examples are right in all."
+            )
+
+
+def _too_few(shown: Shown, group: Consistency) -> str:
+    """Return why the report has no agreement of a group."""
+    seen, votes = shown.examples_behind(group), shown.analysis.examples
+    what = "comparison" if votes is None or group.group != "golden" else "test example"
+    return (
+        f"How far {_compared(shown, group.group)} agree is not reported: there are {counted(seen, what)}, and at least "
+        f"{FEWEST_EXAMPLES} are needed. Raise test_size, or keep one test set for all runs with test_selection=fixed."
+    )
+
+
+def _rests_on(shown: Shown, group: Consistency) -> str:
+    """Return what the agreement of a group rests on."""
+    pairs, common = group.pairs_of_runs, group.common_examples
+    if not math.isfinite(pairs):
+        return f"over {group.runs} runs, {group.pairs_of_predictions:,} comparisons"
+    each = f"{common:,.0f}" if common >= 10 else f"{common:.2g}"
+    votes = shown.analysis.examples if group.group == "golden" else None
+    every = "" if votes is None or len(votes.frame) <= common else f", {len(votes.frame):,} in all"
+    return f"over {group.runs} runs: {counted(int(pairs), 'pair')} that share {each} examples on average{every}"
+
+
+def _compared(shown: Shown, group: str) -> str:
+    """Return which runs of a group are compared: of the table of a factor, or those in which every factor changes."""
+    if group != "golden":
+        return shown.design.words.within.format(factor=group)
+    return "two pooled runs" if shown.golden_word == "pooled" else shown.design.words.compared
+
+
+def _numbers(shown: Shown) -> str:
+    """Return how predicted numbers agree, of the golden runs or else of the factor that agrees least."""
+    groups = {name: metrics for name, metrics in shown.analysis.regression.items() if metrics}
+    if not groups:
+        few = "predict too few different numbers to correlate"
+        return f"The runs {few if shown.analysis.regression else 'hold no predictions to compare'}."
+    group = "golden" if "golden" in groups else min(groups, key=lambda name: min(groups[name].values()))
+    pearson, ccc = (groups[group].get(f"consistency_{kind}", math.nan) for kind in ("pearson", "ccc"))
+    return (
+        f"Of the numbers that {_compared(shown, group)} predict, mean over pairs: Pearson's correlation "
+        f"**{plain(pearson)}** (blind to shift and scale), Lin's concordance **{plain(ccc)}** (1 only for equal "
+        "predictions)."
+    )

@@ -1,0 +1,178 @@
+"""Tables behind the verdicts: the order of the factors, variances, collapsed runs, and the looks of a stopping rule."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.importance.multiplicity import Ranking
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, probability, signed
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+
+INTERIM_SHOWN: Final = 12
+"""Interim analyses of one factor that are shown at most: the rule of Appendix B.3 has one after every row."""
+
+
+def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...]:
+    """Return the order of the factors, and the differences of all pairs; nothing without a ranking.
+
+    `helps` says what to do if factors cannot be distinguished.
+    """
+    if ranking is None:
+        return ()
+    letters = ranking.to_frame()["group"].tolist()
+    rows = [
+        {"factor": name, "corrected importance": signed(importance), "letters": group or MISSING}
+        for name, importance, group in zip(ranking.factors, ranking.importances, letters, strict=True)
+    ]
+    order = Table.of(rows).without_empty(["letters"])
+    if "letters" not in order.head:
+        note = "No two factors could be compared: there are too few rows or columns with scores."
+        return (replace(order, note=note),)
+    alone = any(row["letters"] == MISSING for row in rows)
+    note = (
+        "Factors that share a letter do not differ significantly."
+        + (helps if any(len(group) > 1 for group in ranking.groups) else "")
+        + (f" {MISSING}: could be compared with no other factor." if alone else "")
+    )
+    pairs = [
+        {
+            "pair": f"{pair['first']} \N{MINUS SIGN} {pair['second']}",
+            "difference": signed(pair["difference"]),
+            f"{percent(ranking.level)} interval": between(pair["low"], pair["high"]),
+            "p, Holm": probability(pair["p_holm"]),
+            "different?": ("yes" if pair["different"] else "no") if math.isfinite(pair["p_holm"]) else MISSING,
+        }
+        for pair in ranking.differences_frame().to_dict("records")
+    ]
+    about = (
+        "Differences of corrected importances, paired by row. The interval holds for the pair by itself; the p-value "
+        f"is adjusted for all {len(pairs)} pairs."
+    )
+    return replace(order, note=note), *([Table.of(pairs, about)] if pairs else [])
+
+
+def component_table(shown: Shown) -> Table | None:
+    """Return the variances behind the corrected importances; None where there are none.
+
+    In the squared unit of the scores. Columns without a number are left out.
+    """
+    squared, word = shown.unit.squared, shown.golden_word
+    alone, golden = "alone\n(main effect)", f"variance of\n{word} runs"
+    rows, below = [], []
+    for record in shown.records:
+        if (parts := record.components) is None:
+            continue
+        scores = record.golden[np.isfinite(record.golden)]
+        # A design whose own runs stand for golden runs took its total from these.
+        variance = float(scores.var(ddof=1)) if len(scores) >= 2 and not shown.design.tables_are_golden else math.nan
+        index = record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
+        below += [f"{name} of {record.factor}" for name in parts.truncated]
+        rows.append(
+            {
+                "factor": record.factor,
+                alone: squared(parts.main),
+                "with others,\nand noise": squared(parts.interaction),
+                "contributed": squared(parts.contributed),
+                "mitigated": squared(parts.mitigated),
+                "total": squared(parts.total),
+                golden: squared(variance),
+                "alone, share\nof the total": share_cell(*index),
+                f"total /\n{word}": plain(parts.total / variance if variance > 0 else math.nan),
+                "contributed,\nshare": share_cell(parts.total_index, *map(total_index_of, record.corrected_interval)),
+                "method": parts.method,
+            }
+        )
+    if not rows:
+        return None
+    table = Table.of(rows)
+    table = table.without_empty(table.head)
+    notes = [
+        f"Squared {shown.unit.name}, not cut at zero. Contributed: what the factor brings about, alone and together "
+        "with the others; mitigated: what all other factors do by themselves; total: their sum (mitigated at least 0). "
+        f"The share contributed / total decides: above 50 % the factor dominates. Below shares stands their "
+        f"{percent(shown.level)} interval, both cut at 0 and 100 %, between which every true share lies.",
+        "Main effect and interaction add up to contributed."
+        if alone in table.head
+        else "This design cannot tell a main effect from interactions.",
+    ]
+    if golden in table.head:
+        notes.append(
+            "The golden runs estimate the total too: a ratio far from 1 hints at a seed that leaks (check L3D006)."
+            if word == "golden"
+            else "Pooled runs are the same cells, so that their variance confirms nothing."
+        )
+    if below:
+        notes.append(f"Below zero, by chance; the best estimate is 0: {', '.join(below)}.")
+    return replace(table, note=" ".join(notes))
+
+
+def collapse_table(shown: Shown) -> Table | None:
+    """Return the two parts of the score, a row per factor; None where no run collapsed."""
+    collapse = shown.analysis.collapse
+    if collapse is None:
+        return None
+    level = shown.say("{level} interval")
+    rows = []
+    for record in shown.records:
+        cause, rest = collapse.causes[record.factor], collapse.rest[record.factor]
+        intervals = [between(*part.corrected_interval) for part in (cause, rest)]
+        rows.append(
+            {
+                "factor": record.factor,
+                "collapsed\n% of cells": points(record.collapsed_share, 1),
+                "importance for\nwhich collapse": f"{signed(cause.importance_corrected)}\n{intervals[0]}",
+                "importance of\nthe others": signed(rest.importance),
+                f"corrected\n{level}": f"{signed(rest.importance_corrected)}\n{intervals[1]}",
+                f"their\n{shown.golden_word} std": shown.unit.text(rest.golden_std),
+            }
+        )
+    share = ""
+    if collapse.runs:
+        low, high = (points(end, 1) for end in collapse.share_interval())
+        share = f"{collapse.collapsed} of {collapse.runs} runs that draw every factor score below chance "
+        share += f"({level}: {low} to {high} %). "
+    note = (
+        f"{share}A score with collapsed runs has two parts: which runs collapse, and how far the others differ. "
+        "Importance for which collapse takes 1 for a collapsed run and 0 for another in place of the score. For the "
+        "others, collapsed runs are left out as if they were missing. These intervals hold where those of the whole "
+        "score do not."
+    )
+    return Table.of(rows, note)
+
+
+def interim_table(analysis: Analysis) -> Table | None:
+    """Return the looks of the stopping rule, those of one factor together; None without any."""
+    looks = analysis.interim_analyses
+    if looks is None or not len(looks):
+        return None
+    spends = bool(np.isfinite(looks["alpha"].to_numpy(dtype=np.float64)).any())
+    groups = looks.groupby("factor", sort=False)
+    last = [look for _, group in groups for look in group.tail(INTERIM_SHOWN).to_dict("records")]
+    rows = []
+    for look in last:
+        numbers = {"importance": signed(look["importance"]), "change": _small(look["change"])}
+        if spends:
+            numbers = {"interval": between(look["low"], look["high"]), "alpha spent": _small(look["alpha"])}
+        words = {"decision": str(look["decision"]), "reason": str(look["reason"])}
+        rows.append({"factor": str(look["factor"]), "rows": str(look["rows"]), **numbers, **words})
+    note = "A change may be small by chance, so this rule says nothing about the error of the score."
+    if spends:
+        note = (
+            "The interval of a look holds at the level 1 - alpha spent, so that all claims of all looks hold together."
+        )
+    if left_out := len(looks) - len(last):
+        note += f" {left_out} earlier looks are left out."
+    return Table.of(rows, note, texts=frozenset({4, 5}))
+
+
+def _small(value: float) -> str:
+    return f"{value:.3g}" if pd.notna(value) and math.isfinite(value) else MISSING

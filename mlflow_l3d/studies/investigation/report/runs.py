@@ -1,0 +1,216 @@
+"""Every run of an investigation on its page: a table of scores for each factor, and what the script tells of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.report.draw import path
+from mlflow_l3d.report.numbers import counted, percent
+from mlflow_l3d.report.page import Drawing, Snippet
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+
+MOST_CELLS: Final = 4000
+"""Cells on a page, of all factors together: more make it slow and larger than a megabyte."""
+_MOST_CLASSES: Final = 36
+_CELL: Final = Markup('<td data-cell="{}" tabindex="-1" style="--x:{}" title="{}">{}</td>')
+
+Place = tuple[str, str, int, int]
+"""Phase, factor, row and column of a run; -1 and the empty text for what it lacks."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs behind an analysis.
+
+    Attributes
+    ----------
+    cells
+        One row per cell, with run ids and seeds; empty if they are not known.
+    predictions
+        File with the predictions of all cells; None if there is none.
+    """
+
+    cells: pd.DataFrame = field(default_factory=pd.DataFrame)
+    predictions: Path | None = None
+
+    @cached_property
+    def places(self) -> dict[Place, int]:
+        """Place -> position in the frame."""
+        if self.cells.empty:
+            return {}
+        columns = [self.cells[name] for name in ("phase", "factor", "row", "column")]
+        return {_place(*values): at for at, values in enumerate(zip(*columns, strict=True))}
+
+    def of(self, factor: str, row: int, column: int) -> int | None:
+        """Return the position of the run behind a score of a factor's table; None if it is not known."""
+        return next((self.places[place] for place in _places(factor, row, column) if place in self.places), None)
+
+    @cached_property
+    def golden(self) -> list[tuple[str, int]]:
+        """Name and position of each golden run, in their order; empty if other runs stand for them."""
+        if self.cells.empty:
+            return []
+        golden = np.flatnonzero(self.cells["phase"].eq("golden"))
+        return [(f"golden run {int(self.cells['index'].iloc[at])}", int(at)) for at in golden]
+
+    def run_ids(self, positions: Iterable[int | None]) -> list[str]:
+        """Return run ids; empty texts for unknown runs."""
+        known = self.cells.get("run_id")
+        return [
+            "" if at is None or known is None or pd.isna(known.iloc[at]) else str(known.iloc[at]) for at in positions
+        ]
+
+
+def _place(phase: Any, factor: Any, row: Any, column: Any) -> Place:
+    return (
+        str(phase),
+        "" if pd.isna(factor) else str(factor),
+        *(-1 if pd.isna(each) else int(each) for each in (row, column)),
+    )
+
+
+def _places(factor: str, row: int, column: int) -> list[Place]:
+    """Return where the run behind a score of a factor's table may stand.
+
+    Pairs of runs have two columns: the base run, and the one in which the factor was drawn anew.
+    """
+    pair: list[Place] = [("base", "", row, -1), ("swap", factor, row, -1)]
+    return [("investigation", factor, row, column), *pair[column : column + 1]]
+
+
+def rows_shown(shown: Shown) -> int:
+    """Return how many rows of each table a page shows."""
+    width = sum(record.table.shape[1] for record in shown.records)
+    return max(5, MOST_CELLS // max(1, width))
+
+
+def scores_table(shown: Shown, record: Importance, at: int) -> Snippet:
+    """Return the table of a factor's scores, in colours that all factors share."""
+    low, high = _range(shown)
+    scale, most = shown.unit.scale, rows_shown(shown)
+    columns = record.table.shape[1]
+    table = record.table[:most]
+    paired = shown.design.words.draws_pairs
+    heads = ["base run", "drawn anew"] if paired else [str(number + 1) for number in range(columns)]
+    rows = []
+    for number, scores in enumerate(table):
+        mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
+        cells = [
+            _score(
+                shown,
+                number * columns + column,
+                float(score),
+                mean,
+                (low, high),
+                f"row {number + 1}, column {column + 1}",
+            )
+            for column, score in enumerate(scores)
+        ]
+        rows.append((number + 1, Markup("").join(cells), shown.unit.text(mean, 1)))
+    left_out = len(record.table) - len(table)
+    more = f"{counted(left_out, 'more row')}: in cells.json" if left_out > 0 else ""
+    values = {"rows": rows, "heads": heads, "factor": record.factor, "more": more, "scale": scale, "at": at}
+    return Snippet("scores.html", values)
+
+
+def _score(shown: Shown, at: int, score: float, mean: float, ends: tuple[float, float], place: str) -> Markup:
+    if not math.isfinite(score):
+        return Markup('<td class="absent" title="{}: no score"></td>').format(place)
+    low, high = ends
+    shade = round(4 + 76 * min(max((score - low) / (high - low), 0.0), 1.0)) if high > low else 30
+    away = shown.unit.change(score - mean)
+    return _CELL.format(at, shade, f"{place}: {away} from the mean of its row", shown.unit.text(score, 1))
+
+
+def _range(shown: Shown) -> tuple[float, float]:
+    """Return the ends of the colours: a few collapsed runs do not make all others alike."""
+    scores = np.concatenate([record.table.ravel() for record in shown.records])
+    finite = scores[np.isfinite(scores)]
+    if not len(finite):
+        return 0.0, 0.0
+    low, high = np.quantile(finite, [0.01, 0.99])
+    return float(low), float(high)
+
+
+def convergence(record: Importance, steps: pd.DataFrame, to_share: Any) -> Drawing | None:
+    """Return how the share of a factor settled while rows were added; None if that is not known."""
+    if len(steps) < 2:
+        return None
+    names = ("importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high")
+    columns = [np.array([to_share(value) for value in steps[name]], dtype=np.float64) for name in names]
+    level = percent(record.level)
+    drawn = path(*columns, f"share of {record.factor} after each of {len(steps)} rows", ends=(0.0, 1.0))
+    return Drawing(drawn, f"Share after 1, 2, ... {len(steps)} rows, with its {level} interval; dashed: one half.")
+
+
+def script_data(
+    shown: Shown, runs: Runs, examples: Sequence[Any], *, address: str, classes: Sequence[str]
+) -> dict[str, Any]:
+    """Return what the script of the page reads: runs and seeds of every score, and what runs predict for examples."""
+    seeded = [name for name in runs.cells if str(name).startswith("seed.")]
+    seeds = (
+        {name: number for number, name in enumerate(pd.unique(runs.cells[seeded].to_numpy().ravel()))} if seeded else {}
+    )
+    numbered = [[-1 if pd.isna(seed) else seeds[seed] for seed in line] for line in runs.cells[seeded].to_numpy()]
+    most, predicted = rows_shown(shown), _predicted(shown, runs, examples, len(classes))
+    factors = {}
+    for record in shown.records:
+        rows, columns = record.table[:most].shape
+        positions = [runs.of(record.factor, row, column) for row in range(rows) for column in range(columns)]
+        factors[record.factor] = {
+            "runs": runs.run_ids(positions),
+            "seeds": [[] if at is None else numbered[at] for at in positions],
+            "predicted": predicted.get(record.factor, []),
+        }
+    golden = [at for _, at in runs.golden]
+    return {
+        "address": address,
+        "seeded": [str(name).removeprefix("seed.") for name in seeded],
+        "seeds": [str(int(seed)) if not pd.isna(seed) else "" for seed in seeds],
+        "factors": factors,
+        "golden": runs.run_ids(golden) if len(golden) == len(shown.golden_scores) else [],
+        "classes": list(classes),
+    }
+
+
+def _predicted(shown: Shown, runs: Runs, examples: Sequence[Any], classes: int) -> dict[str, list[list[str]]]:
+    """Return factor -> for each example the predictions of its table, a text per row and a sign per column."""
+    if runs.predictions is None or not len(examples) or not 0 < classes <= _MOST_CLASSES:
+        return {}
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(runs.predictions, columns=["phase", "factor", "row", "column", "example_id", "prediction"])
+    kept = table.filter(pc.is_in(table["example_id"], value_set=_array(examples, table["example_id"].type)))
+    frame = kept.to_pandas()
+    signs = {-1: "?"} | {number: np.base_repr(number, 36).lower() for number in range(classes)}
+    by_place: dict[tuple[Any, Place], str] = {
+        (example, _place(*place)): signs.get(int(prediction), "?")
+        for *place, example, prediction in frame.itertuples(index=False)
+    }
+    most = rows_shown(shown)
+
+    def sign(example: Any, *place: Any) -> str:
+        return next((by_place[example, each] for each in _places(*place) if (example, each) in by_place), ".")
+
+    def lines(record: Importance, example: Any) -> list[str]:
+        rows, columns = record.table[:most].shape
+        return ["".join(sign(example, record.factor, row, column) for column in range(columns)) for row in range(rows)]
+
+    return {record.factor: [lines(record, example) for example in examples] for record in shown.records}
+
+
+def _array(values: Sequence[Any], kind: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.array(list(values), type=kind)

@@ -1,0 +1,58 @@
+"""Where a result comes from: what a report needs to name the user's things, to link runs, and to repeat commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the result of an investigation comes from; everything is optional, as runs of other code know little.
+
+    Attributes
+    ----------
+    task, approach, model
+        As the user named them.
+    run_id
+        The parent.
+    address
+        What stands before a run id in a link to its page; empty if no browser reaches the server.
+    given
+        Parameters of the command that are not their defaults.
+    classes
+        Name of each class; empty if labels are not classes.
+    texts
+        Example id -> text; empty unless the user asked for texts.
+    date, version
+        When the report was written, and the version of this package.
+    root_seed
+        Where seeds come from.
+    """
+
+    task: str = ""
+    approach: str = ""
+    model: str = ""
+    run_id: str = ""
+    address: str = ""
+    given: Mapping[str, str] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    texts: Mapping[object, str] = field(default_factory=dict)
+    date: str = ""
+    version: str = ""
+    root_seed: str = ""
+
+    @property
+    def link(self) -> str:
+        """The page of the parent; empty if there is none."""
+        return f"{self.address}{self.run_id}" if self.address and self.run_id else ""
+
+    def command(self, verb: str = "investigate", **changed: str) -> str:
+        """Return the command that was typed, with other values; empty if it is not known."""
+        if not self.given and not self.approach:
+            return ""
+        task = [self.given["task"]] if "task" in self.given else []
+        options = {name: value for name, value in self.given.items() if name != "task"} | changed
+        words = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
+        return shlex.join(["mlflow-l3d", verb, *task, *words])
