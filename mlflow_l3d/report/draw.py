@@ -123,8 +123,8 @@ def strip(
     width = nice_step((axis.high - axis.low) / _BINS)
     bins = np.round((scores - axis.low) / width).astype(int)
     highest = int(np.bincount(bins).max())
-    pitch = min(8.0, _HEIGHT / highest)
-    bottom = max(pitch * highest, 40.0) + 26
+    pitch = min(11.0, _HEIGHT / highest)
+    bottom = max(pitch * highest, 60.0) + 26
     parts: list[Markup] = []
     if band is not None:
         start, end = map(axis.at, band)
@@ -133,7 +133,7 @@ def strip(
     for at in np.argsort(scores, kind="stable"):
         level = stacked[bins[at]] = stacked.get(bins[at], 0) + 1
         x, y = axis.at(axis.low + width * bins[at]), bottom - pitch * (level - 0.5)
-        told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(3.6, pitch / 2))
+        told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
         parts.append(_DOT.format(int(at), _short(x), _short(y), _short(size), told))
     mean = float(scores.mean())
     parts += [_line("mean", axis.at(mean), axis.at(mean), 16, bottom), axis.drawn(bottom)]

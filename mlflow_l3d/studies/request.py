@@ -17,8 +17,10 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, cell_key, content_key
 from mlflow_l3d.cells.factors import SWAP_BASE, TASK_FACTORS, configuration_seed
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
@@ -40,6 +42,8 @@ class StudyRequest(ABC):
     ----------
     role
         ``l3d.role`` of its parent.
+    parameters
+        The declarations of what can be given.
     given
         Every parameter as it was typed, defaults included; what `mlflow run` logs.
     setup
@@ -53,6 +57,7 @@ class StudyRequest(ABC):
     """
 
     role: ClassVar[Literal["investigation", "search", "golden_runs"]] = "investigation"
+    parameters: ClassVar[Parameters]
     given: Mapping[str, str]
     setup: Setup
     metric: Metric
@@ -235,6 +240,35 @@ class CellRequest(StudyRequest):
 def heading(run_id: str) -> dict[str, str]:
     """Return what every report begins with: the run, and when the report was written."""
     return {"MLflow run": run_id, "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")}
+
+
+def source_of(request: StudyRequest, run_id: str, address: str = "") -> Source:
+    """Return where the result of a study comes from, as its report names it.
+
+    Parameters
+    ----------
+    request
+        What was asked.
+    run_id
+        Its parent.
+    address
+        What stands before a run id in links, see :func:`mlflow_l3d.tracking.pages.runs_page`.
+    """
+    from mlflow_l3d.version import __version__
+
+    setup = request.setup
+    return Source(
+        task=setup.task.name,
+        approach=setup.approach.name,
+        model=setup.model,
+        run_id=run_id,
+        address=address,
+        given={name: value for name, value in request.public().items() if value != request.parameters[name].default},
+        classes=tuple(setup.task.class_names),
+        date=heading(run_id)["date"][:10],
+        version=__version__,
+        root_seed=request.given.get("root_seed", ""),
+    )
 
 
 def class_words(classes: Sequence[str]) -> str:

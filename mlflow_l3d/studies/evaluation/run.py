@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from mlflow_l3d import registry
 from mlflow_l3d.analysis.importance.estimators.reml import MISSING
@@ -21,6 +22,9 @@ from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation, searched_splits
 from mlflow_l3d.tracking.earlier.reader import read_investigation
 
+if TYPE_CHECKING:
+    from mlflow_l3d.report.page import Document
+
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(OnOneScreen):
@@ -37,11 +41,12 @@ class Evaluation(OnOneScreen):
     run_id: str
     analysis: Analysis
 
-    def summary(self) -> str:
-        """Return the text that the command line prints."""
+    def report(self) -> Document:
+        """Return the result as people read it."""
         from mlflow_l3d.studies.investigation.report.page import investigation_document
 
-        return investigation_document(self.analysis, title=f"evaluation of run {self.run_id}").to_text()
+        title = f"evaluation of run {self.run_id}"
+        return investigation_document(self.analysis, title=title, lines=[f"{title[:1].upper()}{title[1:]}"])
 
 
 def evaluate(

@@ -14,9 +14,9 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.files import write_json, write_tables
-from mlflow_l3d.studies.investigation.report.source import Source
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
 
@@ -57,6 +57,7 @@ def write_artifacts(
         Name of the report, where the result comes from, and remarks.
     """
     from mlflow_l3d.studies.investigation.report.page import investigation_document
+    from mlflow_l3d.studies.investigation.report.picture import picture
     from mlflow_l3d.studies.investigation.report.runs import Runs
 
     analysis = scored.analysis
@@ -80,6 +81,7 @@ def write_artifacts(
         analysis, title=title, source=source, runs=runs, notes=notes, settings=settings, paths=paths
     )
     report.save(folder, names.REPORT)
+    (folder / names.SUMMARY).write_text(picture(report.headline, report.drawing, report.table), encoding="utf-8")
 
 
 def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:

@@ -18,10 +18,10 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.values import check_names
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.parameters import MAIN
-from mlflow_l3d.studies.investigation.report.source import Source
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.request import class_words, heading, version_words
 from mlflow_l3d.tracking import names

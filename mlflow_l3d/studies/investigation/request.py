@@ -46,6 +46,7 @@ class InvestigationRequest(CellRequest):
         How the corrected score of a table that lacks cells is estimated: ``anova`` or ``reml``.
     """
 
+    parameters = MAIN
     factors: tuple[str, ...]
     plan: Plan
     missing: Missing

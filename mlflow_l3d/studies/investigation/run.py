@@ -16,19 +16,18 @@ from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import cells_frame, description, spooled_predictions, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
-from mlflow_l3d.studies.investigation.parameters import MAIN, InvestigateOptions
-from mlflow_l3d.studies.investigation.report.source import Source
+from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.progress import under_way
-from mlflow_l3d.studies.request import heading
+from mlflow_l3d.studies.request import source_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import runs_page
-from mlflow_l3d.version import __version__
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.cells.cell import Cell
+    from mlflow_l3d.report.page import Document
     from mlflow_l3d.studies.self_test import SelfTest
     from mlflow_l3d.tasks.base import TaskLike
     from mlflow_l3d.tracking.recorder import RunRecorder
@@ -54,8 +53,8 @@ class Investigation(CellStudyResult[InvestigationRequest]):
         """Return one row per factor, most important first."""
         return self.analysis.to_frame()
 
-    def summary(self) -> str:
-        """Return the table and the sentences that the command line prints at the end."""
+    def report(self) -> Document:
+        """Return the result as people read it."""
         from mlflow_l3d.studies.investigation.report.page import investigation_document
 
         lines = [
@@ -63,7 +62,7 @@ class Investigation(CellStudyResult[InvestigationRequest]):
             f"{self.seconds:.0f} s; report.html is among the artifacts of MLflow run {self.run_id}.",
         ]
         source = source_of(self.request, self.run_id)
-        return investigation_document(self.analysis, title=self.request.title, source=source, lines=lines).to_text()
+        return investigation_document(self.analysis, title=self.request.title, source=source, lines=lines)
 
 
 @with_signature(InvestigateOptions)
@@ -260,23 +259,6 @@ def _planned(request: InvestigationRequest) -> Planned:
         classes=len(request.setup.task.class_names),
         deterministic=request.setup.deterministic,
         searched_splits=request.searched_splits(),
-    )
-
-
-def source_of(request: InvestigationRequest, run_id: str, address: str = "") -> Source:
-    """Return where the result comes from, as its report names it."""
-    setup, settings = request.setup, heading(run_id)
-    return Source(
-        task=setup.task.name,
-        approach=setup.approach.name,
-        model=setup.model,
-        run_id=run_id,
-        address=address,
-        given={name: value for name, value in request.public().items() if value != MAIN[name].default},
-        classes=tuple(setup.task.class_names),
-        date=settings["date"][:10],
-        version=__version__,
-        root_seed=str(request.plan.root_seed),
     )
 
 

@@ -6,7 +6,7 @@ import math
 import re
 
 from mlflow_l3d.report.numbers import MISSING, between, percent, points
-from mlflow_l3d.studies.investigation.report.source import Source
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 BIBTEX = r"""@inproceedings{pecher2024sensitivity,

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
-from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.draw import strip
 from mlflow_l3d.report.examples import MOST, fragile_examples
 from mlflow_l3d.report.numbers import percent, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section, Snippet, answer_lines, step_lines, subheading
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Part
 from mlflow_l3d.studies.investigation.report import cite, factor_tables, more_tables
 from mlflow_l3d.studies.investigation.report.details import early_stops
 from mlflow_l3d.studies.investigation.report.prediction_tables import prediction_parts
 from mlflow_l3d.studies.investigation.report.runs import Runs, convergence, scores_table, script_data
-from mlflow_l3d.studies.investigation.report.source import Source
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps
 
@@ -143,13 +142,13 @@ def _short_notes(shown: Shown) -> list[str]:
     return notes
 
 
-def _in_full(shown: Shown) -> list[str | list[Item]]:
+def _in_full(shown: Shown) -> list[list[Item]]:
     parts = [Item(" ".join(answer.sentences[1:]), answer.question) for answer in answers(shown) if answer.sentences[1:]]
     verdicts = [Item(shown.sentence(record), record.factor) for record in shown.records]
     return [each for each in (parts, verdicts) if each]
 
 
-def _checks(shown: Shown) -> list[str | list[Item]]:
+def _checks(shown: Shown) -> list[str | list[Item] | None]:
     checks = by_code(sorted(shown.analysis.checks, key=lambda check: check.severity != "warning"))
     items = [
         Item(check.message, check.title, ", ".join([check.code, check.severity, *check.factors]), check.severity)
@@ -174,11 +173,10 @@ def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame]) -> list[Se
         steps_done = paths.get(record.factor)
         settled = None
         if steps_done is not None and not shown.design.baseline:
-            settled = convergence(record, steps_done.sort_values("rows"), total_index_of)
+            settled = convergence(record, steps_done.sort_values("rows"))
         caption = shown.design.words.table.format(factor=record.factor)
-        parts = [scores_table(shown, record, at), caption]
-        if settled is not None:
-            parts += [subheading("How it settled"), settled]
+        heading = subheading("How it settled") if settled else None
+        parts: list[str | Drawing | Snippet | None] = [scores_table(shown, record), caption, heading, settled]
         sections.append(Section(f"Every run of {record.factor}", parts, name=f"factor-{at + 1}"))
     return sections
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
+from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import path
 from mlflow_l3d.report.numbers import counted, percent
@@ -72,11 +73,8 @@ class Runs:
 
 
 def _place(phase: Any, factor: Any, row: Any, column: Any) -> Place:
-    return (
-        str(phase),
-        "" if pd.isna(factor) else str(factor),
-        *(-1 if pd.isna(each) else int(each) for each in (row, column)),
-    )
+    row, column = (-1 if pd.isna(each) else int(each) for each in (row, column))
+    return str(phase), "" if pd.isna(factor) else str(factor), row, column
 
 
 def _places(factor: str, row: int, column: int) -> list[Place]:
@@ -90,14 +88,14 @@ def _places(factor: str, row: int, column: int) -> list[Place]:
 
 def rows_shown(shown: Shown) -> int:
     """Return how many rows of each table a page shows."""
-    width = sum(record.table.shape[1] for record in shown.records)
+    width = sum(int(record.table.shape[1]) for record in shown.records)
     return max(5, MOST_CELLS // max(1, width))
 
 
-def scores_table(shown: Shown, record: Importance, at: int) -> Snippet:
+def scores_table(shown: Shown, record: Importance) -> Snippet:
     """Return the table of a factor's scores, in colours that all factors share."""
     low, high = _range(shown)
-    scale, most = shown.unit.scale, rows_shown(shown)
+    most = rows_shown(shown)
     columns = record.table.shape[1]
     table = record.table[:most]
     paired = shown.design.words.draws_pairs
@@ -119,7 +117,7 @@ def scores_table(shown: Shown, record: Importance, at: int) -> Snippet:
         rows.append((number + 1, Markup("").join(cells), shown.unit.text(mean, 1)))
     left_out = len(record.table) - len(table)
     more = f"{counted(left_out, 'more row')}: in cells.json" if left_out > 0 else ""
-    values = {"rows": rows, "heads": heads, "factor": record.factor, "more": more, "scale": scale, "at": at}
+    values = {"rows": rows, "heads": heads, "factor": record.factor, "more": more}
     return Snippet("scores.html", values)
 
 
@@ -142,14 +140,14 @@ def _range(shown: Shown) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def convergence(record: Importance, steps: pd.DataFrame, to_share: Any) -> Drawing | None:
+def convergence(record: Importance, steps: pd.DataFrame) -> Drawing | None:
     """Return how the share of a factor settled while rows were added; None if that is not known."""
     if len(steps) < 2:
         return None
     names = ("importance_corrected", "importance_corrected_ci_low", "importance_corrected_ci_high")
-    columns = [np.array([to_share(value) for value in steps[name]], dtype=np.float64) for name in names]
+    shares, low, high = (np.array([total_index_of(value) for value in steps[name]]) for name in names)
     level = percent(record.level)
-    drawn = path(*columns, f"share of {record.factor} after each of {len(steps)} rows", ends=(0.0, 1.0))
+    drawn = path(shares, low, high, f"share of {record.factor} after each of {len(steps)} rows", ends=(0.0, 1.0))
     return Drawing(drawn, f"Share after 1, 2, ... {len(steps)} rows, with its {level} interval; dashed: one half.")
 
 

@@ -13,9 +13,9 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.luck import single_run_limit
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.numbers import points
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
-from mlflow_l3d.studies.investigation.report.source import Source
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 _STEPS: Final = 2
@@ -81,7 +81,7 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
     if len(records) == 1:
         return f"**{records[0].factor} {_is(shown.verdict(records[0]))}:** it is {_involved(shown, records[0])}."
     rest = [f"{_listed(each)} {_be(each)} {word}" for each, word in ((below, "minor"), (open_, "undecided")) if each]
-    tail = f" {', '.join(rest)}." if rest else ""
+    tail = f" {'; '.join(rest)}." if rest else ""
     if above:
         shared = " Interactions count for each factor in them." if len(above) > 1 else ""
         return f"**{_listed(above)} dominate{'s' * (len(above) == 1)}.**{tail}{shared}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -66,7 +67,10 @@ def render(result: SearchResult, figures: Mapping[str, Figure], *, settings: Map
     sections = [
         Section("The found setting", setting),
         Section("The levels", [stage_table(result)]),
-        *[Section(head, [Picture(lambda figure=figure: figure, kind, shorten(head, 200), text)]) for kind, head, text, figure in pictures],
+        *[
+            Section(head, [Picture(partial(_same, figure), kind, shorten(head, 200), text)])
+            for kind, head, text, figure in pictures
+        ],
         Section("Trials, best first", [trial_table(result, MOST_TRIALS)]),
     ]
     took = (
@@ -75,9 +79,7 @@ def render(result: SearchResult, figures: Mapping[str, Figure], *, settings: Map
         f"{counted(result.validation_examples, 'validation example')}. Scores are {unit_of(result.metric).name}."
     )
     notes, answers = [took, *result.notes], search_answers(result)
-    return Document(
-        title=result.title, notes=notes, answers=answers, sections=sections, settings=settings
-    ).to_html()
+    return Document(title=result.title, notes=notes, answers=answers, sections=sections, settings=settings).to_html()
 
 
 def draw_figures(result: SearchResult) -> dict[str, Figure]:
@@ -183,3 +185,7 @@ def trial_table(result: SearchResult, most: int) -> Table:
 def _cell(value: Any, width: int = 40, absent: str = "-") -> str:
     # pandas puts nan in a gap.
     return absent if value is None or value != value else shorten(value_text(value), width)
+
+
+def _same(figure: Figure) -> Figure:
+    return figure

@@ -10,10 +10,10 @@ from typing import Final
 
 import pandas as pd
 
+from mlflow_l3d.report.examples import MOST, fragile_examples
 from mlflow_l3d.report.page import Document, Item, Picture, Section
 from mlflow_l3d.report.table import Part, Table
 from mlflow_l3d.report.text import heading
-from mlflow_l3d.studies.investigation.report.prediction_tables import fragile_table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report import figures as draw
@@ -42,7 +42,8 @@ def seeds_document(
     """Return one study as people read it; the parameters are those of :class:`mlflow_l3d.report.page.Document`."""
     answers = study_answers(study)
     metrics, pairs, recorded = tables.metric_table(study), tables.pair_table(study), tables.settings_table(study)
-    fragile = fragile_table(study.examples, f"{study.unit}s")
+    worst = None if study.examples is None else study.examples.most_fragile(MOST)
+    fragile = None if worst is None else fragile_examples(worst, runs=f"{study.unit}s")
     caption = in_unit(study, "Each dot is a seed; the band is mean ± VAR. Hollow: a collapsed seed.")
     picture = Picture(partial(draw.seed_figure, study), "seeds", f"Score and agreement of each {study.unit}", caption)
     return Document(
