@@ -24,17 +24,19 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_startendtag(tag, attrs)
         if tag not in VOID:
-            self.open.append(tag)
+            # What a word means is no part of the sentence.
+            self.open.append("tip" if ("role", "tooltip") in attrs else tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += [(tag, name, value or "") for name, value in attrs]
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
+        assert self.open.pop() in (tag, "tip")
 
     def handle_data(self, data: str) -> None:
-        if not {"style", "script"} & set(self.open):
+        # The title of a mark is told where one points at it.
+        if not {"style", "script", "tip"} & set(self.open) and not {"svg", "title"} <= set(self.open):
             self.words.append(data)
 
     @property

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 from markupsafe import Markup
@@ -44,14 +45,16 @@ def fragile_examples(
     if worst.empty:
         return None
     names = list(classes) or [str(number) for number in range(max(map(len, worst["votes"])))]
-    rows = []
+    rows: list[dict[str, Any]] = []
+    linked: set[str] = set()
     for row in worst.head(MOST).to_dict("records"):
         votes = [*row["votes"], *[0] * (len(names) - len(row["votes"]))]
         shown = [*zip(votes, names, strict=False), *([(int(row["unparsed"]), "no class")] if row["unparsed"] else [])]
-        label = int(row["label"])
+        label, name = int(row["label"]), re.sub(r"[^\w-]", "-", str(row["example_id"]))
         rows.append(
             {
                 "id": shorten(str(row["example_id"]), 40),
+                "link": "" if name in linked else f"example-{name}",
                 "text": shorten((texts or {}).get(row["example_id"], ""), 240),
                 "label": names[label] if 0 <= label < len(names) else str(label),
                 "votes": parts_bar(*zip(*shown, strict=True)),
@@ -59,6 +62,7 @@ def fragile_examples(
                 "entropy": f"{float(row['entropy']):.3f}",
             }
         )
+        linked.add(name)
     values = {
         "rows": rows,
         "classes": sorted({row["label"] for row in rows}),

@@ -140,6 +140,8 @@ class Document:
         For the terminal: paragraphs below the title, whose long words (paths, addresses) stay whole, and what follows.
     notes
         Sentences below the first table.
+    in_full
+        What stands below the further sentences of the answers, folded.
     sections
         What follows on a page, folded.
     settings
@@ -163,6 +165,7 @@ class Document:
     lines: Sequence[str] = ()
     text: Sequence[Part] = ()
     notes: Sequence[str] = ()
+    in_full: Sequence[str | Table | list[Item]] = ()
     sections: Sequence[Section] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     sources: str = ""
@@ -184,6 +187,12 @@ class Document:
             Whether to show what follows the first screen.
         """
         return _environment().get_template("page.html").render(document=self, folded=folded)
+
+    @property
+    def folded(self) -> list[Section]:
+        """What follows on a page: the answers in full, then the sections."""
+        rest = [Item(" ".join(each.sentences[1:]), each.question) for each in self.answers if each.sentences[1:]]
+        return [Section("The answers in full", [rest or None, *self.in_full], name="answers"), *self.sections]
 
     @property
     def script_data(self) -> Markup:

@@ -61,7 +61,7 @@ class Answer:
     @property
     def text(self) -> str:
         """All of it in one paragraph."""
-        return marked(f"{self.question} {self.lead} {' '.join(self.sentences[1:])}")
+        return marked(f"{self.question} {self.lead} {' '.join(self.sentences[1:])}").rstrip()
 
     def markdown(self, most: int | None = None) -> str:
         """Return question, short answer and at most so many sentences as Markdown, for the description of a run."""

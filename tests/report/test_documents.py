@@ -24,8 +24,8 @@ from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.page import Document, Picture
-from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.text import WIDTH, marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.gate.report.page import gate_document
 from mlflow_l3d.studies.investigation.report.page import investigation_document
@@ -113,8 +113,7 @@ def html(document: Document) -> str:
 
 def test_page_is_whole_and_safe(document: Document, html: str) -> None:
     page = Page(html)
-    scripts = page.tags.count("script")
-    assert scripts == 2 * ("points.csv" in html)  # data and filter of a sweep
+    assert page.tags.count("script") == 2 + ("points.csv" in html)  # data, script, and the filter of a sweep
     assert not {"img", "link", "iframe", "object", "embed", "base", "form", "a"} & set(page.tags)
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
     links = ("src", "href", "xlink:href", "srcset", "data", "action")
@@ -125,17 +124,17 @@ def test_page_is_whole_and_safe(document: Document, html: str) -> None:
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', html)) <= set(ids)
     assert not re.search(r"\b(?:nan|inf|None)\b", page.text)
-    drawn = sum(isinstance(part, Picture) for section in document.sections for part in section.parts)
-    assert page.tags.count("svg") == drawn + ('id="still"' in html)
     assert document.to_html() == html
 
 
-def test_page_shows_title_notes_answers_tables_and_settings(document: Document, html: str) -> None:
+def test_page_shows_headline_notes_answers_steps_tables_and_settings(document: Document, html: str) -> None:
     shown = Page(html).text
-    notes = [part for answer in document.answers for part in (answer.question, answer.short, *answer.sentences)]
+    answers = [part for answer in document.answers for part in (answer.question, answer.lead)]
+    steps = [part for step in document.steps for part in (step.text, step.command)]
     cells = [section.title for section in document.sections if any(section.parts)]
-    for text in (document.title, *document.notes, *notes, *cells, *document.settings, *document.settings.values()):
-        assert plain_words(text) in shown
+    first = (document.title, document.headline, *document.notes, *answers, *steps, *cells)
+    for text in (*first, *document.settings, *document.settings.values()):
+        assert plain_words(marked(text)) in shown
 
 
 def test_text_fits_the_terminal(document: Document) -> None:

@@ -4,26 +4,19 @@ import re
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pandas as pd
 import pytest
 from pages import Page
 from simulated_analyses import FACTORS, simulated, with_interim_analyses
 
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.studies.investigation.report import figures
-from mlflow_l3d.studies.investigation.report.factor_tables import (
-    component_table,
-    further_numbers,
-    interim_table,
-    ranking_tables,
-)
-from mlflow_l3d.studies.investigation.report.heatmap import heatmap
+from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.investigation.report.details import early_stops
+from mlflow_l3d.studies.investigation.report.factor_tables import numbers_table
+from mlflow_l3d.studies.investigation.report.more_tables import component_table, interim_table, ranking_tables
 from mlflow_l3d.studies.investigation.report.page import investigation_document
-from mlflow_l3d.studies.investigation.report.prediction_tables import fragile_table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
-from mlflow_l3d.studies.investigation.report.words import answers, early_stops
+from mlflow_l3d.studies.investigation.report.words import answers
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("undrawn")]
 
@@ -54,20 +47,12 @@ def test_pooled_runs_are_nowhere_called_golden():
     # The check of pooled runs names golden runs to ask for them.
     pooled = replace(pooled, checks=())
     for text in (words(pooled), " ".join(text_of(pooled, title="t").split())):
-        assert "pooled runs" in text
+        assert "trainings of all tables" in text
         # The only places left are those that say what the pooled runs stand for.
         assert "golden" not in re.sub(r"(in|the) place of golden runs", "", text).lower()
         assert "golden std" not in text
         assert "two golden runs" not in text
-    assert "over 144 pooled runs" in answers(Shown(pooled))[0].sentences[0]
-
-
-def test_level_of_the_records_is_shown():
-    analysis = simulated("crossed", level=0.9, factors=FACTORS[:1])
-    for text in (words(analysis), text_of(analysis, title="t")):
-        assert "90 % interval" in text
-    labels = [text.get_text() for text in figures.importance_bars(Shown(analysis)).legends[0].get_texts()]
-    assert "corrected importance, 90 % interval" in labels
+    assert "The **144 trainings** of all tables scored" in answers(Shown(pooled))[0].lead
 
 
 @pytest.mark.parametrize("design", ["random", "fixed"])
@@ -76,41 +61,41 @@ def test_strategies_have_no_importance(every, design):
     strongest = max(analysis.importances.values(), key=lambda record: record.score_std)
     share = strongest.score_std / strongest.golden_std
     which = answers(Shown(analysis))[1]
-    assert which.short.startswith(strongest.factor)
-    assert which.short.endswith(f"(by the {design} strategy)")
-    assert f"{100 * strongest.score_std:.2f} points, {share:.2f} of the golden std" in which.sentences[0]
+    assert which.lead.startswith(f"By the {design} strategy")
+    assert f"**{strongest.factor} is important**" in which.lead
+    assert f"{100 * strongest.score_std:.2f} points, {share:.2f} of the golden std" in which.sentences[1]
     for name, record in analysis.importances.items():
         shown = Shown(analysis)
         assert shown.is_important(record) == analysis.strategies[name].important
         assert f"{record.score_std / record.golden_std:.2f} of the golden std" in shown.sentence(record)
-    text = page(analysis)
-    assert 'scope="col">importance</th>' not in text
-    assert "Variance components" not in text
-    assert "Importance of every factor" not in text
-    widths = [patch.get_width() for patch in figures.importance_bars(Shown(analysis)).axes[0].patches]
-    assert widths == sorted(widths, reverse=True)
-    assert widths[0] == pytest.approx(share)
+    document = investigation_document(analysis, title="t")
+    assert document.table is not None
+    assert document.table.rows[0][1:] == ("yes", f"{100 * strongest.score_std:.2f} points", f"{share:.2f}")
+    assert {row[1] for row in document.table.rows} == {"yes", "no"}
+    assert "Variance components" not in document.to_html()
 
 
-def test_numbers_of_the_further_table_are_those_of_the_records(every):
+def test_numbers_of_the_table_are_those_of_the_records(every):
     analysis = every["crossed"]
-    table = further_numbers(Shown(analysis))
+    table = numbers_table(Shown(analysis))
     assert table is not None
     letters = analysis.ranking.to_frame().set_index("factor")["group"]
+    heads = [marked(head) for head in table.head]
+    assert {heads[at] for at in table.more} >= {"importance", "corrected", "letters", "kappa", "golden std"}
     for row in table.rows:
-        shown, record = dict(zip(table.head, row, strict=True)), analysis.importances[row[0]]
+        shown, record = dict(zip(heads, row, strict=True)), analysis.importances[row[0]]
         prediction = analysis.prediction_importances[row[0]]
-        assert shown["distinguished\n(letters)"] == letters[row[0]]
+        share, low, high = Shown(analysis).shares(record)
+        assert shown["share of variance"] == f"{100 * share:.0f} %\n({100 * low:.0f} to {100 * high:.0f})"
+        assert shown["letters"] == letters[row[0]]
         ends = record.importance_ci_low, record.importance_ci_high
-        assert shown["importance,\n99 % interval"] == "{:+.2f} to {:+.2f}".format(*ends)
+        assert shown["importance"] == f"{record.importance:+.2f}\n" + "{:+.2f} to {:+.2f}".format(*ends)
+        assert shown["corrected"].startswith(f"{record.importance_corrected:+.2f}\n")
         assert shown["unevenness\nof rows"] == f"{record.unevenness:.2f}"
-        low, high = prediction.share_ci_low, prediction.share_ci_high
-        assert shown["importance for\npredictions"] == (
-            "{:+.2f} ({:+.2f} to {:+.2f})".format(prediction.importance, *prediction.importance_interval)
-            + f"\n{prediction.share:.2f} ({low:.2f} to {high:.2f})"
-        )
+        assert shown["share of disagreement"].startswith(f"{100 * prediction.share:.0f} %\n")
         assert shown["kappa"] == f"{analysis.consistencies[row[0]].fleiss_kappa:.2f}"
-        assert shown["IQR of cells"] == f"{100 * record.score_iqr:.2f}"
+        assert shown["IQR"] == f"{100 * record.score_iqr:.2f}"
+        assert shown["mean ± std"] == f"{100 * record.score_mean:.2f}\n± {100 * record.score_std:.2f}"
 
 
 @pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
@@ -146,26 +131,6 @@ def test_every_pair_stands_in_the_ranking(every):
     assert "Which factors can be told apart" not in page(alone)
 
 
-def test_fragile_examples_show_ids_and_votes(every):
-    analysis = every["crossed"]
-    table = fragile_table(analysis.examples)
-    assert table is not None
-    assert len(table.rows) == 15
-    worst = analysis.examples.frame.iloc[0]
-    votes = ", ".join(
-        f"{name}: {count}"
-        for count, name in sorted(((c, n) for n, c in enumerate(worst["votes"])), key=lambda pair: (-pair[0], pair[1]))
-    )
-    assert table.rows[0][:4] == (str(worst["example_id"]), str(worst["label"]), votes, str(worst["runs"]))
-    text = page(analysis)
-    widths = [float(width) for width in re.findall(r'style="width: ([\d.]+)%"', text)]
-    votes_of = analysis.examples
-    assert widths == pytest.approx(
-        [100 * votes_of.robust_share, 100 * votes_of.fragile_share, 100 * votes_of.never_right_share], abs=1e-3
-    )
-    assert sum(widths) == pytest.approx(100, abs=1e-2)
-
-
 def test_early_stop_stands_on_top_with_its_reason():
     analysis = with_interim_analyses(simulated("nested", factors=("data_order",)))
     reason = analysis.interim_analyses["reason"].iloc[-1]
@@ -173,9 +138,7 @@ def test_early_stop_stands_on_top_with_its_reason():
     why, looked = early_stops(analysis)
     assert why == f"Stopped by its rule: {reason}."
     assert "allow for every interim analysis" in looked
-    text = words(analysis)
-    assert text.index(f"Stopped by its rule: {reason}") < text.index("How much of the score is luck?")
-    assert "Stopped by its rule: after 6 rows" in text_of(analysis, title="t")
+    assert f"Stopped by its rule: {reason}" in words(analysis)
     assert interim_table(analysis).rows[-1][-2:] == ("stop", reason)
     going_on = replace(analysis, interim_analyses=analysis.interim_analyses.assign(decision="continue"))
     assert early_stops(going_on) == (looked,)
@@ -199,26 +162,12 @@ def test_many_looks_are_cut_and_counted():
     assert "28 earlier looks are left out" in table.note
 
 
-def test_radial_pairs_are_dots_base_against_swap(every):
-    record = replace(next(iter(every["radial"].importances.values())))
-    record.table[3, 1] = np.nan
-    axes, side = heatmap(record, metric=F1_MACRO).axes
-    dots = np.concatenate([np.column_stack(line.get_data()) for line in axes.lines[1:]])
-    kept = 100 * record.table[np.isfinite(record.table).all(axis=1)]
-    assert {tuple(dot) for dot in dots.round(9).tolist()} <= {tuple(pair) for pair in kept.round(9).tolist()}
-    assert len(dots) == len(kept) == 11
-    assert "base run" in axes.get_xlabel()
-    assert f"contributed std {100 * record.contributed_std:.2f}" in side.texts[0].get_text()
-    assert "pairs that lack a run: 1" in side.texts[0].get_text()
-
-
 def test_radial_golden_std_is_that_of_the_record(every):
     record = next(iter(every["radial"].importances.values()))
-    assert answers(Shown(every["radial"]))[0].short.endswith(f"± {100 * record.golden_std:.2f}")
-    assert "base and swap runs" in answers(Shown(every["radial"]))[0].sentences[0]
+    assert f"± {100 * record.golden_std:.1f}**" in answers(Shown(every["radial"]))[0].lead
 
 
 def test_old_analyses_have_none_of_the_new_sections(importance, analysis):
     text = page(analysis([importance("a", rows=4, columns=3)], predictions=False))
-    for heading in ("Which factors can be told apart", "Variance components", "Single predictions", "When to stop"):
-        assert f"<h2>{heading}" not in text
+    for title in ("Which factors differ", "Variance components", "Fragile examples", "When to stop"):
+        assert f"<summary>{title}" not in text

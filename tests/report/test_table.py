@@ -1,7 +1,9 @@
+import re
+
 from markupsafe import Markup
 
-from mlflow_l3d.report.page import Section, chip, page
-from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.page import Document, Section, chip
+from mlflow_l3d.report.table import Drawn, Table
 
 TABLE = Table(
     ("factor", "corrected score\n[95 %]", "note", "n"),
@@ -32,7 +34,7 @@ def test_columns_without_numbers_can_be_left_out():
 
 def test_the_same_table_on_a_page():
     table = Table(("factor",), (("a_b<",), (Markup("<b>c</b>"),)), "50 %", title="T")
-    text = page("t", sections=[Section("S", [table, "-1 % <"])])
+    text = Document(title="t", sections=[Section("S", [table, "-1 % <"])]).to_html()
     assert "a_<wbr>b&lt;" in text
     assert "<b>c</b>" in text
     assert "50\N{NO-BREAK SPACE}%" in text
@@ -46,3 +48,12 @@ def test_what_names_a_row_stands_again_before_columns_that_go_below():
     assert [line.split()[:4] for line in lines if line.startswith("a - b")] == [
         ["a", "-", "b", task] for task in ("sst2", "trec", "sst2", "trec")
     ]
+
+
+def test_pictures_stand_on_a_page_alone_and_columns_for_the_paper_wait_there():
+    bar = Drawn(Markup("<svg></svg>"))
+    table = Table(("factor", "bar", "n", "p"), (("a", bar, "1", "2"),), more=frozenset({3}), kinds=("minor",))
+    assert table.lines() == ["factor  n", "---------", "a       1"]
+    text = Document(title="t", sections=[Section("S", [table])]).to_html()
+    assert '<tr class="minor">' in text
+    assert re.search(r'<td class=" more" data-label="p">2</td>', text)

@@ -1,11 +1,12 @@
 """What a shell and a notebook show of a result: one screen, and a table."""
 
+import html
+import re
 import shlex
 from dataclasses import dataclass
 
-import pandas as pd
-
 from mlflow_l3d.parameters.verbs import verbs
+from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.studies.helpers import names
 from mlflow_l3d.studies.shown import OnOneScreen
 
@@ -18,9 +19,9 @@ class Result(OnOneScreen):
         return "\n".join(["A <title>", "=========", "first", "", *map(str, range(self.lines)), ""])
 
 
-class Framed(Result):
-    def to_frame(self) -> pd.DataFrame:
-        return pd.DataFrame({"factor": ["a<b"], "importance": [0.123456]})
+class Reported(Result):
+    def report(self) -> Document:
+        return Document(title="t", headline="A <b> & **bold** headline", sections=[Section("Folded", ["x"])])
 
 
 def test_a_long_summary_is_cut_to_a_screen() -> None:
@@ -29,11 +30,11 @@ def test_a_long_summary_is_cut_to_a_screen() -> None:
     assert Result(1)._repr_html_().startswith("<pre>A &lt;title&gt;\n")
 
 
-def test_a_notebook_shows_the_table() -> None:
-    shown = Framed(5)._repr_html_()
-    assert shown.startswith("<p><strong>A &lt;title&gt;</strong><br>first</p><table")
-    assert "a&lt;b" in shown
-    assert ">0.123<" in shown
+def test_a_notebook_shows_the_first_screen() -> None:
+    shown = Reported(5)._repr_html_()
+    page = html.unescape(re.fullmatch(r'<iframe srcdoc="(.*?)" style=.*></iframe>', shown, re.DOTALL)[1])  # type: ignore[index]
+    assert "<h1>A &lt;b&gt; &amp; <b>bold</b> headline</h1>" in page
+    assert "Folded" not in page
 
 
 def test_examples_of_the_verbs_are_command_lines_that_parse() -> None:

@@ -62,7 +62,13 @@ class Investigation(CellStudyResult[InvestigationRequest]):
             f"{self.seconds:.0f} s; report.html is among the artifacts of MLflow run {self.run_id}.",
         ]
         source = source_of(self.request, self.run_id)
-        return investigation_document(self.analysis, title=self.request.title, source=source, lines=lines)
+        return investigation_document(
+            self.analysis,
+            title=self.request.title,
+            source=source,
+            lines=lines,
+            notes=self.request.notes(self.cells),
+        )
 
 
 @with_signature(InvestigateOptions)

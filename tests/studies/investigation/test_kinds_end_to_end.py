@@ -79,7 +79,7 @@ def test_numbers_have_the_importance_of_the_scores(scored: Investigation, place:
     assert of_runs["data_order"]["consistency_pearson"] == pytest.approx(1)
     assert of_runs["data_order"]["consistency_ccc"] < 1
     text = scored.summary()
-    assert f"scored {golden.max():.3f}, the luckiest {golden.min():.3f}" in " ".join(text.split())
+    assert f"gave {golden.min():.3f} to {golden.max():.3f} (rmse)" in " ".join(text.split())
     assert "points" not in text
 
 

@@ -21,7 +21,7 @@ from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS, IntervalRule
 from mlflow_l3d.approaches.synthetic import score
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.studies.evaluation.run import evaluate
-from mlflow_l3d.studies.investigation.report.words import early_stops
+from mlflow_l3d.studies.investigation.report.details import early_stops
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.testing import Trouble
 

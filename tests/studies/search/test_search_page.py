@@ -40,7 +40,7 @@ class Page(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag, attrs):
-        assert tag != "script"
+        assert tag != "script" or attrs in ([], [("type", "application/json"), ("id", "data")])
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         if tag not in VOID:
             self.open.append(tag)
@@ -49,7 +49,7 @@ class Page(HTMLParser):
         assert tag in VOID or self.open.pop() == tag
 
     def handle_data(self, data):
-        if "style" not in self.open:
+        if not {"style", "script"} & set(self.open):
             self.words.append(data)
 
     @property

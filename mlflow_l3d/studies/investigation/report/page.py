@@ -64,7 +64,6 @@ def investigation_document(
         examples = fragile_examples(worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens)
     reading = {"shown": shown, "level": percent(analysis.level)}
     sections = [
-        Section("The answers in full", [*_in_full(shown), *notes]),
         Section(_titled("Checks", len(by_code(analysis.checks))), _checks(shown), name="checks"),
         Section("Factors in numbers", [factor_tables.numbers_table(shown)], name="factors"),
         *_factor_sections(shown, paths()),
@@ -79,7 +78,7 @@ def investigation_document(
     text: list[Part] = [answer_lines(opening), table, [""], step_lines(next_steps)]
     if analysis.cells_failed:
         text.append(f"{analysis.cells_failed} cells of the plan have no score.")
-    text += [_check_lines(shown)]
+    text += [*notes, _check_lines(shown)]
     return Document(
         title=title,
         headline=headline(shown),
@@ -92,6 +91,7 @@ def investigation_document(
         lines=lines,
         text=text,
         notes=_short_notes(shown),
+        in_full=[[Item(shown.sentence(record), record.factor) for record in shown.records], *notes],
         sections=sections,
         settings=settings,
         data=data,
@@ -140,12 +140,6 @@ def _short_notes(shown: Shown) -> list[str]:
     if warnings:
         notes.append("To watch: " + "; ".join(f"{check.title} ({check.code})" for check in warnings[:4]) + ".")
     return notes
-
-
-def _in_full(shown: Shown) -> list[list[Item]]:
-    parts = [Item(" ".join(answer.sentences[1:]), answer.question) for answer in answers(shown) if answer.sentences[1:]]
-    verdicts = [Item(shown.sentence(record), record.factor) for record in shown.records]
-    return [each for each in (parts, verdicts) if each]
 
 
 def _checks(shown: Shown) -> list[str | list[Item] | None]:

@@ -73,14 +73,14 @@ def sweep_document(sweep: Sweep, *, title: str, links: Mapping[str, str] = Mappi
         Section("Trends", [*trends, slopes]),
         Section("Golden standard deviation", [golden if sweep.rows["golden_std"].notna().any() else None]),
         Section("All points", [Snippet("sweep_points.html")]),
-        Section("How to read this", [Snippet("sweep_reading.html", {"level": level, "data": data})]),
+        Section("How to read this", [Snippet("sweep_reading.html", {"level": level})]),
     ]
     text: list[Part] = [*[answer.text for answer in opening], score_table(shown)]
     for name, table in (("Trends", slopes), ("What choices move", moves)):
         text.append(table and replace(table, title=name))
     text += [["", *heading("What to watch", "-")], *watched] if watched else []
     files = [heat, *by_choice] if len(choices) > 1 else [heat] if sweep.factors else []
-    return Document(title=title, answers=opening, text=text, sections=sections, files=files)
+    return Document(title=title, answers=opening, text=text, sections=sections, files=files, data=data)
 
 
 def page_data(shown: ShownSweep, links: Mapping[str, str]) -> dict[str, Any]:

@@ -1,0 +1,132 @@
+"""What a reader can explore on a page: every run, examples, sentences for a paper."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from simulated_analyses import cells_of, simulated
+
+from mlflow_l3d.report.draw import Axis, nice_step
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.investigation.report import cite
+from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.report.picture import picture
+from mlflow_l3d.studies.investigation.report.runs import MOST_CELLS, Runs, rows_shown
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+
+SOURCE = Source(task="reviews.csv", run_id="r", version="0.2.0", root_seed="0", classes=("NEG", "POS"))
+
+
+def recorded(design: str) -> pd.DataFrame:
+    """Return the cells of a simulated analysis with run ids and seeds."""
+    cells = cells_of(design)
+    cells["run_id"] = [f"run{at}" for at in range(len(cells))]
+    return cells.assign(**{"seed.data_order": np.arange(len(cells)) + 2**60})
+
+
+@pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
+def test_every_score_of_a_table_names_its_run(design):
+    analysis, cells = simulated(design), recorded(design)
+    data = investigation_document(analysis, title="t", source=SOURCE, runs=Runs(cells)).data
+    scores = cells.set_index("run_id")["f1_macro"]
+    for name, record in analysis.importances.items():
+        behind = [scores[run] for run in data["factors"][name]["runs"]]
+        np.testing.assert_allclose(behind, record.table.ravel())
+    seeds = cells.set_index("run_id")["seed.data_order"]
+    factor = data["factors"]["data_split"]
+    assert int(data["seeds"][factor["seeds"][3][0]]) == seeds[factor["runs"][3]], "larger than a float can hold"
+    if design != "radial":
+        assert [scores[run] for run in data["golden"]] == list(Shown(analysis).golden_scores)
+
+
+def test_what_runs_predict_for_an_example_is_told_place_by_place(tmp_path):
+    analysis, cells = simulated("crossed"), recorded("crossed")
+    assert analysis.examples is not None
+    worst = int(analysis.examples.frame["example_id"].iloc[0])
+    predictions = cells[["phase", "factor", "row", "column"]].assign(example_id=worst, prediction=1)
+    predictions.loc[predictions["column"] == 2, "prediction"] = -1
+    predictions = predictions[~((predictions["row"] == 1) & (predictions["column"] == 0))]
+    pq.write_table(pa.Table.from_pandas(predictions), tmp_path / "p.parquet")
+    runs = Runs(cells, tmp_path / "p.parquet")
+    document = investigation_document(analysis, title="t", source=SOURCE, runs=runs)
+    first, second, *_ = document.data["factors"]["data_split"]["predicted"][0]
+    assert (first, second) == ("11?111", ".1?111")
+    html = document.to_html()
+    assert "What changes it?" in html
+    assert json.loads(re.search(r'id="data">(.*?)</script>', html).group(1))["classes"] == ["NEG", "POS"]
+
+
+def test_examples_have_names_of_classes_votes_and_texts_only_if_given():
+    analysis = simulated("crossed")
+    assert analysis.examples is not None
+    worst = analysis.examples.frame.iloc[0]
+    html = investigation_document(analysis, title="t", source=SOURCE).to_html()
+    votes = ", ".join(f"{name}: {count}" for name, count in zip(SOURCE.classes, worst["votes"], strict=True) if count)
+    assert f'aria-label="{votes}"' in html
+    assert f'id="example-{worst["example_id"]}"' in html
+    texts = {worst["example_id"]: "What are the <Twin Cities>?"}
+    shown = Source(classes=SOURCE.classes, texts=texts)
+    assert "What are the &lt;Twin Cities&gt;?" in investigation_document(analysis, title="t", source=shown).to_html()
+
+
+def test_tables_of_many_cells_are_cut_and_say_so(importance, analysis):
+    found = analysis([importance("a", rows=1000, columns=10)])
+    html = investigation_document(found, title="t").to_html()
+    assert rows_shown(Shown(found)) == MOST_CELLS // 10
+    assert html.count("data-cell=") - html.count("[data-cell=") == MOST_CELLS + html.count('td[data-cell="$')
+    assert "600 more rows: in cells.json" in html
+
+
+def test_missing_cells_are_hatched_and_collapsed_ones_take_no_colours(importance, analysis):
+    record = importance("a", missing=[(0, 1)])
+    record.table[2, 2] = 0.1
+    html = investigation_document(analysis([record]), title="t").to_html()
+    assert '<td class="absent" title="row 1, column 2: no score"></td>' in html
+    shades = [int(shade) for shade in re.findall(r'style="--x:(\d+)"', html)]
+    assert len(set(shades)) > 20
+    assert np.median(shades) < 60
+
+
+def test_a_paper_gets_a_sentence_a_table_and_the_literature():
+    analysis = simulated("crossed")
+    shown = Shown(analysis)
+    text = cite.sentence(shown, SOURCE)
+    scores = 100 * shown.golden_scores
+    assert f"Over 40 golden runs, f1_macro (%) on reviews.csv was {scores.mean():.1f} ± {scores.std():.1f}" in text
+    assert "Two runs agree on 87.0 % of the predictions." in text
+    assert text.endswith("(mlflow-l3d 0.2.0, crossed design, root seed 0)")
+    table = cite.latex(shown)
+    assert table.count(r"\\") == 1 + len(shown.records)
+    assert "model initialisation & " in table
+    assert cite.bibtex(SOURCE).count("@") == 3
+    strategy = Shown(simulated("random"))
+    assert "Shares of the variance" not in cite.sentence(strategy, SOURCE)
+
+
+def test_the_picture_stands_alone():
+    document = investigation_document(simulated("crossed"), title="t", source=SOURCE)
+    drawn = picture(document.headline, document.drawing, document.table)
+    assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg" width="860"')
+    assert "var(--" not in drawn
+    assert "[[" not in drawn
+    assert drawn.count('class="bar"') == 5
+    none = investigation_document(simulated("random"), title="t")
+    assert "<svg" in picture(none.headline, none.drawing, none.table)
+
+
+def test_axes_have_round_ticks_and_hold_all_values():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        values = rng.normal(scale=10.0 ** rng.integers(-6, 6), size=rng.integers(1, 9)) + rng.choice([0, 50, -3])
+        axis = Axis.over(values)
+        assert axis.low <= values.min() <= values.max() <= axis.high
+        assert 1 <= len(axis.ticks) <= 12
+        assert all(0 <= axis.at(value) <= 100 for value in axis.ticks)
+        assert len({axis.tick_text(value) for value in axis.ticks}) == len(axis.ticks)
+    assert [nice_step(width) for width in (0.3, 1, 1.2, 4, 60)] == [0.5, 1, 2, 5, 100]
+    assert Axis.over([math.nan]) == Axis.over([0.0, 1.0])
