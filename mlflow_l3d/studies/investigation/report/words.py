@@ -181,7 +181,7 @@ def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
     if std > 0 and source.run_id and shown.design.planning is not None:
         effect = nice_step(0.6 * std)
         runs = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
-        unit = f" {shown.unit.noun}" if shown.unit.scale > 1 else ""
+        unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
         gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate 'NAME=VALUE' --smallest-effect {effect:g}"
         yield Step(f"Does a change help? To see a difference of {effect:g}{unit} takes about {runs} runs each:", gate)
 
