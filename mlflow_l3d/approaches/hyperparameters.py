@@ -71,6 +71,17 @@ class Hyperparameter:
         What a choice was called in earlier versions -> what it is called now.
     several
         Whether several of the choices may be given, with ``|`` between them.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> rate = mlflow_l3d.Hyperparameter(1e-3, "learning rate", low=0.0, high=1.0, log=True)
+    >>> rate.parse("rate", "0.01")
+    0.01
+    >>> rate.parse("rate", 2)
+    Traceback (most recent call last):
+        ...
+    mlflow_l3d.errors.ParameterError: hyperparameters.rate=2: must lie in [0, 1].
     """
 
     default: Value

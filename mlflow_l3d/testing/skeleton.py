@@ -53,6 +53,13 @@ def new(kind: str, name: str, *, folder: Path | None = None) -> Skeleton:
         If the kind is another, or the name is not allowed or taken.
     L3DError
         If the folder exists already.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> package = mlflow_l3d.new("approach", "mine")
+    >>> package.files
+    ('pyproject.toml', 'l3d_mine.py', 'test_l3d_mine.py')
     """
     if kind != "approach":
         raise unknown_name("kind", kind, ["approach"])

@@ -98,7 +98,8 @@ def consistency(predictions: npt.ArrayLike, labels: npt.ArrayLike | None = None)
 
     Examples
     --------
-    >>> consistency([[0, 1, 1, 0], [0, 1, 0, 0]])
+    >>> import mlflow_l3d
+    >>> mlflow_l3d.consistency([[0, 1, 1, 0], [0, 1, 0, 0]])
     0.75
     """
     runs = np.asarray(predictions)

@@ -84,7 +84,8 @@ def importance(
 
     Examples
     --------
-    >>> record = importance([[0.6, 0.8], [0.4, 0.8]], golden=[0.5, 0.9])
+    >>> import mlflow_l3d
+    >>> record = mlflow_l3d.importance([[0.6, 0.8], [0.4, 0.8]], golden=[0.5, 0.9])
     >>> round(record.contributed_std, 2), round(record.mitigated_std, 2), round(record.importance, 2)
     (0.15, 0.05, 0.5)
     """
@@ -131,9 +132,11 @@ def radial_importance(
 
     Examples
     --------
+    >>> import mlflow_l3d
     >>> base = [0.5, 0.7, 0.6, 0.8]
     >>> swaps = {"data_order": [0.6, 0.7, 0.5, 0.8], "data_split": [0.7, 0.5, 0.9, 0.6]}
-    >>> {factor: round(record.importance_corrected, 2) for factor, record in radial_importance(base, swaps).items()}
+    >>> records = mlflow_l3d.radial_importance(base, swaps)
+    >>> {factor: round(record.importance_corrected, 2) for factor, record in records.items()}
     {'data_order': -0.59, 'data_split': 1.0}
     """
     sets = usable(np.column_stack([base, *swaps.values()]))

@@ -56,6 +56,17 @@ class Estimator(FunctionApproach):
     ------
     ParameterError
         If the estimator has no random state, or two factors are one.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> import mlflow_l3d
+    >>> wine = load_wine(as_frame=True).frame
+    >>> forest = mlflow_l3d.Estimator(RandomForestClassifier(n_estimators=10))
+    >>> run = mlflow_l3d.seeds(wine, approach=forest, label_column="target", seeds=[1, 2, 3], executor="inline")
+    >>> run.study.scores["accuracy"].round(2).tolist()
+    [0.97, 0.94, 0.97]
     """
 
     def __init__(

@@ -43,6 +43,19 @@ def training(
     ------
     ParameterError
         As :class:`mlflow_l3d.approaches.functions.approach.FunctionApproach`.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> from mlflow_l3d.cells.factors import stream
+    >>> @mlflow_l3d.training(factors=["data_order"])
+    ... def last_seen(task, split, seeds, hyperparameters):
+    ...     order = stream(seeds["data_order"], "order").permutation(split.train)
+    ...     return [task.labels[order[-1]]] * len(split.test)
+    >>> mlflow_l3d.self_test("synthetic", approach=last_seen, factor="data_order", executor="inline")
+    self-test: what a new seed changes
+    data_order  400 of 400 predictions
+    replicate   nothing
     """
     declared = {
         key: value if isinstance(value, Hyperparameter) else Hyperparameter(value, key.replace("_", " "))

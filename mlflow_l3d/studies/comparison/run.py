@@ -69,6 +69,18 @@ def compare(
     ------
     L3DError
         With one line that names the fix.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> sizes = {"investigation_runs": 3, "mitigation_runs": 3, "golden_runs": 6, "executor": "inline"}
+    >>> change = {"a_label_selection": 99, "a_model_initialisation": 99}
+    >>> before = mlflow_l3d.investigate("synthetic", approach="synthetic", **sizes)
+    >>> after = mlflow_l3d.investigate("synthetic", approach="synthetic", hyperparameters=change, **sizes)
+    >>> compared = mlflow_l3d.compare(after, before)
+    >>> compared.to_frame()[["mean_first", "mean_second", "difference", "verdict"]].round(3)
+       mean_first  mean_second  difference verdict
+    0       0.675        0.394        0.28  better
     """
     every = runs if not others else [*(runs if isinstance(runs, list | tuple) else [runs]), *others]
     with entry_point() as project_run:

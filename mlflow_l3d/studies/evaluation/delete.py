@@ -22,7 +22,13 @@ _PARENTS: Final = ("investigation", "sweep", "gate", "golden_runs")
 
 @dataclass(frozen=True)
 class Deletion:
-    """The number of `runs` that :func:`delete` deleted."""
+    """The result of :func:`delete`.
+
+    Attributes
+    ----------
+    runs
+        Number of deleted runs, the parent run included.
+    """
 
     runs: int
 
@@ -47,6 +53,13 @@ def delete(parent_run_id: str, *, ask: bool = False) -> Deletion:
         If there is no such run, or nobody can be asked.
     L3DError
         If it is neither a parent run of cells nor a sweep or gate.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> run = mlflow_l3d.seeds("synthetic", approach="synthetic", seeds=[4, 5, 6], executor="inline")
+    >>> mlflow_l3d.delete(run.run_id)
+    Deletion(runs=4)
     """
     if not isinstance(parent_run_id, str):
         raise ParameterError("parent_run_id", type(parent_run_id).__name__, "must be the id of a run")

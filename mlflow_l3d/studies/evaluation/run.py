@@ -87,6 +87,18 @@ def evaluate(
     ------
     L3DError
         With one line that names the missing data.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> investigation = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic",
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
+    ... )
+    >>> evaluation = mlflow_l3d.evaluate(investigation.run_id, metric="accuracy", log=False)
+    >>> evaluation.analysis.to_frame()[["factor", "score_mean", "importance"]].round(3)
+           factor  score_mean  importance
+    0  data_order         0.3       0.199
     """
     if not isinstance(parent_run_id, str):
         raise ParameterError("parent_run_id", type(parent_run_id).__name__, "must be the id of a run, or latest")

@@ -43,6 +43,18 @@ def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> 
     ------
     L3DError
         With one line that says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> baseline = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic",
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
+    ... )
+    >>> change = {"hyperparameters": {"a_label_selection": 99, "a_model_initialisation": 99}}
+    >>> gate = mlflow_l3d.gate(baseline=baseline.run_id, candidate=change, most_runs=10, looks=2, executor="inline")
+    >>> gate.decision, gate.exit_status
+    ('better', 0)
     """
     with entry_point() as project_run:
         client = connect()
@@ -65,6 +77,18 @@ def plan_gate(**parameters: Unpack[GateOptions]) -> GatePlan:
     ------
     L3DError
         With one line that says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> baseline = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic",
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
+    ... )
+    >>> change = {"hyperparameters": {"a_label_selection": 99, "a_model_initialisation": 99}}
+    >>> plan = mlflow_l3d.plan_gate(baseline=baseline.run_id, candidate=change, most_runs=10, looks=2)
+    >>> plan.runs, plan.request.plan.looks
+    (20, (5, 10))
     """
     with entry_point():
         return _planned({**parameters, "dry_run": False}, connect())[0]

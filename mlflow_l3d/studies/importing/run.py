@@ -102,6 +102,17 @@ def import_runs(path: str | Path, *, progress: bool | None = None, **options: Un
     L3DError
         With one line that names the fix, if fewer than two runs can be imported. If only some cannot be imported, the
         others are, and `problems` has a line for each.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import mlflow_l3d
+    >>> first = pd.DataFrame({"example_id": range(6), "label": [0, 1] * 3, "prediction": [0, 1, 0, 0, 1, 1], "seed": 1})
+    >>> second = first.assign(prediction=[0, 1, 1, 0, 0, 1], seed=2)
+    >>> pd.concat([first, second]).to_csv("runs.csv", index=False)
+    >>> imported = mlflow_l3d.import_runs("runs.csv")
+    >>> imported.written, round(imported.study.own.mean, 2), round(imported.study.pairs["consistency"].mean, 2)
+    (2, 0.67, 0.67)
     """
     if not isinstance(path, str | Path):
         raise ParameterError("path", type(path).__name__, "must be a file or folder")

@@ -93,6 +93,18 @@ def investigate(
     ------
     L3DError
         With one line that says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> factors = "data_order,model_initialisation"
+    >>> investigation = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic", factor=factors, design="radial", mitigation_runs=20, executor="inline"
+    ... )
+    >>> investigation.to_frame()[["factor", "importance", "verdict"]].round(2)
+                     factor  importance    verdict
+    0            data_order        0.40  undecided
+    1  model_initialisation       -0.56      minor
     """
     return InvestigationStudy.conduct(parameters, approach=approach, task=task, progress=progress)
 
@@ -116,6 +128,17 @@ def self_test(
     ------
     L3DError
         If a trial run fails.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> mlflow_l3d.self_test("synthetic", approach="synthetic", factor="data_order", executor="inline")
+    self-test: what a new seed changes
+    data_order            106 of 400 predictions
+    sample_choice         9 of 400 predictions
+    model_initialisation  4 of 400 predictions
+    model_randomness      2 of 400 predictions
+    replicate             nothing
     """
     return InvestigationStudy.try_seeds(parameters, approach=approach, task=task, progress=progress)
 

@@ -82,6 +82,18 @@ def plan(
     L3DError
         With one line that says what to change. A tracking server that is away is an error only where the pilot is on
         it, or is to be run.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> plan = mlflow_l3d.plan("synthetic", approach="synthetic", factor="data_order,data_split", pilot="none")
+    >>> plan.cells
+    600
+    >>> plan.designs[["design", "rows", "columns", "golden_runs", "cells"]]
+        design  rows  columns  golden_runs  cells
+    0  crossed    20       10          200    600
+    1   nested    20       10          200    600
+    2   radial    20        2            0     60
     """
     with entry_point() as project_run:
         request = specified(specify, approach, task, parameters)

@@ -100,6 +100,21 @@ def search(
     ------
     L3DError
         With one line that says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> found = mlflow_l3d.search(
+    ...     "synthetic", approach="synthetic", space="a_data_order=0..9", metric="synthetic_score",
+    ...     coarse_trials=3, fine_trials=0, held_out_runs=4, executor="inline",
+    ... )
+    >>> found.hyperparameters["a_data_order"]
+    9.0
+    >>> found.result.trials[["a_data_order", "score"]].round(3)
+       a_data_order  score
+    0           0.0  0.541
+    1           4.5  0.558
+    2           9.0  0.561
     """
     return SearchStudy.conduct(parameters, approach=approach, task=task, progress=progress)
 

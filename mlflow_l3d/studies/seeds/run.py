@@ -88,6 +88,16 @@ def seeds(
     ------
     L3DError
         With one line that says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> run = mlflow_l3d.seeds("synthetic", approach="synthetic", seeds=[1, 2, 3], executor="inline")
+    >>> run.study.to_frame()[["seed", "accuracy", "consistency"]].round(3)
+       seed  accuracy  consistency
+    0     1     0.162        0.935
+    1     2     0.265        0.911
+    2     3     0.190        0.949
     """
     return SeedsStudyRun.conduct(parameters, approach=approach, task=task, progress=progress)
 
@@ -111,6 +121,14 @@ def self_test_seeds(
     ------
     L3DError
         If a trial run fails.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> mlflow_l3d.self_test_seeds("synthetic", approach="synthetic", executor="inline")
+    self-test: what a new seed changes
+    seed       12 of 400 predictions
+    replicate  nothing
     """
     return SeedsStudyRun.try_seeds(parameters, approach=approach, task=task, progress=progress)
 

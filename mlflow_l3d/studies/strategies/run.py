@@ -125,6 +125,16 @@ def strategies(
     ------
     L3DError
         With one line that says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> compared = mlflow_l3d.strategies(
+    ...     "synthetic", approach="synthetic", factor="data_order",
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
+    ... )
+    >>> compared.table().loc["data_order"].to_dict()
+    {'random': '9.653 (*)', 'fixed': '9.739 (*)', 'interactions': '9.281 (*)'}
     """
     with entry_point() as project_run:
         check_names("parameter", parameters, STRATEGIES)

@@ -117,6 +117,18 @@ def sweep(
     ------
     L3DError
         With one line that says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> sweep = mlflow_l3d.sweep(
+    ...     "synthetic", approach="synthetic", factor="data_order", over={"a_data_order": [0, 9]},
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
+    ... )
+    >>> sweep.to_frame()[["choice.a_data_order", "factor", "importance"]].round(2)
+       choice.a_data_order      factor  importance
+    0                  0.0  data_order        0.20
+    1                  9.0  data_order       -0.58
     """
     with entry_point() as project_run:
         request = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
@@ -140,6 +152,17 @@ def plan_sweep(task: Any = None, *, approach: Any = None, **parameters: Any) -> 
     ------
     L3DError
         With one line that says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> plan = mlflow_l3d.plan_sweep(
+    ...     "synthetic", approach="synthetic", factor="data_order,data_split", design=["crossed", "radial"]
+    ... )
+    >>> plan.to_frame()[["design", "cells"]]
+        design  cells
+    0  crossed    600
+    1   radial    300
     """
     with entry_point():
         request = specify_sweep(parameters, approach=approach, task=task, searches=find_search, plans=True)

@@ -205,7 +205,10 @@ def seeds_study(
 
     Examples
     --------
-    >>> study = seeds_study(pd.DataFrame({"seed": [42, 52, 62], "accuracy": [0.8, 0.9, 0.7]}))
+    >>> import pandas as pd
+    >>> import mlflow_l3d
+    >>> scores = pd.DataFrame({"seed": [42, 52, 62], "accuracy": [0.8, 0.9, 0.7]})
+    >>> study = mlflow_l3d.seeds_study(scores)
     >>> round(study.own.mean, 2), round(study.own.var, 2), round(study.own.std, 2)
     (0.8, 0.08, 0.1)
     """
