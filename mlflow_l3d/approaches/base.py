@@ -139,13 +139,13 @@ class Approach(
     hyperparameters
         Name -> declaration.
     default_task
-        What is used if the user names none.
+        The task if the user names none.
     parameters
-        Parameters of `investigate` that it is built with if it is found by name, as keyword arguments.
+        Parameters of `investigate` that become keyword arguments of the constructor if the approach is found by name.
     self_tested
         Whether an investigation tries first what each seed does (``self_test``).
     only_evaluates
-        Whether nothing is trained, so that the time of a cell grows with the examples that it is evaluated on.
+        Whether nothing is trained, so that the time of a cell grows with its number of test examples.
 
     Examples
     --------

@@ -80,7 +80,7 @@ def names() -> Names:
     Returns
     -------
     Names
-        Those of metrics are all there are, whatever the kind of task.
+        The names; metrics of all kinds of tasks are among them.
 
     Examples
     --------

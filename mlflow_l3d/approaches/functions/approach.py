@@ -40,8 +40,9 @@ class FunctionApproach(Approach):
     Parameters
     ----------
     function
-        See :data:`Function`. It draws from nothing but the seeds it is given. It may be one of a script or notebook:
-        worker processes get a copy, with the globals that it names as they are when the work begins.
+        See :data:`Function`. It draws random numbers from the seeds that it gets, and from nothing else. It may be a
+        function of a script or notebook: worker processes get a copy, with the globals that it names as they are when
+        the work begins.
     name
         Name of the approach.
     version

@@ -40,17 +40,17 @@ class Estimator(FunctionApproach):
     Parameters
     ----------
     estimator
-        It is fitted on texts: a list of them, or an array of shape (n, columns) if a task has several columns; on
-        the array of features if it has such. It is cloned for each cell.
+        Fitted on a list of texts, on an array of texts of shape (n, columns) if the task has several columns, or on the
+        array of features if the task has features. It is cloned for each cell.
     name
         Name of the approach; by default that of the last step.
     random_state
-        The factor that decides all random states; empty for none, which leaves them as they are.
+        The factor that decides all random states; if empty, they stay as they are.
     order
-        The factor that decides the order of the training examples; empty leaves them as the split has them.
+        The factor that decides the order of the training examples; if empty, they stay in the order of the split.
     version
-        Changed whenever the same cell would give other predictions, for example if a function is a parameter; other
-        parameters of the estimator and the version of scikit-learn need no change of it.
+        Changed whenever the same cell would give other predictions, for example after a change of a function that is a
+        parameter. Other parameters of the estimator and the version of scikit-learn are part of the cell's key anyway.
 
     Raises
     ------

@@ -32,10 +32,10 @@ def training(
     name
         Name of the approach; by default that of the function.
     version
-        Changed by you whenever the same cell would give other predictions. By default the content says so: the source
-        of the function and of the functions and classes of its module that it names, the data that these refer to
-        (numbers, texts, arrays, data frames, lists, ...), and what these refer to in turn. Objects of which the content
-        is not known need a version, and so do files that are read and other modules that change.
+        Changed by you whenever the same cell would give other predictions. By default the version follows from the
+        content: the source of the function and of the functions and classes of its module that it names, the data that
+        these refer to (numbers, texts, arrays, data frames, lists, ...), and what these refer to in turn. Give one if
+        the function refers to objects whose content is not known, reads files, or uses other modules that change.
     hyperparameters
         Name -> default, or a whole declaration.
 

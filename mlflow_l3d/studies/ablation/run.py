@@ -78,31 +78,30 @@ class Ablation(OnOneScreen):
 
 @with_signature(AblationOptions)
 def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) -> Ablation:
-    """Say what a finished investigation would have found with fewer runs and test examples, without new runs.
+    """Return what a finished investigation would have found with fewer runs and test examples; nothing is trained.
 
     Parameters
     ----------
     parent_run_id
-        A parent, ours or a stranger's, as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`; it is not
-        changed.
+        A parent run, as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`; it is not changed.
     **options
         `metric`: ``auto`` is the parent's own parameter, or ``f1_macro``. `rows`, `columns`: numbers of mitigation and
-        investigation runs, in a list or separated by commas; ``auto`` is about 10, 25 and 50 %, at least 3; all there
-        are come in any case. `test_sizes`: numbers of test examples; ``auto`` is 10 and 50 % if the cells have
-        predictions, ``all`` is not smaller. `repeats`: how many random choices of each setting. `root_seed`: the
-        number that the choices are derived from.
+        investigation runs, in a list or separated by commas; ``auto`` is about 10, 25 and 50 %, at least 3; all of
+        them are always included. `test_sizes`: numbers of test examples; ``auto`` is 10 and 50 % if the cells have
+        predictions, ``all`` adds no smaller number. `repeats`: how many random choices of each setting. `root_seed`:
+        the number that the choices are derived from.
 
     Returns
     -------
     Ablation
         One dimension is varied at a time; the smallest number of rows also with every smaller number of examples (as in
-        the paper's Table 3) and with the fewest columns. Also logged to the run that `mlflow run` made, where there is
+        the paper's Table 3) and with the fewest columns. Also logged to the run that `mlflow run` made, if there is
         one.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
 
     Examples
     --------

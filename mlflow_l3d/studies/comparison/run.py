@@ -68,7 +68,7 @@ def compare(
     Raises
     ------
     L3DError
-        With one line that names the fix.
+        If something must be corrected; its one line names the fix.
 
     Examples
     --------

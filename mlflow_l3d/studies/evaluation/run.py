@@ -81,12 +81,12 @@ def evaluate(
     log
         Whether to write metrics and artifacts.
     progress
-        Whether to report progress on stderr; None does in a notebook and on a terminal.
+        Whether to report progress on stderr; None reports it in a notebook and on a terminal.
 
     Raises
     ------
     L3DError
-        With one line that names the missing data.
+        If data are missing; its one line names them.
 
     Examples
     --------

@@ -23,12 +23,12 @@ _logger = logging.getLogger("mlflow_l3d")
 
 @with_signature(GateOptions)
 def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> Gate:
-    """Run until a candidate is better or worse than a baseline, or equivalent within the smallest effect.
+    """Train until a candidate is better than a baseline, worse, or equivalent within the smallest effect.
 
     Parameters
     ----------
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.studies.gate.parameters.GATE`. The candidate is the run id of an
         investigation, or what differs from the baseline: parameters of `main` as ``name=value`` separated by
@@ -37,12 +37,12 @@ def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> 
     Returns
     -------
     Gate
-        Its runs are on the current MLflow tracking server.
+        The result; its runs are on the current MLflow tracking server.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def plan_gate(**parameters: Unpack[GateOptions]) -> GatePlan:
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
 
     Examples
     --------

@@ -86,7 +86,7 @@ def import_runs(path: str | Path, *, progress: bool | None = None, **options: Un
     path
         A file, or a folder that is searched for files.
     progress
-        Whether to report progress on stderr; None does in a notebook and on a terminal.
+        Whether to report progress on stderr; None reports it in a notebook and on a terminal.
     **options
         `from_`: the tool that wrote the files: ``lm-eval``, ``inspect``, ``promptfoo``, ``csv`` or
         ``huggingface-trainer``; ``auto`` recognises it by the files. `task`: the imported task; several, separated by
@@ -100,8 +100,8 @@ def import_runs(path: str | Path, *, progress: bool | None = None, **options: Un
     Raises
     ------
     L3DError
-        With one line that names the fix, if fewer than two runs can be imported. If only some cannot be imported, the
-        others are, and `problems` has a line for each.
+        If fewer than two runs can be imported; its one line names the fix. If only some cannot be imported, the
+        others are, and `problems` of the result has a line for each.
 
     Examples
     --------

@@ -77,9 +77,9 @@ def investigate(
     task
         A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
     approach
-        A name, or an object of your own.
+        The name of an approach, or an object: a :class:`~mlflow_l3d.approaches.base.Approach`.
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.studies.investigation.parameters.MAIN`: ``factor``, ``model``,
         ``investigation_runs``, ``mitigation_runs``, ``root_seed``, ...
@@ -87,12 +87,12 @@ def investigate(
     Returns
     -------
     Investigation
-        Its runs are on the current MLflow tracking server.
+        The result; its runs are on the current MLflow tracking server.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def self_test(
     progress: bool | None = None,
     **parameters: Unpack[InvestigateOptions],
 ) -> SelfTest:
-    """Return what each seed of a study does to the results, from a few trial runs; nothing is logged.
+    """Return what a new seed of each factor changes in the results, from a few trial runs; nothing is logged.
 
     Parameters
     ----------

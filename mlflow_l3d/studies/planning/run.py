@@ -50,23 +50,22 @@ def plan(
     progress: bool | None = None,
     **parameters: Unpack[InvestigateOptions],
 ) -> Plan:
-    """Say how many cells an investigation has, what they cost, and how exact it will be; nothing is trained.
+    """Return how many cells an investigation has, what they cost, and how exact it will be, before it starts.
 
     Parameters
     ----------
     task, approach
         As for :func:`mlflow_l3d.studies.investigation.run.investigate`.
     pilot
-        Where cost and variances come from. ``auto``: cells of the same settings on the tracking server, else similar
-        ones. The id of a parent run: that one. ``run``: a small part of the plan, three rows and columns, is run now;
-        its cells are not computed again. ``none``: neither cost nor variances.
+        Source of cost and variances. ``auto``: cells of the same settings on the tracking server, else similar
+        ones. The id of a parent run: that one. ``run``: a small part of the plan, three rows and columns, is trained
+        now; its cells are not computed again. ``none``: neither cost nor variances.
     assurance
-        Probability with which the interval shall be as narrow as `half_width`, above 0 and below 1. With the runs that
-        make it so narrow on average, it is so in half of all investigations.
+        Probability with which the interval shall be as narrow as `half_width`, above 0 and below 1. The number of runs
+        that is enough on average is enough in only half of all investigations.
     budget
-        What may be spent on knowing the mean score: ``2h`` or ``90m`` of one worker, ``500 cells``, or ``10000
-        requests`` to an endpoint. The plan then says how many cells, evaluated on how many test examples, it is best
-        spent on.
+        What may be spent on the mean score: ``2h`` or ``90m`` of one worker, ``500 cells``, or ``10000
+        requests`` to an endpoint. The plan then gives the best number of cells, and of test examples per cell.
     progress
         Whether ``pilot=run`` shows progress on stderr; None does in a notebook and on a terminal.
     **parameters
@@ -75,13 +74,13 @@ def plan(
     Returns
     -------
     Plan
-        Also logged to the run that `mlflow run` made, where there is one.
+        Also logged to the run that `mlflow run` made, if there is one.
 
     Raises
     ------
     L3DError
-        With one line that says what to change. A tracking server that is away is an error only where the pilot is on
-        it, or is to be run.
+        If something must be corrected; its one line says what to change. An unreachable tracking server is an error
+        only if the pilot is on it, or is run.
 
     Examples
     --------

@@ -78,28 +78,28 @@ def search(
     progress: bool | None = None,
     **parameters: Unpack[SearchOptions],
 ) -> HyperparameterSearch:
-    """Search hyperparameters on two stages (Pecher et al. 2024, Appendix D), before an investigation.
+    """Search hyperparameters in two stages (Pecher et al. 2024, Appendix D), before an investigation.
 
     Parameters
     ----------
     task
         A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
     approach
-        A name, or an object of your own.
+        The name of an approach, or an object: a :class:`~mlflow_l3d.approaches.base.Approach`.
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.studies.search.parameters.SEARCH`.
 
     Returns
     -------
     HyperparameterSearch
-        Its runs are on the current MLflow tracking server.
+        The result; its runs are on the current MLflow tracking server.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
 
     Examples
     --------

@@ -66,28 +66,28 @@ def seeds(
     progress: bool | None = None,
     **parameters: Unpack[SeedsOptions],
 ) -> SeedsRun:
-    """Train one task with S seeds, and say how much scores and single predictions depend on them.
+    """Train one task with several seeds, and measure how much scores and single predictions depend on the seed.
 
     Parameters
     ----------
     task
         A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
     approach
-        A name, or an object of your own.
+        The name of an approach, or an object: a :class:`~mlflow_l3d.approaches.base.Approach`.
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.studies.seeds.parameters.SEEDS`.
 
     Returns
     -------
     SeedsRun
-        Its runs are on the current MLflow tracking server.
+        The result; its runs are on the current MLflow tracking server.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def self_test_seeds(
     progress: bool | None = None,
     **parameters: Unpack[SeedsOptions],
 ) -> SelfTest:
-    """Return what each seed of a study does to the results, from a few trial runs; nothing is logged.
+    """Return what a new seed changes in the results, from a few trial runs; nothing is logged.
 
     Parameters
     ----------

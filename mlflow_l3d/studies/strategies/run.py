@@ -106,25 +106,30 @@ def strategies(
 ) -> ComparedStrategies:
     """Investigate the same factors by the strategies random, fixed and interactions (the published method).
 
-    Each is an investigation of its own, with the tag ``l3d.comparison``; all share the golden runs. The run that holds
-    the table has the role ``comparison``.
+    Each strategy is an investigation with the tag ``l3d.comparison``; all share the golden runs. The run with the
+    table has the role ``comparison``.
 
     Parameters
     ----------
     task
         A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
     approach
-        A name, or an object of your own.
+        The name of an approach, or an object: a :class:`~mlflow_l3d.approaches.base.Approach`.
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As for :func:`mlflow_l3d.studies.investigation.run.investigate`, without ``design`` and what belongs to one
         design.
 
+    Returns
+    -------
+    ComparedStrategies
+        The result; its runs are on the current MLflow tracking server.
+
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
 
     Examples
     --------

@@ -94,29 +94,29 @@ def sweep(
     progress: bool | None = None,
     **parameters: Any,
 ) -> Sweep:
-    """Investigate at several points: models, tasks, hyperparameters, and whatever else `main` has a parameter for.
+    """Investigate several points, which differ in model, task, hyperparameters or any other parameter.
 
     Parameters
     ----------
     approach, task
-        A name, an object of your own, or a list of them.
+        A name, an object, or a list of names and objects.
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.studies.sweep.parameters.SWEEP`: those of
         :func:`mlflow_l3d.studies.investigation.run.investigate`, each a value or a list of values; ``over``, a mapping
-        of hyperparameter to values; ``file``; ``budget``. Here also ``sets``, ``exclude`` and
-        ``overrides``, as a file has them; approaches and tasks in a set may be objects.
+        of hyperparameter to values; ``file``; ``budget``. Also ``sets``, ``exclude`` and
+        ``overrides``, as in a file; approaches and tasks in a set may be objects.
 
     Returns
     -------
     Sweep
-        Its runs are on the current MLflow tracking server.
+        The result; its runs are on the current MLflow tracking server.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def plan_sweep(task: Any = None, *, approach: Any = None, **parameters: Any) -> 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
 
     Examples
     --------
