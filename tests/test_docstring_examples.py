@@ -33,9 +33,11 @@ def place(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
 
 
-def examples_of(thing: object, name: str) -> list[doctest.DocTest]:
+def examples_of(thing: object, name: str) -> doctest.DocTest:
     """Return the examples in a docstring; they know only the names that they import and define themselves."""
-    return doctest.DocTestFinder(recurse=False).find(thing, name, globs={"__name__": "__main__"})
+    tests = doctest.DocTestFinder(recurse=False).find(thing, name, globs={"__name__": "__main__"})
+    assert any(test.examples for test in tests), f"mlflow_l3d.{name} has no example in its docstring"
+    return tests[0]
 
 
 def failures(test: doctest.DocTest) -> str:
@@ -48,11 +50,15 @@ def failures(test: doctest.DocTest) -> str:
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("name", CALLED)
 def test_example_of_a_public_name_gives_what_it_says(name: str) -> None:
-    tests = examples_of(getattr(mlflow_l3d, name), name)
-    assert tests, f"mlflow_l3d.{name} has no example in its docstring"
-    assert any(f"mlflow_l3d.{name}" in example.source for example in tests[0].examples)
-    assert not any(example.options.get(doctest.SKIP) for example in tests[0].examples)
-    assert failures(tests[0]) == ""
+    test = examples_of(getattr(mlflow_l3d, name), name)
+    assert any(f"mlflow_l3d.{name}" in example.source for example in test.examples)
+    assert not any(example.options.get(doctest.SKIP) for example in test.examples)
+    assert failures(test) == ""
+
+
+def test_name_without_an_example_is_named() -> None:
+    with pytest.raises(AssertionError, match=r"mlflow_l3d\.L3DError has no example"):
+        examples_of(mlflow_l3d.L3DError, "L3DError")
 
 
 def test_examples_of_other_names_give_what_they_say() -> None:
