@@ -20,7 +20,7 @@ from itertools import product
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.checks.collapse import Collapse
+from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.importance.results import Importance

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.importance.checks.tails import Tails, tails
+from mlflow_l3d.analysis.importance.checks.shape import Tails, tails
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS, Check, Importance
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict, verdict_of
 from mlflow_l3d.analysis.jackknife import LEVEL
@@ -24,7 +24,7 @@ from mlflow_l3d.metrics.base import Metric
 if TYPE_CHECKING:
     from mlflow_l3d.analysis.consistency.examples import ExampleVotes
     from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
-    from mlflow_l3d.analysis.importance.checks.collapse import Collapse
+    from mlflow_l3d.analysis.importance.checks.shape import Collapse
     from mlflow_l3d.analysis.importance.multiplicity import Ranking
     from mlflow_l3d.analysis.importance.strategies import StrategyResult
 

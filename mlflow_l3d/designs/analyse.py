@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.importance.checks.collapse import Collapse, apart, collapsed
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.report import all_checks, in_order
+from mlflow_l3d.analysis.importance.checks.shape import Collapse, apart, collapsed
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
-from mlflow_l3d.analysis.importance.estimators.reml import Missing
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, rank_factors
 from mlflow_l3d.analysis.importance.results import Importance
@@ -58,7 +58,7 @@ class Planned(Sizes):
     deterministic
         Whether the same cell again must give the same result, as the factor `replicate` tries.
     searched_splits
-        Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.importance.checks.searched`.
+        Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.importance.checks.cells`.
     """
 
     design: type[Design] | None = None

@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.consistency.comparable import Comparable
 from mlflow_l3d.analysis.importance.checks.evidence import FactorCheck
 from mlflow_l3d.analysis.importance.checks.report import TABLE_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.estimators.reml import Missing
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.models import NESTED, TableModel
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import StrategyResult

@@ -15,7 +15,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.comparable import WholeTables
 from mlflow_l3d.analysis.importance.checks.report import BASELINE_CHECKS
-from mlflow_l3d.analysis.importance.estimators.reml import Missing
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.models import CROSSED
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.strategies import StrategyResult, baseline_strategy

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
 from mlflow_l3d.cells.factors import INVESTIGATION_BASE, MITIGATION_BASE
-from mlflow_l3d.designs.joint import JOINT, factor_members, product_configurations
-from mlflow_l3d.designs.mitigation import distinct_rows
+from mlflow_l3d.designs.configurations import JOINT, distinct_rows, factor_members, product_configurations
 from mlflow_l3d.designs.table import TableDesign
 from mlflow_l3d.errors import ParameterError
 

@@ -11,8 +11,8 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.comparable import Pairs
 from mlflow_l3d.analysis.importance.checks.report import PAIR_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
-from mlflow_l3d.analysis.importance.estimators.reml import Missing
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
+from mlflow_l3d.analysis.importance.estimators.nested import radial_estimate
 from mlflow_l3d.analysis.importance.frames import placed_scores
 from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.models import RADIAL
@@ -26,7 +26,7 @@ from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import RADIAL_BASE, SWAP_BASE
 from mlflow_l3d.designs.base import Design, Sizes
-from mlflow_l3d.designs.joint import factor_members
+from mlflow_l3d.designs.configurations import factor_members
 from mlflow_l3d.designs.layout import check_number
 from mlflow_l3d.designs.words import Words
 from mlflow_l3d.errors import ParameterError

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators.crossed import with_first_order
-from mlflow_l3d.analysis.importance.estimators.reml import Missing, with_reml
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing, with_reml
 from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.results import Importance
@@ -21,8 +21,7 @@ from mlflow_l3d.analysis.jackknife import LEVEL
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import GOLDEN_BASE
 from mlflow_l3d.designs.base import Design, Sizes
-from mlflow_l3d.designs.joint import factor_members
-from mlflow_l3d.designs.mitigation import mitigated_configurations
+from mlflow_l3d.designs.configurations import factor_members, mitigated_configurations
 
 
 @dataclass(frozen=True)

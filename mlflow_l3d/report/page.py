@@ -17,8 +17,7 @@ from markupsafe import Markup, escape
 
 from mlflow_l3d.report.numbers import shorten
 from mlflow_l3d.report.style import save_png, to_svg
-from mlflow_l3d.report.table import Part, Table, document
-from mlflow_l3d.report.text import Answer
+from mlflow_l3d.report.table import Answer, Part, Table, document
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.checks.closure import closure
-from mlflow_l3d.analysis.importance.checks.tables import CLOSURE_LEVEL
+from mlflow_l3d.analysis.importance.checks.tables import CLOSURE_LEVEL, closure
 from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.analysis.jackknife import jackknife_variance
 

@@ -9,7 +9,7 @@ import pytest
 from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
-from mlflow_l3d.analysis.importance.estimators.reml import reml_components
+from mlflow_l3d.analysis.importance.estimators.missing_cells import reml_components
 from mlflow_l3d.errors import L3DError
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlflow_l3d.analysis.importance.checks.cells import on_searched_split, searched_split
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
-from mlflow_l3d.analysis.importance.checks.searched import on_searched_split, searched_split
 from mlflow_l3d.designs.analyse import Planned, analyse
 
 LARGE = 2**53 - 1

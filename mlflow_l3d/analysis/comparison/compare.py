@@ -22,8 +22,7 @@ from mlflow_l3d.analysis.comparison.difference import (
     runs_to_settle,
     spread,
 )
-from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, ranks
-from mlflow_l3d.analysis.comparison.over_tasks import over_tasks
+from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks, ranks
 from mlflow_l3d.analysis.comparison.resolution import check_effect
 from mlflow_l3d.analysis.comparison.results import (
     BETTER,

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.analysis.consistency.classes import ClassComparison
 from mlflow_l3d.analysis.consistency.comparable import BASE, GOLDEN, Comparable, Group
+from mlflow_l3d.analysis.consistency.comparisons import ClassComparison, NumberComparison
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.groups import Comparison, Sums, consistency_of, mean_of_known
-from mlflow_l3d.analysis.consistency.numbers import NumberComparison
 from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance, prediction_importance
 from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.typing import FloatArray

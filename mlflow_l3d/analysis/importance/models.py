@@ -13,8 +13,9 @@ from mlflow_l3d.analysis.importance.estimators.nested import (
     nested_components,
     nested_estimate,
     nested_variances_without_each,
+    radial_estimate,
+    radial_variances_without_each,
 )
-from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate, radial_variances_without_each
 from mlflow_l3d.analysis.importance.variances import MeanSquares
 from mlflow_l3d.analysis.typing import FloatArray
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-from mlflow_l3d.analysis.importance.checks.collapse import Collapse
+from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.results import Check, Importance
 
 Word = Literal["dominates", "minor", "undecided"]

@@ -20,10 +20,25 @@ from mlflow_l3d.analysis.consistency.agreement.kinds import (
     is_missing,
     kind_of_column,
 )
-from mlflow_l3d.analysis.consistency.agreement.matching import EntityF1, ExactMatch, TokenMatch
-from mlflow_l3d.analysis.consistency.agreement.rankings import Ndcg, Overlap, RankBiasedOverlap
-from mlflow_l3d.analysis.consistency.agreement.structures import Attachment, Closeness, SetF1
-from mlflow_l3d.analysis.consistency.agreement.texts import ROUGE_KINDS, Bleu, Chrf, Rouge, SquadExact, SquadF1
+from mlflow_l3d.analysis.consistency.agreement.structures import (
+    Attachment,
+    Closeness,
+    Ndcg,
+    Overlap,
+    RankBiasedOverlap,
+    SetF1,
+)
+from mlflow_l3d.analysis.consistency.agreement.texts import (
+    ROUGE_KINDS,
+    Bleu,
+    Chrf,
+    EntityF1,
+    ExactMatch,
+    Rouge,
+    SquadExact,
+    SquadF1,
+    TokenMatch,
+)
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.classification import UNPARSED
 

@@ -14,7 +14,7 @@ from mlflow_l3d.metrics.base import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mlflow_l3d.analysis.importance.checks.collapse import Collapse
+    from mlflow_l3d.analysis.importance.checks.shape import Collapse
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from mlflow_l3d.analysis.importance.estimate import (
     leave_out,
     total_index_of,
 )
-from mlflow_l3d.analysis.importance.estimators.unbalanced import unbalanced_components, variances_without_each
+from mlflow_l3d.analysis.importance.estimators.missing_cells import unbalanced_components, variances_without_each
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.variances import MeanSquares
@@ -91,7 +91,7 @@ def crossed_components(table: FloatArray) -> MeanSquares | None:
     -----
     Two-way random-effects analysis of variance; ``mean_i var1_j(y) = MS_F / M + (1 - 1/M) MS_E`` is the contributed
     variance. If cells are missing:
-    :func:`~mlflow_l3d.analysis.importance.estimators.unbalanced.unbalanced_components`.
+    :func:`~mlflow_l3d.analysis.importance.estimators.missing_cells.unbalanced_components`.
     """
     table = with_scores(table)
     if min(table.shape) < 2:

@@ -21,7 +21,7 @@ from mlflow_l3d.report.numbers import (
     signed,
     unit_of,
 )
-from mlflow_l3d.report.text import Answer
+from mlflow_l3d.report.table import Answer
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
