@@ -11,11 +11,11 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.comparable import Pairs
 from mlflow_l3d.analysis.importance.checks.report import PAIR_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
+from mlflow_l3d.analysis.importance.estimators import RADIAL
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.estimators.nested import radial_estimate
 from mlflow_l3d.analysis.importance.frames import placed_scores
 from mlflow_l3d.analysis.importance.importance import radial_importance
-from mlflow_l3d.analysis.importance.models import RADIAL
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, usable
 from mlflow_l3d.analysis.importance.variances import VarianceComponents

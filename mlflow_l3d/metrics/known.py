@@ -113,8 +113,7 @@ def check_installed(metric: Metric) -> None:
     """Raise if what a metric needs is not there; the error names the command that installs it."""
     if not _installed(metric):
         package = metric.needs.replace("_", "-")
-        msg = f"metric={metric.name}: needs the package {package}. Run: pip install 'mlflow-l3d[agreement]'"
-        raise L3DError(msg)
+        raise L3DError(f"metric={metric.name}: needs the package {package}. Run: pip install 'mlflow-l3d[agreement]'")
 
 
 def scores_of(

@@ -133,8 +133,7 @@ def device_of(device: str, approach: Approach, how: Execution) -> str:
     except ModuleNotFoundError:
         if device == "auto":
             return "cpu"
-        msg = f"device={device}: needs torch. Run: pip install 'mlflow-l3d[models]'"
-        raise L3DError(msg) from None
+        raise L3DError(f"device={device}: needs torch. Run: pip install 'mlflow-l3d[models]'") from None
 
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"

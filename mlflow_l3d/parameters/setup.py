@@ -120,6 +120,11 @@ def read_parameters(
     """
     objects = () if approach is None else ("approach",)  # an object has a name that no entry point needs to have
     scorer = parameters.get("metric")
+    if isinstance(scorer, Metric):
+        if registered().get(scorer.name) != scorer:
+            fix = "Give its function, or declare it as an entry point of the group mlflow_l3d.metrics."
+            raise ParameterError("metric", scorer.name, "is an object that no entry point names", fix)
+        parameters = {**parameters, "metric": scorer.name}
     asked = read_arguments(parameters, known, objects)
     if approach is None:
         name = asked["approach"]

@@ -17,8 +17,8 @@ from mlflow_l3d.analysis.importance.checks import report
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
+from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.models import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
 from mlflow_l3d.metrics.classification import F1_MACRO
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.importance.checks.tables import CLOSURE_LEVEL, closure
-from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
 from mlflow_l3d.analysis.jackknife import jackknife_variance
 
 

@@ -82,7 +82,7 @@ def test_constant_scores():
 def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_check_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from mlflow_l3d.analysis.importance.estimators import reml
+    from mlflow_l3d.analysis.importance.estimators import missing_cells
     from mlflow_l3d.analysis.importance.tables import Tables
     from mlflow_l3d.designs.crossed import CrossedDesign
 
@@ -99,7 +99,7 @@ def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_chec
     assert found["f"].components.method == "reml"
     low, high = found["f"].corrected_interval
     assert low < found["f"].importance_corrected < high
-    monkeypatch.setattr(reml, "reml_estimate", fails)
+    monkeypatch.setattr(missing_cells, "reml_estimate", fails)
     fallen = CrossedDesign.importances(scores, missing="reml")
     dropped = CrossedDesign.importances(scores, missing="anova")
     assert fallen["f"].metrics() == dropped["f"].metrics()

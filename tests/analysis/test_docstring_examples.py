@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mlflow_l3d.analysis.comparison.resolution import least_error
+from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.consistency.runs import consistency
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study

@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.examples import example_votes
-from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
-from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import points, shorten, signed

@@ -23,7 +23,7 @@ from mlflow_l3d.analysis.comparison.difference import (
     spread,
 )
 from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks, ranks
-from mlflow_l3d.analysis.comparison.resolution import check_effect
+from mlflow_l3d.analysis.comparison.leave_out import check_effect
 from mlflow_l3d.analysis.comparison.results import (
     BETTER,
     EQUIVALENT,

@@ -150,8 +150,7 @@ class RunGroup(ABC, Generic[Found]):
             If the group is closed.
         """
         if self.closed:
-            msg = "this group is closed"
-            raise ValueError(msg)
+            raise ValueError("this group is closed")
         self.runs += 1
         self.predictions += len(values)
         self.unparsed += unparsed

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.importance.estimate import Variances, atanh_left, importance_of_logit, importances_of_variances
-from mlflow_l3d.analysis.importance.models import TableModel
+from mlflow_l3d.analysis.importance.estimators import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
 from mlflow_l3d.analysis.typing import FloatArray

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
-from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS, Check, Importance
 from mlflow_l3d.analysis.importance.tables import uncollapsed

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.estimators import TableModel
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.models import TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance, counted_of, named, points
 from mlflow_l3d.cells.factors import REPLICATE
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import pandas as pd
 
 OF_RUNS_THAT_END: Final = (
     "All numbers are those of runs that end: where runs fail that would have scored low, luck looks smaller."

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.checks.shape import Collapse
+from mlflow_l3d.analysis.importance.estimators import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.metrics.base import Metric
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlflow_l3d.analysis.importance.checks.shape import Collapse
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import BOUNDARY_TAIL
-from mlflow_l3d.analysis.importance.models import LEVELS, TableModel
+from mlflow_l3d.analysis.importance.estimators import LEVELS, TableModel
 from mlflow_l3d.analysis.importance.tables import known_std, with_scores
 from mlflow_l3d.analysis.importance.variances import std_shrinkage
 from mlflow_l3d.analysis.jackknife import LEVEL, combined_error, jackknife_variance, means_without, t_quantile

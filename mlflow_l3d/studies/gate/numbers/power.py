@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.resolution import least_error
+from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.studies.gate.numbers.sequential import FEWEST, Measured, SequentialPlan, decisions
 
