@@ -125,13 +125,10 @@ def shares(
     if metric.name in _COUNTED and classes is not None:
         table = _Confusion(run, labels, predictions, runs, classes)
         scores, without = _COUNTED[metric.name](table)
-        return scores, run, example, _centred(run, (scores[run] - without) * (1 - 1 / sizes[run]), sizes)
+        moved = (scores[run] - without) * (1 - 1 / sizes[run])
+        return scores, run, example, moved - (np.bincount(run, moved, minlength=runs) / sizes)[run]
     group = np.random.default_rng(0).permutation(examples)[example] % GROUPS
     return _of_groups(metric, run, group, labels, predictions, classes)
-
-
-def _centred(run: IntArray, values: FloatArray, sizes: IntArray) -> FloatArray:
-    return values - (np.bincount(run, values, minlength=len(sizes)) / sizes)[run]
 
 
 class _Confusion:
