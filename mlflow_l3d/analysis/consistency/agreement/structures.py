@@ -108,7 +108,7 @@ class Closeness(Similarity):
         return 1 - min(1.0, abs(float(answer) - float(reference)) / self.scale)
 
 
-class _Ranking(Similarity):
+class Ranking(Similarity):
     """A prediction is a sequence of different ids, best first."""
 
     def prepare(self, prediction: Any) -> Hashable:
@@ -125,7 +125,7 @@ class _Ranking(Similarity):
         return ids
 
 
-class _FirstIds(_Ranking):
+class _FirstIds(Ranking):
     """Of two rankings their first k ids."""
 
     kind: ClassVar[str]
@@ -163,7 +163,7 @@ class Overlap(_FirstIds):
         return len(set(first) & set(truth)) / possible if possible else float(not first)
 
 
-class RankBiasedOverlap(_Ranking):
+class RankBiasedOverlap(Ranking):
     """Retrieval: rank-biased overlap, extrapolated from what is seen (Webber, Moffat and Zobel 2010, equation 32).
 
     Parameters
