@@ -21,7 +21,7 @@ from mlflow_l3d.analysis.importance.multiplicity import Ranking, rank_factors
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
 from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
-from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.intervals import LEVEL, check_level
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.cells.factors import REPLICATE

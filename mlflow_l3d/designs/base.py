@@ -21,10 +21,9 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.importance.verdicts import StrategyResult
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded, runs_needed
-from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.layout import Layout
 from mlflow_l3d.designs.words import CROSSED, Words
 

@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, usable
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import GOLDEN_BASE, INVESTIGATION_BASE, MITIGATION_BASE
 from mlflow_l3d.designs.base import Design, Sizes

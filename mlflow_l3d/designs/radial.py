@@ -19,10 +19,9 @@ from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, usable
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 from mlflow_l3d.analysis.planning.assurance import Outlook
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
-from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import RADIAL_BASE, SWAP_BASE
 from mlflow_l3d.designs.base import Design, Sizes

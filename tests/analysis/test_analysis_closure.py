@@ -7,7 +7,7 @@ import pytest
 
 from mlflow_l3d.analysis.importance.checks.tables import CLOSURE_LEVEL, closure
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
-from mlflow_l3d.analysis.jackknife import jackknife_variance
+from mlflow_l3d.analysis.intervals import jackknife_variance
 
 
 def drawn(generator, effects, rows, columns, model):

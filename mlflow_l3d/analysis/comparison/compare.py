@@ -37,8 +37,7 @@ from mlflow_l3d.analysis.comparison.results import (
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
 from mlflow_l3d.analysis.importance.multiplicity import alike, holm, letters
-from mlflow_l3d.analysis.jackknife import LEVEL, check_level
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, check_level
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.covariance import Means
 from mlflow_l3d.analysis.comparison.leave_out import least_error
-from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
 
 POWERS: Final = (0.80, 0.95)
 MOST_NEEDED: Final = 10_000_000

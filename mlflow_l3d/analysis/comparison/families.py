@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.comparison.difference import Spread
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
 
 DRAWS: Final = 20_000
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import score
@@ -81,7 +81,6 @@ def check_effect(effect: float, metric: Metric, scores: FloatArray, examples: fl
         raise ParameterError("smallest_effect", f"{scale * effect:.4g}", allowed, fix)
 
 
-IntArray = npt.NDArray[np.int64]
 GROUPS: Final = 40
 """Groups of test examples that are left out together where one at a time would take too long."""
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.leave_out import IntArray, metric_width, shares
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.comparison.leave_out import metric_width, shares
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import occurring

@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.consistency.comparisons import ClassComparison, NumberC
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.groups import Comparison, Sums, consistency_of, mean_of_known
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance, prediction_importance
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 
 
 class Stability:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.jackknife import means_without, ratio_interval
-from mlflow_l3d.analysis.typing import FloatArray, known
+from mlflow_l3d.analysis.intervals import FloatArray, known, means_without, ratio_interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from mlflow_l3d.analysis.importance.tables import (
     usable,
     with_scores,
 )
-from mlflow_l3d.analysis.jackknife import LEVEL, ratio_interval
-from mlflow_l3d.analysis.typing import FloatArray, with_interval
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, ratio_interval, with_interval
 
 
 class _Published(NamedTuple):

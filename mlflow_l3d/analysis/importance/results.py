@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.typing import FloatArray, known, with_interval
+from mlflow_l3d.analysis.intervals import FloatArray, known, with_interval
 
 IMPORTANCE_METRICS = (
     *with_interval("importance"),

@@ -13,8 +13,7 @@ import numpy as np
 from mlflow_l3d.analysis.importance.estimate import Variances, atanh_left, importance_of_logit, importances_of_variances
 from mlflow_l3d.analysis.importance.estimators import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, t_quantile
 
 MAIN_SHARE: Final = 0.5
 """Share of the contributed variance taken as the main effect where a pilot cannot tell (nested, radial)."""

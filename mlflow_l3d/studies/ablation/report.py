@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
-from mlflow_l3d.analysis.typing import with_interval
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import Unit, bracketed, shorten, signed, unit_of
 from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, dress, panels

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.texts import references
 

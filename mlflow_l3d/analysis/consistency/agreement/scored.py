@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.consistency.agreement.texts import ExactMatch
 from mlflow_l3d.analysis.consistency.comparable import Group
 from mlflow_l3d.analysis.consistency.comparisons import NumberComparison
 from mlflow_l3d.analysis.consistency.groups import Comparison, Places, RunAgreement, RunGroup, Sums
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 
 

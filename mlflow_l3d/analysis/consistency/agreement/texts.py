@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.consistency.agreement.base import (
     texts,
 )
 from mlflow_l3d.analysis.consistency.agreement.base import Similarity as _Similarity
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import library
 from mlflow_l3d.metrics.lists import bio, entities

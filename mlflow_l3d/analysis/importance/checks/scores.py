@@ -11,7 +11,7 @@ from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.shape import Tails, in_two_parts, tails, tails_of_rows
 from mlflow_l3d.analysis.importance.results import Check, Importance, counted_of, in_unit, points
 from mlflow_l3d.analysis.importance.tables import constant, uncollapsed
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 
 COLLAPSE_WARNING: Final = 0.05
 """From this share of collapsed runs on, L3D005 is a warning."""

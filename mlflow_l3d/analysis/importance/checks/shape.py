@@ -11,8 +11,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.importance.results import Check, Importance, points
 from mlflow_l3d.analysis.importance.tables import constant, with_scores
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import FloatArray, known, with_interval
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interval
 
 FEWEST: Final = 8
 """Below this many scores nothing is said of their shape."""

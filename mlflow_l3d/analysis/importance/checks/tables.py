@@ -16,8 +16,7 @@ from mlflow_l3d.analysis.importance.estimators import LEVELS, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance, counted, counted_of, in_unit, named
 from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict
-from mlflow_l3d.analysis.jackknife import jackknife_variance, unseen_share
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray, jackknife_variance, unseen_share
 from mlflow_l3d.cells.factors import TEST_SAMPLE
 
 FEW_ROWS: Final = 10

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.importance.estimators.nested import (
     radial_variances_without_each,
 )
 from mlflow_l3d.analysis.importance.variances import MeanSquares
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 
 
 @dataclass(frozen=True)

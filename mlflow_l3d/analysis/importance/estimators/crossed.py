@@ -28,8 +28,7 @@ from mlflow_l3d.analysis.importance.estimators.missing_cells import unbalanced_c
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.variances import MeanSquares
-from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance
 
 FILLED: Final = 1e-6
 """Missing cells are filled in until they change by less than this share of the standard deviation of the scores ..."""

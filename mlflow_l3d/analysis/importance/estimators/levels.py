@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, leave_o
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_components
 from mlflow_l3d.analysis.importance.tables import rounding_variance
 from mlflow_l3d.analysis.importance.variances import MeanSquares, VarianceComponents
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 
 SKEWED: Final = 0.5
 """Standard errors of the skewness of normal row means from which the error grows ..."""

@@ -26,7 +26,7 @@ from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, leave_o
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import known_std, rounding_variance, usable
 from mlflow_l3d.analysis.importance.variances import MeanSquares, VarianceComponents
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError
 
 _SINGULAR = 1e-9

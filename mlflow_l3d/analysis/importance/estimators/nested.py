@@ -26,8 +26,7 @@ from mlflow_l3d.analysis.importance.estimate import (
 )
 from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.variances import MeanSquares, VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 
 
 def nested_components(table: FloatArray) -> MeanSquares | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.jackknife import unseen_share
+from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.report.numbers import (
     MISSING,
     between,
