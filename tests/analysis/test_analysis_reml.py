@@ -103,6 +103,6 @@ def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_chec
     fallen = CrossedDesign.importances(scores, missing="reml")
     dropped = CrossedDesign.importances(scores, missing="anova")
     assert fallen["f"].metrics() == dropped["f"].metrics()
-    text = next(check.message for check in checks_of(fallen, scores.golden, reml=True) if check.code == "L3D002")
+    text = next(check.message for check in checks_of(fallen, scores.golden, missing="reml") if check.code == "L3D002")
     assert "Restricted maximum likelihood gave no estimate" in text
     assert "1 cell of 40 has no score (row 2)" in text

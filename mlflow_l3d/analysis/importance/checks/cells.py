@@ -84,7 +84,7 @@ def missing_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
         )
     if by_reml and math.isnan(record.importance_corrected_ci_low):
         message += "It has no interval here (a component is zero, or the table is small or very large). "
-    elif evidence.reml and evidence.model.shared_columns and not by_reml:
+    elif evidence.plan.missing == "reml" and evidence.model.shared_columns and not by_reml:
         message += "Restricted maximum likelihood gave no estimate. "
     if empty := np.flatnonzero(missing.all(axis=0)).tolist():
         message += f"No row has a score in {named('column', empty)}. "
@@ -181,7 +181,7 @@ def searched_split(evidence: Evidence) -> Iterator[Check]:
     The search looked at the validation part of that split only, and early stopping looks at it again (Pecher et al.
     2024, appendix D, search on one fixed split and name it as a limit).
     """
-    cells, splits = evidence.cells, evidence.searched_splits
+    cells, splits = evidence.cells, evidence.plan.searched_splits
     if cells is None:
         return
     count = int(on_searched_split(cells, splits).sum())
@@ -225,7 +225,7 @@ def repeated_cells(evidence: Evidence) -> Iterator[Check]:
         compared = "score" if agreement is None else "score and predictions"
         message = f"All of {len(rows)} cells have the same {compared} when computed again."
         yield Check("L3D014", "info", "Cells repeat", message, record.factor)
-    elif evidence.deterministic:
+    elif evidence.plan.deterministic:
         message = (
             f"{shares}, though their seeds are the same: something is drawn that no factor has, or the machine does "
             "not compute the same way twice. Every other factor's numbers hold this, too. Look for a library's own "

@@ -93,7 +93,7 @@ def no_score_changes_in_few_rows(record: Importance, evidence: Evidence) -> Iter
 def total_variances_differ(record: Importance, evidence: Evidence) -> Iterator[Check]:
     """L3D006: table and golden runs estimate the same total variance, and differ by more than chance."""
     # Golden runs are evaluated on all test examples.
-    if evidence.mitigated or record.factor == TEST_SAMPLE:
+    if evidence.plan.mitigated or record.factor == TEST_SAMPLE:
         return
     test = closure(record.table, record.golden, evidence.model, chance=evidence.chance)
     if test is None or test.p >= CLOSURE_LEVEL:
@@ -145,7 +145,7 @@ def few_runs(record: Importance, evidence: Evidence) -> Iterator[Check]:
 
 def joint_product(evidence: Evidence) -> Iterator[Check]:
     """L3D009: columns of joint factors that share configurations."""
-    if evidence.product:
+    if evidence.plan.product:
         message = (
             "The columns of the joint factors are the product of their configurations, so that columns share some of "
             "them and are not independent draws: the intervals are too narrow. The published score is not concerned. "
