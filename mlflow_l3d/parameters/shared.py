@@ -7,14 +7,13 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.approaches.own_parameters import OwnParameters
-from mlflow_l3d.metrics import base
 from mlflow_l3d.parameters.declaration import Auto
 
 MOST_RUNS: Final = 1_000_000
 """Beyond, columns would use the configurations of rows, and rows those of golden runs."""
 Names = str | Sequence[str]
 Settings = str | Mapping[str, Any]
-Metric = str | Callable[..., float] | base.Metric
+Metric = str | Callable[..., float]
 SEED: Final = Of("0", "the number that every seed is derived from")
 TASK: Final = Of("auto", "name of a task, .csv, .parquet or .jsonl file, data set folder, or hf:NAME[/CONFIG]")
 PARENT: Final = Of("latest", "the parent run; `latest` is the experiment's latest investigation")
