@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from mlflow_l3d.report.numbers import shorten
 from mlflow_l3d.report.style import save_png, to_svg
-from mlflow_l3d.report.table import Part, Table, document
-from mlflow_l3d.report.text import Answer
+from mlflow_l3d.report.table import Answer, Part, Table, document
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,11 +42,6 @@ class Picture:
     name: str
     label: str = ""
     caption: str = ""
-
-    @classmethod
-    def of(cls, figure: Figure, name: str, label: str, caption: str) -> Picture:
-        """Return the picture of a figure that is drawn already."""
-        return cls(lambda: figure, name, shorten(label, 200), caption)
 
     @cached_property
     def figure(self) -> Figure:
@@ -160,11 +153,6 @@ class Document:
         (folder / name).write_text(self.to_html(), encoding="utf-8")
         for picture in self.pictures:
             picture.save(folder)
-
-
-def page(title: str, **parts: Any) -> str:
-    """Return the page of a document with these parts."""
-    return Document(title=title, **parts).to_html()
 
 
 def chip(kind: str, text: str) -> Markup:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.report.numbers import shorten_all
 
 if TYPE_CHECKING:

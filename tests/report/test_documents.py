@@ -25,7 +25,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.page import Document, Picture
-from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.report.table import WIDTH
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.gate.report.page import gate_document
 from mlflow_l3d.studies.investigation.report.page import investigation_document

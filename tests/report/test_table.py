@@ -1,6 +1,6 @@
 from markupsafe import Markup
 
-from mlflow_l3d.report.page import Section, chip, page
+from mlflow_l3d.report.page import Document, Section, chip
 from mlflow_l3d.report.table import Table
 
 TABLE = Table(
@@ -32,7 +32,7 @@ def test_columns_without_numbers_can_be_left_out():
 
 def test_the_same_table_on_a_page():
     table = Table(("factor",), (("a_b<",), (Markup("<b>c</b>"),)), "50 %", title="T")
-    text = page("t", sections=[Section("S", [table, "-1 % <"])])
+    text = Document(title="t", sections=[Section("S", [table, "-1 % <"])]).to_html()
     assert "a_<wbr>b&lt;" in text
     assert "<b>c</b>" in text
     assert "50\N{NO-BREAK SPACE}%" in text

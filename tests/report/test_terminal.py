@@ -7,12 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.examples import example_votes
-from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
-from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import points, shorten, signed
-from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.report.table import WIDTH
 from mlflow_l3d.studies.investigation.report.factor_tables import factor_texts
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import prediction_text, shares

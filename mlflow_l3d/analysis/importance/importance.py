@@ -13,9 +13,8 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks.long_run import published_interval, uneven_rows
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.estimators.nested import nested_components
-from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate, variance_without_each
-from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
+from mlflow_l3d.analysis.importance.estimators import CROSSED, TableModel
+from mlflow_l3d.analysis.importance.estimators.nested import nested_components, radial_estimate, variance_without_each
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import (
     known_std,
@@ -25,8 +24,7 @@ from mlflow_l3d.analysis.importance.tables import (
     usable,
     with_scores,
 )
-from mlflow_l3d.analysis.jackknife import LEVEL, ratio_interval
-from mlflow_l3d.analysis.typing import FloatArray, with_interval
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, ratio_interval, with_interval
 
 
 class _Published(NamedTuple):

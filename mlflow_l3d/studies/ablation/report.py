@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
-from mlflow_l3d.analysis.typing import with_interval
+from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import Unit, bracketed, shorten, signed, unit_of
 from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, dress, panels
-from mlflow_l3d.report.table import Table, document
-from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.report.table import WIDTH, Table, document
 from mlflow_l3d.studies.ablation.numbers import NUMBERS
 
 if TYPE_CHECKING:

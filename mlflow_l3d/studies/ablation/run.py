@@ -13,7 +13,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import joint_level
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name

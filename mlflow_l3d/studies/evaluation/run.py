@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mlflow_l3d import registry
-from mlflow_l3d.analysis.importance.estimators.reml import MISSING
+from mlflow_l3d.analysis.importance.estimators.missing_cells import MISSING
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import as_text, check_names

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.resolution import least_error
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.comparison.leave_out import least_error
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.files import temporary_folder

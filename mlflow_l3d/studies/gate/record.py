@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.jackknife import unseen_share
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray, unseen_share
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, share_text

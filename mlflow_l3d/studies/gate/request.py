@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.resolution import check_effect
+from mlflow_l3d.analysis.comparison.leave_out import check_effect
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.difference import Spread, examples_needed, runs_to_settle
 from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import Look, Outstanding

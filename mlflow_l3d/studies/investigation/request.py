@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from mlflow_l3d.analysis.importance.estimators.reml import Missing
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import OF_NO_APPROACH, REPLICATE, TASK_FACTORS, TEST_SAMPLE
 from mlflow_l3d.designs import Design, design_named
-from mlflow_l3d.designs.joint import factor_members, joint_name
+from mlflow_l3d.designs.configurations import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, splits_of

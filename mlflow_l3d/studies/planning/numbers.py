@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import score
 

@@ -21,8 +21,7 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> 
     request, result
         Of the search.
     """
-    from mlflow_l3d.report.style import save_png
-    from mlflow_l3d.studies.search.report.page import draw_figures, render
+    from mlflow_l3d.studies.search.report.page import search_report
 
     hyperparameters = search_document(
         request.setup.subject,
@@ -36,10 +35,6 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> 
     document = {**request.document(), "result": result.document()}
     write_json(folder / names.SEARCH_DOCUMENT, document, indent=2)
     write_table(folder / names.TRIALS, result.trials)
-    figures = draw_figures(result)
-    for kind in ("history", "slice"):
-        if kind in figures:
-            save_png(figures[kind], folder / f"{kind}.png")
     more = {
         "samplers": ", ".join(f"{sampler} ({stage})" for stage, sampler in request.samplers.items()),
         "pruner": request.pruner,
@@ -48,5 +43,8 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> 
     }
     settings = request.settings(more, result.run_id)
     del settings["hyperparameters"]  # the page shows them next to those that were found
-    page = render(result, figures, settings=settings)
-    (folder / names.SEARCH_REPORT).write_text(page, encoding="utf-8")
+    report = search_report(result, settings=settings)
+    (folder / names.SEARCH_REPORT).write_text(report.to_html(), encoding="utf-8")
+    for picture in report.pictures:
+        if picture.name != "importances":  # of which the page has the only copy
+            picture.save(folder)

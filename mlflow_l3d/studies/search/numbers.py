@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlflow_l3d.analysis.jackknife import t_quantile
-from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.analysis.intervals import known, t_quantile
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import value_text

@@ -65,9 +65,10 @@ class HyperparameterSearch(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.studies.search.report.page import summary
+        from mlflow_l3d.studies.search.report.page import search_report
 
-        return summary(self.result, lines=[f"MLflow run {self.run_id}; search.html is among its artifacts"])
+        lines = [f"MLflow run {self.run_id}; search.html is among its artifacts"]
+        return search_report(self.result, lines=lines).to_text()
 
 
 @with_signature(SearchOptions)

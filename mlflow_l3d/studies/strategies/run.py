@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.strategies import (
+from mlflow_l3d.analysis.importance.verdicts import (
     StrategyResult,
     golden_strategy,
     interactions_strategy,

@@ -19,7 +19,7 @@ from run_helpers import CELLS, SMALL, Place
 import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit, total_index_of
-from mlflow_l3d.analysis.importance.models import CROSSED
+from mlflow_l3d.analysis.importance.estimators import CROSSED
 from mlflow_l3d.analysis.planning.assurance import Outlook, optimal_columns
 from mlflow_l3d.designs import base as designs
 from mlflow_l3d.designs import design_named

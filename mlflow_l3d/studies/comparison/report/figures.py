@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
+from mlflow_l3d.analysis.comparison.families import OverTasks
 from mlflow_l3d.analysis.comparison.results import BETTER, WORSE, Comparison, Difference
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import Unit, between, counted, percent, shorten, shorten_all, unit_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
+from mlflow_l3d.analysis.comparison.families import OverTasks
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference, TaskMean
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.numbers import MISSING, between, interval_of, percent, points, probability, signed, unit_of

@@ -20,7 +20,7 @@ from mlflow_l3d.report.numbers import (
     shorten_all,
     unit_of,
 )
-from mlflow_l3d.report.text import Answer, advise
+from mlflow_l3d.report.table import Answer, advise
 
 
 def answers(comparison: Comparison) -> list[Answer]:

@@ -12,7 +12,7 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, spread
 from mlflow_l3d.analysis.comparison.system import System
-from mlflow_l3d.analysis.typing import FloatArray, with_interval
+from mlflow_l3d.analysis.intervals import FloatArray, with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.gate.numbers.power import Outlook
 from mlflow_l3d.studies.gate.numbers.sequential import Decision, Measured, SequentialPlan, decisions, limits

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import Unit, unit_of
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer

@@ -13,8 +13,7 @@ import numpy as np
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, percent, plain, share_text, unit_of
 from mlflow_l3d.report.page import Document, Picture, Section
-from mlflow_l3d.report.table import Table, document
-from mlflow_l3d.report.text import Answer, advice, advise
+from mlflow_l3d.report.table import Answer, Table, advice, advise, document
 from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, Look
 from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
 from mlflow_l3d.studies.gate.report.figure import VERDICT, gate_bounds, gate_figure, verdict

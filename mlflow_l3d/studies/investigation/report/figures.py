@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.strategies import IMPORTANT_SHARE
-from mlflow_l3d.analysis.typing import FloatArray, with_interval
+from mlflow_l3d.analysis.importance.verdicts import IMPORTANT_SHARE
+from mlflow_l3d.analysis.intervals import FloatArray, with_interval
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import Unit, percent, shorten, signed
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share

@@ -9,12 +9,12 @@ import numpy as np
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.importance.checks.collapse import Collapse
+from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.verdicts import Word
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, signed
-from mlflow_l3d.report.text import Answer
+from mlflow_l3d.report.table import Answer
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 SINGLE_RUN_LIMIT = 1.96 * math.sqrt(2)

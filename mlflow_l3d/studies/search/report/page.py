@@ -5,109 +5,106 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
 
 import numpy as np
 from markupsafe import Markup
 
 from mlflow_l3d.report.numbers import MISSING, counted, duration, plain, share_text, shorten, unit_of, value_text
-from mlflow_l3d.report.page import Picture, Section, chip, page
-from mlflow_l3d.report.table import Part, Table, document
+from mlflow_l3d.report.page import Document, Picture, Section, chip
+from mlflow_l3d.report.table import Part, Table
 from mlflow_l3d.studies.search.numbers import SearchResult, range_text
 from mlflow_l3d.studies.search.report import figures as draw
 from mlflow_l3d.studies.search.report.words import bias_sentence, held_out_sentence, search_answers, validation_sentence
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 MOST_TRIALS: Final = 300
 """Rows of the table of trials; the artifact of all trials has the others."""
 
-_PICTURES: Final = {
-    "importances": (
-        "Importance of the hyperparameters",
-        "Share of the variance of the score over the coarse space that each one alone accounts for (fANOVA).",
-    ),
-    "history": (
-        "How the score rose",
-        "One point a complete trial, in the order of the trials; the line is the best so far. Both levels have one "
-        "scale.",
-    ),
-    "slice": (
-        "Score by hyperparameter",
-        "Each complete trial stands once in every panel; a stronger blue is a later trial.",
-    ),
-}
 
-
-def render(result: SearchResult, figures: Mapping[str, Figure], *, settings: Mapping[str, str]) -> str:
-    """Return the page of a search.
-
-    Parameters
-    ----------
-    result
-        What was found.
-    figures
-        From :func:`draw_figures`.
-    settings
-        As in :func:`mlflow_l3d.report.page.page`.
-    """
-    others = ", ".join(
-        f"{name} = {shorten(value_text(value), 200)}"
-        for name, value in result.best.items()
-        if name not in result.searched
-    )
-    table = setting_table(result, "searched at level {number} ({name})")
-    setting: list[str | Table] = [replace(table, note=f"Not searched: {others}." if others else "")]
-    if result.run_id:
-        command = Markup("Use it in an investigation: <code>-P hyperparameters={}</code>")
-        setting.append(command.format(result.run_id))
-    pictures = [(kind, *_PICTURES[kind], figure) for kind, figure in figures.items()]
-    sections = [
-        Section("The found setting", setting),
-        Section("The levels", [stage_table(result)]),
-        *[Section(head, [Picture.of(figure, kind, head, text)]) for kind, head, text, figure in pictures],
-        Section("Trials, best first", [trial_table(result, MOST_TRIALS)]),
-    ]
-    took = (
-        f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}, each trained on "
-        f"{counted(result.configurations, 'configuration')} and scored by {result.metric.name} on "
-        f"{counted(result.validation_examples, 'validation example')}. Scores are {unit_of(result.metric).name}."
-    )
-    notes, answers = [took, *result.notes], search_answers(result)
-    return page(result.title, notes=notes, answers=answers, sections=sections, settings=settings)
-
-
-def draw_figures(result: SearchResult) -> dict[str, Figure]:
-    """Return the figures that have something to show, by kind, in the order of the page."""
-    figures = {}
-    if result.importances:
-        figures["importances"] = draw.importance_bars(result)
-    if draw.complete_trials(result):
-        figures["history"] = draw.history(result)
-    if draw.varied_hyperparameters(result):
-        figures["slice"] = draw.slices(result)
-    return figures
-
-
-def summary(result: SearchResult, *, lines: Sequence[str] = ()) -> str:
-    """Return what a search found as text.
+def search_report(
+    result: SearchResult, *, lines: Sequence[str] = (), settings: Mapping[str, str] = MappingProxyType({})
+) -> Document:
+    """Return a search as people read it.
 
     Parameters
     ----------
     result
         What was found.
     lines
-        Printed below the title: the task, where to find the runs.
-
-    Returns
-    -------
-    str
-        Lines of at most 100 characters (a word of `lines` that is longer stays whole, so that paths and addresses can
-        be copied): title, `lines`, one row per level, one row per searched hyperparameter, the gain, the importances,
-        the notes, and how to use the found setting.
+        For the terminal, below the title: the task, where to find the runs.
+    settings
+        As in :class:`mlflow_l3d.report.page.Document`.
     """
-    took = f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}, scored by {result.metric.name}"
+    unit, pictures = unit_of(result.metric), _pictures(result)
+    trials = f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}"
+    took = (
+        f"{trials}, each trained on {counted(result.configurations, 'configuration')} and scored by "
+        f"{result.metric.name} on {counted(result.validation_examples, 'validation example')}. Scores are {unit.name}."
+    )
+    return Document(
+        title=result.title,
+        answers=search_answers(result),
+        lines=[*lines, f"{trials}, scored by {result.metric.name} ({unit.noun})."],
+        text=_text(result),
+        notes=[took, *result.notes],
+        sections=[
+            Section("The found setting", _found_setting(result)),
+            Section("The levels", [stage_table(result)]),
+            *[Section(picture.label, [picture]) for picture in pictures],
+            Section("Trials, best first", [trial_table(result, MOST_TRIALS)]),
+        ],
+        settings=settings,
+    )
+
+
+def _found_setting(result: SearchResult) -> list[str | Table]:
+    """Return the table of what was searched, and how to use the found setting."""
+    others = ", ".join(
+        f"{name} = {shorten(value_text(value), 200)}"
+        for name, value in result.best.items()
+        if name not in result.searched
+    )
+    table = setting_table(result, "searched at level {number} ({name})")
+    parts: list[str | Table] = [replace(table, note=f"Not searched: {others}." if others else "")]
+    if result.run_id:
+        command = Markup("Use it in an investigation: <code>-P hyperparameters={}</code>")
+        parts.append(command.format(result.run_id))
+    return parts
+
+
+def _pictures(result: SearchResult) -> list[Picture]:
+    """Return the figures that have something to show."""
+    every = (
+        (
+            result.importances,
+            draw.importance_bars,
+            "importances",
+            "Importance of the hyperparameters",
+            "Share of the variance of the score over the coarse space that each one alone accounts for (fANOVA).",
+        ),
+        (
+            draw.complete_trials(result),
+            draw.history,
+            "history",
+            "How the score rose",
+            "One point a complete trial, in the order of the trials; the line is the best so far. Both levels have "
+            "one scale.",
+        ),
+        (
+            draw.varied_hyperparameters(result),
+            draw.slices,
+            "slice",
+            "Score by hyperparameter",
+            "Each complete trial stands once in every panel; a stronger blue is a later trial.",
+        ),
+    )
+    return [Picture(partial(drawn, result), *about) for shown, drawn, *about in every if shown]
+
+
+def _text(result: SearchResult) -> list[Part]:
+    """Return what the terminal shows: the tables, the gain, the importances, the notes, and how to use the setting."""
     parts: list[Part] = [stage_table(result), setting_table(result, "range at level {number}"), [""]]
     if result.importances:
         shares = ", ".join(f"{name} {share_text(share)}" for name, share in result.importances.items())
@@ -117,7 +114,7 @@ def summary(result: SearchResult, *, lines: Sequence[str] = ()) -> str:
     parts += [f"note: {note}" for note in result.notes]
     if result.run_id:
         parts.append(["", f"Use it: -P hyperparameters={result.run_id}"])
-    return document(result.title, [*lines, f"{took} ({unit_of(result.metric).noun})."], parts)
+    return parts
 
 
 def setting_table(result: SearchResult, range_head: str) -> Table:

@@ -6,7 +6,7 @@ import math
 
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, percent, share_text, unit_of
-from mlflow_l3d.report.text import Answer
+from mlflow_l3d.report.table import Answer
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult
 
 

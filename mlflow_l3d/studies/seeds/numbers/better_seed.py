@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray, known
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, known, t_quantile
 from mlflow_l3d.studies.seeds.numbers.friedman import friedman
 
 NAMED_SEED: Final = 42

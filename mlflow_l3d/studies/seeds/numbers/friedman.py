@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 
 MOST_ORDERS: Final = 20_000
 

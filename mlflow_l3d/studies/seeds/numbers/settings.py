@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 
 JOINED: Final = " = "
 """Between the names of settings that always change together."""

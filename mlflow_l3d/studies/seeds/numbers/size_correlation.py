@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.tables import usable
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.regression import unit_length
 

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval, usable
-from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
 from mlflow_l3d.metrics.base import Metric
 
 

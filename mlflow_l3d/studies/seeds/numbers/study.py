@@ -12,8 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.analysis.intervals import LEVEL, known
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import as_metric, named, of_kind

@@ -11,8 +11,7 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.report.page import Document, Item, Picture, Section
-from mlflow_l3d.report.table import Part, Table
-from mlflow_l3d.report.text import heading
+from mlflow_l3d.report.table import Part, Table, heading
 from mlflow_l3d.studies.investigation.report.prediction_tables import fragile_table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy

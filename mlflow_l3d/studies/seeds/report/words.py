@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.jackknife import unseen_share
+from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.report.numbers import (
     MISSING,
     between,
@@ -21,7 +21,7 @@ from mlflow_l3d.report.numbers import (
     signed,
     unit_of,
 )
-from mlflow_l3d.report.text import Answer
+from mlflow_l3d.report.table import Answer
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 

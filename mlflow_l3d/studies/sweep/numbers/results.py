@@ -11,9 +11,8 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.intervals import LEVEL, check_level, known, with_interval
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.typing import known, with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction, interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD, LeftOut, golden_stds, importances

@@ -9,8 +9,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.jackknife import t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray, t_quantile
 from mlflow_l3d.studies.sweep.numbers.measured import Measured, degrees_of
 from mlflow_l3d.studies.sweep.numbers.point import Choice, Indices, SweptPoint, blocks_of, groups, value_of
 

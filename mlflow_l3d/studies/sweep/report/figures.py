@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.typing import with_interval
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import between, probability, shorten, signed
 from mlflow_l3d.report.page import minus

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from mlflow_l3d.report.numbers import interval_of, percent
 from mlflow_l3d.report.page import Document, Item, Picture, Section, Snippet
-from mlflow_l3d.report.table import Part
-from mlflow_l3d.report.text import heading
+from mlflow_l3d.report.table import Part, heading
 from mlflow_l3d.studies.sweep.numbers.point import FACTOR
 from mlflow_l3d.studies.sweep.numbers.results import Sweep
 from mlflow_l3d.studies.sweep.report import figures as draw

@@ -7,7 +7,7 @@ from collections import Counter
 import pandas as pd
 
 from mlflow_l3d.report.numbers import MISSING, counted, interval_of, shorten
-from mlflow_l3d.report.text import Answer
+from mlflow_l3d.report.table import Answer
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import TASK
 from mlflow_l3d.studies.sweep.numbers.trends import Trend

@@ -1,20 +1,32 @@
-"""The level of intervals, and what comes from leaving one unit out at a time: errors, and intervals of shares."""
+"""Intervals: their names and level, and errors by leaving one unit out at a time; the array type of every analysis."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import ParameterError
 
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 LEVEL: Final = 0.95
 """Confidence level of every interval, unless another is asked for."""
 SHARE_ROUNDING: Final = 1e-12
 """Shares that differ by no more are equal."""
+
+
+def with_interval(name: str) -> tuple[str, str, str]:
+    """Return the name of a number and those of the ends of its interval, as metrics and columns have them."""
+    return name, f"{name}_ci_low", f"{name}_ci_high"
+
+
+def known(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the values that are not nan."""
+    return {name: value for name, value in values.items() if not math.isnan(value)}
 
 
 def check_level(level: float) -> None:
