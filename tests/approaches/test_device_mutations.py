@@ -11,17 +11,15 @@ from device_paths import WAYS, Runner, differences
 
 from mlflow_l3d.approaches import global_seeds, numerics
 from mlflow_l3d.approaches.encoder.tokens import Tokens
+from mlflow_l3d.approaches.finetuning import head_training as heads
 from mlflow_l3d.approaches.finetuning import kinds
-from mlflow_l3d.approaches.finetuning.adapters import dropout, stacked
-from mlflow_l3d.approaches.finetuning.full import embedding
+from mlflow_l3d.approaches.finetuning.full import lora, stacked, weights
 from mlflow_l3d.approaches.finetuning.full.loading import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full.session import FullSession
-from mlflow_l3d.approaches.finetuning.head import training as heads
 from mlflow_l3d.approaches.icl.engine import sampling, seq2seq, tensors
 from mlflow_l3d.approaches.meta_learning import chunk
 from mlflow_l3d.approaches.stacked import chunks, pcg
-from mlflow_l3d.approaches.stacked.rows import Rows
-from mlflow_l3d.approaches.stacked.stack import Moments
+from mlflow_l3d.approaches.stacked.stack import Moments, Rows
 
 MUTATIONS = {
     # What is used, the path that uses it, a part of its source, and what stands there instead.
@@ -33,9 +31,9 @@ MUTATIONS = {
     "labels": (kinds.wanted, "full, regression", ".to(device)", ""),
     "sum of losses": (FullSession._steps, "full", ", device=self.device", ""),
     "logits": (FullSession.logits, "full", ".cpu()", ""),
-    "own vocabulary": (embedding.OwnVocabulary.__init__, "full", ".to(whole.weight.device)", ""),
+    "own vocabulary": (weights.OwnVocabulary.__init__, "full", ".to(whole.weight.device)", ""),
     "seed of dropout": (global_seeds.seeded, "full", "module.manual_seed(seed)", "pass"),
-    "keys of dropout": (dropout.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
+    "keys of dropout": (lora.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
     "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(before[0].device)", ""),
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
     "labels of tasks": (chunk._epoch, "maml", ", device=stack.w1.device", ""),

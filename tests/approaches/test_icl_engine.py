@@ -473,7 +473,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """Count collections of garbage and make none: they take as long as much is loaded."""
     calls: list[None] = []
     counted = SimpleNamespace(collect=lambda: calls.append(None))
-    monkeypatch.setattr("mlflow_l3d.approaches.models.memory.gc", counted)
+    monkeypatch.setattr("mlflow_l3d.approaches.models.sharing.gc", counted)
     return calls
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from icl_helpers import APPROACH, cell, complete, outcome, small_task
 from icl_tiny_models import byte_tokenizer, llama, save
 
-from mlflow_l3d.approaches.icl.answering import token_draws
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling, Seq2SeqEngine, sampling
 from mlflow_l3d.approaches.icl.engine.sampling import next_tokens
+from mlflow_l3d.approaches.icl.prompts.answers import token_draws
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.testing.approaches import check_approach
 

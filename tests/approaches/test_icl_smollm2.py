@@ -16,8 +16,8 @@ from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids, stop_ids
+from mlflow_l3d.approaches.icl.engine import attention as cascade
 from mlflow_l3d.approaches.icl.engine import causal
-from mlflow_l3d.approaches.icl.engine.attention import cascade
 from mlflow_l3d.approaches.icl.engine.trial import packing
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 from mlflow_l3d.approaches.icl.session import PromptSession

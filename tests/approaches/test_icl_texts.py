@@ -14,7 +14,7 @@ from icl_tiny_models import CHAT
 
 from mlflow_l3d.approaches.icl.choices import PromptChoices
 from mlflow_l3d.approaches.icl.encoding import decode, prompts_ids
-from mlflow_l3d.approaches.icl.prompts.parsing import Written, answer_text, behind_thought, has_ended
+from mlflow_l3d.approaches.icl.prompts.answers import Written, answer_text, behind_thought, has_ended
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.checks import check_kind

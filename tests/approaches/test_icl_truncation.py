@@ -27,10 +27,10 @@ from transformers import (
     UMT5Config,
 )
 
+from mlflow_l3d.approaches.icl.checks import cut_shares, most_tokens
 from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, prompts_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine
 from mlflow_l3d.approaches.icl.models import LoadedModel, is_bounded
-from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.testing import one_cell
 

@@ -12,8 +12,7 @@ from icl_tiny_models import byte_tokenizer
 
 from mlflow_l3d.approaches.icl.encoding import answers_ids, conversation_of, prompt_text, prompts_ids
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
-from mlflow_l3d.approaches.icl.prompts.custom import custom_format
-from mlflow_l3d.approaches.icl.prompts.formats import format_for
+from mlflow_l3d.approaches.icl.prompts.formats import custom_format, format_for
 from mlflow_l3d.errors import ParameterError
 
 LLAMA = (

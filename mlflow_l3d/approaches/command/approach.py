@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession
-from mlflow_l3d.approaches.command.parameters import CommandParameters
 from mlflow_l3d.approaches.command.process import run
 from mlflow_l3d.approaches.command.template import Template, environment
 from mlflow_l3d.approaches.command.written import METRICS, Written, read
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
+from mlflow_l3d.approaches.own_parameters import CommandParameters
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.classification import UNPARSED

@@ -11,8 +11,8 @@ from mlflow_l3d.approaches.icl.engine.base import Engine
 from mlflow_l3d.approaches.icl.engine.vllm import VllmEngine, load_vllm
 from mlflow_l3d.approaches.icl.models import LoadedModel, described, load_model, revision
 from mlflow_l3d.approaches.icl.recipe import Recipe
-from mlflow_l3d.approaches.models.lending import lent
 from mlflow_l3d.approaches.models.references import default_quantisation
+from mlflow_l3d.approaches.models.sharing import lent
 from mlflow_l3d.errors import ParameterError
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import torch
 
-from mlflow_l3d.approaches.icl.engine.attention.products import use_products
+from mlflow_l3d.approaches.icl.engine.attention import use_products
 from mlflow_l3d.approaches.models import gguf
 from mlflow_l3d.approaches.models.pretrained import (
     TRUST,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.approaches.icl.endpoint.reference import is_endpoint, refuse_settings
+from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint, refuse_settings
 from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
@@ -65,7 +65,7 @@ class ServedModel:
         L3DError
             If the server does not answer, or not as it should.
         """
-        from mlflow_l3d.approaches.icl.endpoint.connection import identity
+        from mlflow_l3d.approaches.icl.endpoint.engine import identity
 
         return identity(self.model, recipe, cache_folder())
 

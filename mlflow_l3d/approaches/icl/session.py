@@ -15,19 +15,24 @@ import torch
 
 from mlflow_l3d.approaches.base import CellwiseSession, answered
 from mlflow_l3d.approaches.encoder.features import load_or_encode
-from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities, token_draws
-from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, uses_chat
+from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, cut_shares, most_tokens, truncated, uses_chat
 from mlflow_l3d.approaches.icl.choices import PromptChoices
 from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, stop_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling
-from mlflow_l3d.approaches.icl.judge.bench import Bench
-from mlflow_l3d.approaches.icl.judge.questions import Question
+from mlflow_l3d.approaches.icl.judge import Bench, Question
 from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
 from mlflow_l3d.approaches.icl.models import LoadedModel
+from mlflow_l3d.approaches.icl.prompts.answers import (
+    Written,
+    answer_text,
+    calibrated,
+    chosen,
+    has_ended,
+    probabilities,
+    token_draws,
+)
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
-from mlflow_l3d.approaches.icl.prompts.parsing import Written, answer_text, has_ended
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
-from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, truncated
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order

@@ -12,13 +12,12 @@ from typing import Any, Final
 import torch
 
 from mlflow_l3d.approaches.encoder.tokens import check_length
-from mlflow_l3d.approaches.finetuning.adapters import lora as adapters
-from mlflow_l3d.approaches.finetuning.adapters.dropout import Keys
+from mlflow_l3d.approaches.finetuning.full import lora
+from mlflow_l3d.approaches.finetuning.full.lora import Keys
 from mlflow_l3d.approaches.finetuning.kinds import outputs
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.models.gguf import located
-from mlflow_l3d.approaches.models.lending import lent
 from mlflow_l3d.approaches.models.pretrained import (
     config_and_tokenizer,
     four_bits,
@@ -32,6 +31,7 @@ from mlflow_l3d.approaches.models.pretrained import (
     set_dropout,
 )
 from mlflow_l3d.approaches.models.references import ModelReference
+from mlflow_l3d.approaches.models.sharing import lent
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -199,7 +199,7 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     check_length(recipe.max_length, tokenizer, config)
     keys = Keys()
     with quiet():
-        drawn = adapters.attach(model, recipe, new, keys) if recipe.trainable == "lora" else []
+        drawn = lora.attach(model, recipe, new, keys) if recipe.trainable == "lora" else []
     state = {} if drawn else model.state_dict()
     original = {name: tensor.detach().clone() for name, tensor in state.items() if name not in new}
     if recipe.quantise == "none":

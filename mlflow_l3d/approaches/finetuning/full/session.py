@@ -11,20 +11,26 @@ import torch
 
 from mlflow_l3d.approaches.encoder.tokens import batches
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.finetuning.adapters import lora as adapters
-from mlflow_l3d.approaches.finetuning.adapters.stacked import Places, SingleWeights, StackedWeights
-from mlflow_l3d.approaches.finetuning.draws import adapter_seed, batch_order, dropout_seed, initialisation_seed
-from mlflow_l3d.approaches.finetuning.full.embedding import OwnVocabulary, own_vocabulary
-from mlflow_l3d.approaches.finetuning.full.inputs import inputs_of
+from mlflow_l3d.approaches.finetuning.full import lora
 from mlflow_l3d.approaches.finetuning.full.loading import Loaded, checkpoint
-from mlflow_l3d.approaches.finetuning.full.weights import copy_into, initialise
-from mlflow_l3d.approaches.finetuning.kinds import losses_of, stopping_metric, wanted
+from mlflow_l3d.approaches.finetuning.full.stacked import Places, SingleWeights, StackedWeights
+from mlflow_l3d.approaches.finetuning.full.weights import OwnVocabulary, copy_into, initialise, own_vocabulary
+from mlflow_l3d.approaches.finetuning.kinds import inputs_of, losses_of, stopping_metric, wanted
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import Course, CourseSession, DivergedError, Progress, learning_rates
+from mlflow_l3d.approaches.finetuning.training import (
+    Course,
+    CourseSession,
+    DivergedError,
+    Progress,
+    adapter_seed,
+    batch_order,
+    dropout_seed,
+    initialisation_seed,
+    learning_rates,
+)
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
-from mlflow_l3d.approaches.models.lending import lent
-from mlflow_l3d.approaches.models.memory import release
+from mlflow_l3d.approaches.models.sharing import lent, release
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -171,7 +177,7 @@ class FullSession(CourseSession[Course]):
             copy_into(self.model.state_dict(), self.original)
         else:
             initialise(self.model, self.original, self.new, seed)
-        adapters.draw(self.model, self.loaded.adapters, seed)
+        lora.draw(self.model, self.loaded.adapters, seed)
 
     def _fit(
         self, courses: Sequence[Course], weights: SingleWeights | StackedWeights, words: OwnVocabulary | None = None

@@ -14,11 +14,21 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mlflow_l3d.approaches.icl.endpoint import failures
-from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError, RefusedError, UnreachableError, server_message
-from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
-from mlflow_l3d.approaches.icl.endpoint.replies import counted
-from mlflow_l3d.approaches.icl.endpoint.store import Store, key_of
+from mlflow_l3d.approaches.icl.endpoint.replies import (
+    EndpointError,
+    RefusedError,
+    UnreachableError,
+    counted,
+    final_error,
+    is_rate_limit,
+    lacks_models,
+    may_pass,
+    may_pass_for_models,
+    retry_after,
+    server_message,
+    status_of,
+)
+from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store, key_of
 from mlflow_l3d.errors import L3DError, ParameterError
 
 _TRIES: Final = 6
@@ -114,9 +124,9 @@ class Client:
                 answer: Any = await self._openai.get("/models", cast_to=object)
                 break
             except Exception as error:  # noqa: BLE001 - sorted below
-                if failures.lacks_models(error):
+                if lacks_models(error):
                     return []
-                if not failures.may_pass_for_models(error) or attempt >= _TRIES:
+                if not may_pass_for_models(error) or attempt >= _TRIES:
                     final = self._final(error)
                     raise final if isinstance(final, EndpointError) else EndpointError(str(final)) from None
                 await self._pause(error, attempt)
@@ -197,13 +207,13 @@ class Client:
                     what = f"{self.endpoint.base_url}{path} gave no answer of that protocol {often}"
                     raise RefusedError(f"{what} ({type(error).__name__})") from None
             except Exception as error:  # noqa: BLE001 - sorted below
-                status, limited = failures.status_of(error), failures.is_rate_limit(error)
+                status, limited = status_of(error), is_rate_limit(error)
                 self.store.settle(most, 0.0 if status else most)
                 if status == 400 and not renamed and "messages" in body and _NEW_LIMIT in server_message(error):
                     self._renamed = {"max_tokens": _NEW_LIMIT}
                     continue
                 faults, refusals = faults + (not limited), refusals + limited
-                if not (limited and refusals < _MOST_REFUSALS) and not (failures.may_pass(error) and faults < tries):
+                if not (limited and refusals < _MOST_REFUSALS) and not (may_pass(error) and faults < tries):
                     raise self._final(error) from None
                 self._away = self._away or status is None
                 await self._pause(error, refusals if limited else faults)
@@ -212,7 +222,7 @@ class Client:
 
     async def _pause(self, error: Exception, attempt: int) -> None:
         """Wait as long as the server asks for, then all other requests wait as well, or longer after each attempt."""
-        requested = failures.retry_after(error)
+        requested = retry_after(error)
         wait = min(_FIRST_WAIT * 2 ** (attempt - 1), 30.0) if requested is None else requested
         if wait > _LONGEST_WAIT:
             raise EndpointError(f"{self.endpoint.base_url} asks to wait for {wait:.0f} s. Run the same command then.")
@@ -251,7 +261,7 @@ class Client:
         return (asked * self.endpoint.prices[0] + answered * self.endpoint.prices[1]) / 1e6
 
     def _final(self, error: Exception) -> L3DError:
-        return failures.final_error(error, self.endpoint.base_url, self._secret)
+        return final_error(error, self.endpoint.base_url, self._secret)
 
 
 def _key() -> str:

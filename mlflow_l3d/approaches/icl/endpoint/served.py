@@ -8,8 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from mlflow_l3d.approaches.icl.endpoint.client import Client
-from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError, RefusedError, UnreachableError
-from mlflow_l3d.approaches.icl.endpoint.replies import common, end_of_prompt, first_tokens, written
+from mlflow_l3d.approaches.icl.endpoint.replies import (
+    EndpointError,
+    RefusedError,
+    UnreachableError,
+    common,
+    end_of_prompt,
+    first_tokens,
+    written,
+)
 from mlflow_l3d.approaches.icl.endpoint.store import key_of
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import L3DError, ParameterError

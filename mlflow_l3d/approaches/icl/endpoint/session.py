@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.failures import StudyEndedError, failed
-from mlflow_l3d.approaches.icl.endpoint.connection import Connection
-from mlflow_l3d.approaches.icl.endpoint.engine import Tally
-from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError
+from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
+from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.served import Served
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt

@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.icl.engine.sampling import Sampling
 from mlflow_l3d.approaches.icl.engine.tensors import is_half
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
-from mlflow_l3d.approaches.models.memory import release
+from mlflow_l3d.approaches.models.sharing import release
 from mlflow_l3d.errors import L3DError
 
 Result = TypeVar("Result")

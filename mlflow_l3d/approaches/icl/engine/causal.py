@@ -24,7 +24,7 @@ from mlflow_l3d.approaches.icl.engine.sampling import Sampling, copy_to_host, ne
 from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps, type_of
 from mlflow_l3d.approaches.icl.engine.trial import Packing, layer_window, packing
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
-from mlflow_l3d.approaches.models.memory import release
+from mlflow_l3d.approaches.models.sharing import release
 
 
 @torch.inference_mode()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.icl.engine.attention.cascade import NAME, PREFIX
+from mlflow_l3d.approaches.icl.engine.attention import NAME, PREFIX
 from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, empty_row, lay_out
 from mlflow_l3d.approaches.icl.engine.tensors import on_device, type_of
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
@@ -30,7 +30,7 @@ class PackedModel:
         Sliding window of every layer, None if a token sees all that came before.
     shared_from
         Tokens of a prefix from which rows share its keys; see
-        :mod:`~mlflow_l3d.approaches.icl.engine.attention.cascade`. None if each row has a copy, as with a window.
+        :mod:`~mlflow_l3d.approaches.icl.engine.attention`. None if each row has a copy, as with a window.
     """
 
     def __init__(self, model: Any, window: int | None, *, shared_from: int | None = None) -> None:

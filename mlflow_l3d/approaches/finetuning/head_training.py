@@ -11,13 +11,18 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.base import OnEpochEnd
-from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks, dropout_stream
 from mlflow_l3d.approaches.finetuning.kinds import loss_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, learning_rates
+from mlflow_l3d.approaches.finetuning.training import (
+    Course,
+    DivergedError,
+    batch_order,
+    dropout_masks,
+    dropout_stream,
+    learning_rates,
+)
 from mlflow_l3d.approaches.stacked.pcg import NUMPY, dropout_factors
-from mlflow_l3d.approaches.stacked.rows import Rows
-from mlflow_l3d.approaches.stacked.stack import FloatArray, Stack
+from mlflow_l3d.approaches.stacked.stack import FloatArray, Rows, Stack
 from mlflow_l3d.tasks.settings import IntArray
 
 EVALUATED: Final = 2**28
