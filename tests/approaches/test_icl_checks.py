@@ -169,7 +169,7 @@ def test_weights_are_not_read_for_what_cannot_work(model: str, tmp_path: Path, m
     def weights(*_: object, **__: object) -> None:
         raise AssertionError("the weights were read")
 
-    monkeypatch.setattr(models, "load_weights", weights)
+    monkeypatch.setattr(models.pretrained, "load_weights", weights)
     short = str(save(tmp_path / "short", llama(), byte_tokenizer()))
     with pytest.raises(ParameterError, match=r"more than the 64 of the context of short \(max_position_embeddings of"):
         prepared(short, tmp_path)

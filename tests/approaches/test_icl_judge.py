@@ -15,7 +15,7 @@ from icl_tiny_models import CHAT
 from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
 from mlflow_l3d.approaches.icl.judge import Question
 from mlflow_l3d.approaches.icl.models import load_model
-from mlflow_l3d.approaches.icl.prompts.answers import probabilities
+from mlflow_l3d.approaches.icl.prompts.decisions import probabilities
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import named

@@ -243,26 +243,23 @@ class Finetuning(Approach):
         """
         recipe = recipes.Recipe(**hyperparameters)  # type: ignore[arg-type]
         torch_numerics(device, self.name)
-        if not 1 <= len(task.texts) <= 2 and task.kind != "multiple_choice":
+        if not 1 <= len(task.texts) <= 2 and not task.form.has_choices:
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
         if recipe.trainable != "head":
             from mlflow_l3d.approaches.finetuning.full.loading import borrow
             from mlflow_l3d.approaches.finetuning.full.session import FullSession
 
             return FullSession(task, borrow(model, task, recipe, device, cache), recipe, device)
-        if task.kind == "multiple_choice":
+        if task.form.has_choices:
             allowed = f"a head on frozen features gives classes or scores, and {task.name} is a multiple choice"
             raise ParameterError("hyperparameters.trainable", "head", allowed, "Use trainable=full or trainable=lora.")
         if models.find_gguf(model) is not None:
             allowed = "holds GGUF weights, which trainable=head does not read"
             raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
-        from mlflow_l3d.approaches.encoder.features import load_or_encode
+        from mlflow_l3d.approaches.encoder.features import Encoding, load_or_encode
         from mlflow_l3d.approaches.finetuning.full.loading import compute_dtype
         from mlflow_l3d.approaches.finetuning.head_session import HeadSession
 
-        reference = models.resolve(model)
-        dtype = str(compute_dtype(recipe, device)).removeprefix("torch.")
-        features = load_or_encode(
-            task.texts, reference, recipe.pooling, recipe.max_length, device=device, cache=cache, dtype=dtype
-        )
-        return HeadSession(task, features, recipe, device)
+        found, dtype = models.resolve(model), str(compute_dtype(recipe, device)).removeprefix("torch.")
+        encoding = Encoding(found, recipe.pooling, recipe.max_length, device, dtype)
+        return HeadSession(task, load_or_encode(task.texts, encoding, cache), recipe, device)

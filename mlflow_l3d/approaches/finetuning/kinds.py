@@ -18,18 +18,18 @@ from mlflow_l3d.tasks.settings import IntArray
 
 def outputs(task: Task) -> int:
     """Return how many numbers the head gives for one text: a class each, or one (a score, also that of a choice)."""
-    return len(task.class_names) if task.kind == "classification" else 1
+    return len(task.class_names) if task.form.has_class_names else 1
 
 
 def stopping_metric(task: Task) -> Metric:
     """Return the metric that decides the best epoch, on the validation part."""
-    return PEARSON if task.kind == "regression" else F1_MACRO
+    return PEARSON if task.form.has_numbers else F1_MACRO
 
 
 def wanted(task: Task, positions: IntArray, device: str) -> torch.Tensor:
     """Return the labels of some examples, in their shape: int64 of classes and choices, float32 of scores."""
     labels = torch.from_numpy(task.labels[positions])
-    return (labels.float() if task.kind == "regression" else labels).to(device)
+    return (labels.float() if task.form.has_numbers else labels).to(device)
 
 
 def unit_of(task: Task, positions: IntArray) -> tuple[float, float]:
@@ -37,7 +37,7 @@ def unit_of(task: Task, positions: IntArray) -> tuple[float, float]:
 
     Equal scores have the standard deviation 1, so that it can be divided by.
     """
-    if task.kind != "regression":
+    if not task.form.has_numbers:
         return 0.0, 1.0
     labels = task.labels[positions]
     return float(labels.mean()), float(labels.std()) or 1.0
@@ -113,7 +113,7 @@ def columns_of(task: Task, separator: str) -> tuple[Sequence[str], ...]:
 
     Of a multiple choice the columns that the choices have in common are joined by `separator`.
     """
-    if task.kind != "multiple_choice":
+    if not task.form.has_choices:
         return task.texts
     common = [separator.join(parts) for parts in zip(*task.texts, strict=True)]
     choices = len(task.choices)

@@ -270,7 +270,7 @@ def outcome_of(key: str, task: Task, positions: IntArray, progress: Progress, lo
     if not bool(torch.isfinite(logits).all()):
         raise L3DError("the scores of the test examples are nan or inf. Use a lower learning rate.")
     predictions, scores = logits[:, 0].double().numpy(), None
-    if task.kind != "regression":
+    if task.form.has_classes:
         predictions = logits.argmax(1).numpy().astype(np.int64)
         scores = torch.softmax(logits.float(), 1).numpy()
     course = {"metrics": progress.metrics, "curves": progress.curves}

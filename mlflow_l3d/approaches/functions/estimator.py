@@ -199,7 +199,7 @@ class Estimator(FunctionApproach):
         model.fit(_texts(task, train), task.labels[train])
         test = _texts(task, split.test)
         predicted = np.asarray(model.predict(test))
-        scores = None if task.kind == "regression" else _scores(model, test, len(task.class_names))
+        scores = None if task.form.has_numbers else _scores(model, test, len(task.class_names))
         # Those of some estimators, as SVC, name another class than they predict.
         return predicted if scores is None or (scores.argmax(axis=1) != predicted).any() else scores
 

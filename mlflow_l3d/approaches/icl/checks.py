@@ -8,15 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.approaches.icl.encoding import (
-    PLACEHOLDER,
-    answers_ids,
-    bare_ids,
-    conversation_of,
-    places_behind,
-    prompt_text,
-    prompts_ids,
-)
+from mlflow_l3d.approaches.icl import encoding
 from mlflow_l3d.approaches.icl.models import LoadedModel
 from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Prompt, PromptFormat
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
@@ -52,12 +44,12 @@ def check_model(
     """
     chat, conversation = uses_chat(recipe.chat, loaded), conversation_in(recipe.chat, loaded)
     if recipe.decision == "score":
-        answers = answers_ids(loaded, prompt_format, chat, conversation)
+        answers = encoding.answers_ids(loaded, prompt_format, chat, conversation)
         check_answers(answers, prompt_format.verbaliser, calibrated=recipe.calibration != "none")
     if loaded.bounded and recipe.truncation == "none":
         check_context(loaded, task, recipe.shots, classes, prompt_format, chat, conversation)
     elif chat:  # the template is tried at least
-        prompts_ids(loaded, [prompt_format.prompt([], ("",) * len(task.texts), conversation)], chat)
+        encoding.prompts_ids(loaded, [prompt_format.prompt([], ("",) * len(task.texts), conversation)], chat)
 
 
 def uses_chat(wanted: str, loaded: LoadedModel) -> bool:
@@ -77,7 +69,7 @@ def uses_chat(wanted: str, loaded: LoadedModel) -> bool:
 
 def conversation_in(wanted: str, loaded: LoadedModel) -> Conversation | None:
     """Return which conversation prompts are; None if they are one text."""
-    return conversation_of(loaded) if wanted == "turns" else None
+    return encoding.conversation_of(loaded) if wanted == "turns" else None
 
 
 def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, calibrated: bool) -> None:
@@ -137,7 +129,7 @@ def check_context(
     nothing = ("",) * len(task.texts)
     answers: list[int | str] = [*range(len(classes))] if task.form.has_classes else [""]
     examples = [(nothing, answer) for answer in answers for _ in range(shots)]
-    frame = len(prompts_ids(loaded, [prompt_format.prompt(examples, nothing, conversation)], chat)[0])
+    frame = len(encoding.prompts_ids(loaded, [prompt_format.prompt(examples, nothing, conversation)], chat)[0])
     members = [np.flatnonzero(task.strata == number) for number in classes]
     characters = np.sum([[len(text) for text in column] for column in task.texts], axis=0)
     if frame + _shortest(characters, members, shots) <= loaded.context:
@@ -173,7 +165,7 @@ def most_tokens(loaded: LoadedModel, answers: Sequence[Sequence[int]], new_token
     loaded, answers, new_tokens
         As for :func:`~mlflow_l3d.approaches.icl.encoding.check_length`.
     """
-    room = loaded.context - places_behind(answers, loaded, new_tokens)
+    room = loaded.context - loaded.kind.places_behind(answers, new_tokens)
     return max(1, min(room, int(loaded.tokenizer.model_max_length)))
 
 
@@ -205,9 +197,9 @@ def cut_shares(
     ``truncated_share``, and ``truncated_input_share``, which also counts inputs of which nothing is left. If the
     input and its neighbours share a token the second is exact to that token.
     """
-    around = prompt_text(loaded, frame, chat)
-    before, behind = around.partition(PLACEHOLDER)[0], around.rpartition(PLACEHOLDER)[2]
-    tail, special = len(bare_ids(loaded, behind)), 0 if chat else loaded.tokenizer.num_special_tokens_to_add()
+    around = encoding.prompt_text(loaded, frame, chat)
+    before, behind = around.partition(encoding.PLACEHOLDER)[0], around.rpartition(encoding.PLACEHOLDER)[2]
+    tail, special = len(encoding.bare_ids(loaded, behind)), 0 if chat else loaded.tokenizer.num_special_tokens_to_add()
     is_cut, input_is_cut = [], []
     for all_ids, ids, prompt in zip(whole, kept, inputs, strict=True):
         gone = len(all_ids) - len(ids)
@@ -215,8 +207,8 @@ def cut_shares(
         if side == "right" or not gone:
             input_is_cut.append(gone > tail)
             continue
-        text = prompt_text(loaded, prompt, chat)[len(before) :]
-        input_is_cut.append(len(ids) - special < len(bare_ids(loaded, text)))
+        text = encoding.prompt_text(loaded, prompt, chat)[len(before) :]
+        input_is_cut.append(len(ids) - special < len(encoding.bare_ids(loaded, text)))
     return {"truncated_share": float(np.mean(is_cut)), "truncated_input_share": float(np.mean(input_is_cut))}
 
 
@@ -224,5 +216,5 @@ def truncated(
     loaded: LoadedModel, prompts: Sequence[Prompt], chat: bool, *, side: str, most: int
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Return the tokens of prompts before and after they are cut; the same if `side` is ``none``."""
-    whole = prompts_ids(loaded, prompts, chat)
-    return whole, whole if side == "none" else prompts_ids(loaded, prompts, chat, side=side, most=most)
+    whole = encoding.prompts_ids(loaded, prompts, chat)
+    return whole, whole if side == "none" else encoding.prompts_ids(loaded, prompts, chat, side=side, most=most)

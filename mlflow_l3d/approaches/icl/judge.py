@@ -19,8 +19,8 @@ from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, prompts
 from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
 from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
 from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
-from mlflow_l3d.approaches.icl.prompts.answers import FloatArray, chosen, parse_answer, probabilities
 from mlflow_l3d.approaches.icl.prompts.composition import slots
+from mlflow_l3d.approaches.icl.prompts.decisions import FloatArray, chosen, parse_answer, probabilities
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.approaches.numerics import one_thread

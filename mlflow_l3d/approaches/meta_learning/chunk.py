@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.meta_learning.learners.base import Learner
+from mlflow_l3d.approaches import device_draws
+from mlflow_l3d.approaches.meta_learning.learner import Learner
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.shots import members, random_shots
-from mlflow_l3d.approaches.stacked import pcg
 from mlflow_l3d.approaches.stacked.stack import FloatArray, Rows, Stack, dropout_factors, initial_head
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import stream
@@ -253,16 +253,16 @@ def _masks(
     streams: Sequence[np.random.Generator], steps: int, shape: tuple[int, ...], dropout: float, like: torch.Tensor
 ) -> Iterator[torch.Tensor]:
     """Yield the factors of dropout of each step of every cell: (B, *shape), of the type and on the device of `like`."""
-    if like.device.type in pcg.NUMPY:
+    if like.device.type in device_draws.NUMPY:
         for _ in range(steps):
             factors = [dropout_factors(generator, shape, dropout) for generator in streams]
             yield torch.from_numpy(np.stack(factors)).to(like)
         return
     size = int(np.prod(shape))
-    together = max(1, 2 * pcg.WORDS // (size * len(streams)))
+    together = max(1, 2 * device_draws.WORDS // (size * len(streams)))
     for first in range(0, steps, together):
         count = min(together, steps - first)
-        drawn = pcg.dropout_factors(streams, first * size, (count, *shape), dropout, str(like.device))
+        drawn = device_draws.dropout_factors(streams, first * size, (count, *shape), dropout, str(like.device))
         yield from drawn.to(like.dtype).unbind(1)
 
 

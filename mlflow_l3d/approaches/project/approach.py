@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, Command, listed
-from mlflow_l3d.approaches.command.process import run
-from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of
+from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of, run
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, with_predictions
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import ProjectParameters

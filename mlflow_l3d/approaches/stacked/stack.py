@@ -52,38 +52,32 @@ def dropout_factors(generator: np.random.Generator, shape: tuple[int, ...], prob
 
 @dataclass(frozen=True)
 class Moments:
-    """What Adam remembers of the gradients of some tensors.
+    """What Adam remembers of the gradients of a tensor.
 
     Attributes
     ----------
-    means, squares
-        Running means of the gradients and of their squares, shaped as the tensors.
-    steps
-        Steps taken: a scalar for each tensor, the same for all cells.
+    mean, square
+        Running means of the gradients and of their squares, shaped as the tensor.
+    step
+        Steps taken: a scalar, the same for all cells.
     """
 
-    means: list[torch.Tensor]
-    squares: list[torch.Tensor]
-    steps: list[torch.Tensor]
+    mean: torch.Tensor
+    square: torch.Tensor
+    step: torch.Tensor
 
     @classmethod
-    def of(cls, weights: Sequence[torch.Tensor]) -> Moments:
+    def of(cls, weights: torch.Tensor) -> Moments:
         """Return the state before the first step."""
-        means, squares = ([torch.zeros_like(tensor) for tensor in weights] for _ in range(2))
-        return cls(means, squares, [torch.zeros((), device=tensor.device) for tensor in weights])
+        return cls(torch.zeros_like(weights), torch.zeros_like(weights), torch.zeros((), device=weights.device))
 
     def select(self, cells: torch.Tensor) -> Moments:
         """Return a copy with some cells of the leading dimension."""
-        means, squares = ([tensor.index_select(0, cells) for tensor in part] for part in (self.means, self.squares))
-        return Moments(means, squares, [step.clone() for step in self.steps])
+        return Moments(self.mean.index_select(0, cells), self.square.index_select(0, cells), self.step.clone())
 
 
 def adam(
-    weights: Sequence[torch.Tensor],
-    gradients: Sequence[torch.Tensor],
-    moments: Moments,
-    learning_rate: float,
-    weight_decay: float | None = None,
+    weights: torch.Tensor, gradient: torch.Tensor, moments: Moments, learning_rate: float, weight_decay: float | None
 ) -> None:
     """Take one step of Adam in place (Kingma and Ba 2015, algorithm 1; betas 0.9 and 0.999, epsilon 1e-8).
 
@@ -95,14 +89,8 @@ def adam(
     step: Callable[..., None] = plain if weight_decay is None else decoupled
     settings = {"lr": learning_rate, "weight_decay": weight_decay or 0.0, "eps": EPSILON}
     flags = {"fused": True, "amsgrad": False, "maximize": False}
-    tensors = list(weights), list(gradients), moments.means, moments.squares
-    step(*tensors, [], moments.steps, beta1=BETA_1, beta2=BETA_2, **settings, **flags)
-
-
-def sgd(weights: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], learning_rate: float) -> None:
-    """Take one step of gradient descent in place, without momentum."""
-    for tensor, gradient in zip(weights, gradients, strict=True):
-        tensor.add_(gradient, alpha=-learning_rate)
+    tensors = [weights], [gradient], [moments.mean], [moments.square]
+    step(*tensors, [], [moments.step], beta1=BETA_1, beta2=BETA_2, **settings, **flags)
 
 
 class Stack:
@@ -185,12 +173,12 @@ class Stack:
             Decoupled, on every weight; of ``adamw`` only.
         """
         if optimizer == "sgd":
-            sgd([self._weights], [self._gradients], learning_rate)
+            self._weights.add_(self._gradients, alpha=-learning_rate)
             return
         if self.moments is None:
-            self.moments = Moments.of([self._weights])
+            self.moments = Moments.of(self._weights)
         decay = weight_decay if optimizer == "adamw" else None
-        adam([self._weights], [self._gradients], self.moments, learning_rate, decay)
+        adam(self._weights, self._gradients, self.moments, learning_rate, decay)
 
 
 def _row_of(w1: torch.Tensor, w2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from mlflow_l3d.approaches.counted import counted, kept, mixed, places
+from mlflow_l3d.approaches.device_draws import counted, kept, mixed, places
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.cells.factors import stream_seed
 from mlflow_l3d.errors import L3DError, ParameterError

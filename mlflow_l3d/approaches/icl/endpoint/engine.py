@@ -15,16 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.approaches.icl.endpoint import replies
 from mlflow_l3d.approaches.icl.endpoint.client import Client
-from mlflow_l3d.approaches.icl.endpoint.replies import (
-    EndpointError,
-    end_of_prompt,
-    first_token_scores,
-    first_tokens,
-    if_given,
-    tell_apart,
-    written,
-)
+from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.served import (
     CHAT,
     TEXT,
@@ -37,8 +30,8 @@ from mlflow_l3d.approaches.icl.endpoint.served import (
     same,
 )
 from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store
-from mlflow_l3d.approaches.icl.prompts.answers import Written
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
+from mlflow_l3d.approaches.icl.prompts.decisions import Written
 from mlflow_l3d.approaches.icl.recipe import Recipe
 
 _log = logging.getLogger(__name__)
@@ -87,7 +80,7 @@ class EndpointEngine:
 
     def way(self, words: Sequence[str]) -> str:
         """Return how class words get scores: ``prompt``, ``first`` token, or ``nothing``."""
-        return "nothing" if self.served.gives == "first" and not tell_apart(words) else self.served.gives
+        return "nothing" if self.served.gives == "first" and not replies.tell_apart(words) else self.served.gives
 
     async def score(
         self, prompts: Sequence[Prompt], words: Sequence[str], tally: Tally
@@ -104,9 +97,11 @@ class EndpointEngine:
             return np.array(logprobs, dtype=np.float64).reshape(len(prompts), len(words)), 0.0
         more = listed(self.served.top, chat=self.served.chat)
         bodies = [asked(prompt, chat=self.served.chat) | more for prompt in prompts]
-        answers = await asyncio.gather(*(self._one(body, partial(if_given, first_tokens), tally) for body in bodies))
+        answers = await asyncio.gather(
+            *(self._one(body, partial(replies.if_given, replies.first_tokens), tally) for body in bodies)
+        )
         nothing = np.full(len(words), np.nan), 0
-        rows = [first_token_scores(answer["top"], words) if "top" in answer else nothing for answer in answers]
+        rows = [replies.first_token_scores(answer["top"], words) if "top" in answer else nothing for answer in answers]
         scores = np.array([row for row, _ in rows], dtype=np.float64).reshape(len(prompts), len(words))
         return scores, sum(unseen for _, unseen in rows) / max(1, scores.size)
 
@@ -119,14 +114,14 @@ class EndpointEngine:
             asked(prompt, chat=chat, tokens=tokens, temperature=temperature, seed=seed)
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
-        answers = await asyncio.gather(*(self._one(body, written, tally) for body in bodies))
+        answers = await asyncio.gather(*(self._one(body, replies.written, tally) for body in bodies))
         return [
             Written(str(answer["text"]), answer.get("finish") == "length", bool(answer.get("thought")))
             for answer in answers
         ]
 
     async def _behind(self, prompt: str, word: str, tally: Tally) -> float:
-        read = partial(if_given, partial(end_of_prompt, word=word))
+        read = partial(replies.if_given, partial(replies.end_of_prompt, word=word))
         answer = await self._one(echoed(prompt, f" {word}"), read, tally)
         tally.tokens[-1] -= int(answer.get("tokens", 0))
         return float(answer.get("logprob", np.nan))

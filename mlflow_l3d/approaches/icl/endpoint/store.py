@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from mlflow_l3d.approaches.icl.recipe import AUTO, ENDPOINT, HYPERPARAMETERS, Recipe
+from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import L3DError, ParameterError
 
 PREFIX: Final = "openai:"
@@ -62,10 +62,7 @@ class Endpoint:
         ParameterError
             If a hyperparameter does not go with a model behind an endpoint, or the package `openai` is missing.
         """
-        for name in _OF_WEIGHTS:
-            if getattr(recipe, name) != HYPERPARAMETERS[name].default:
-                allowed = f"has no effect on {model}: weights and tokenizer are the server's"
-                raise ParameterError(f"hyperparameters.{name}", getattr(recipe, name), allowed, "Leave it out.")
+        recipe.refuse(_OF_WEIGHTS, f"has no effect on {model}: weights and tokenizer are the server's", "Leave it out.")
         name = model.removeprefix(PREFIX)
         if not name:
             raise ParameterError("model", model, "names no model", "Write openai:NAME, as the server calls it.")
@@ -77,17 +74,6 @@ class Endpoint:
         where = os.environ.get("OPENAI_BASE_URL") or _OFFICIAL if recipe.base_url == AUTO else recipe.base_url
         prices = recipe.price_input, recipe.price_output
         return cls(name, _checked(where), recipe.concurrency, recipe.max_requests, recipe.max_cost, prices)
-
-
-def refuse_settings(model: str, recipe: Recipe) -> None:
-    """Raise for a hyperparameter of endpoints beside a model whose weights are here, unless a judge is behind one."""
-    if any(is_endpoint(name) for name, _ in recipe.judges):
-        return
-    for name in ENDPOINT:
-        value = getattr(recipe, name)
-        if value != HYPERPARAMETERS[name].default:
-            allowed = f"is for a model behind an endpoint, and model={model} is none"
-            raise ParameterError(f"hyperparameters.{name}", value, allowed, "Use model=openai:NAME, or leave it out.")
 
 
 def _checked(url: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 import torch
 
-from mlflow_l3d.approaches.meta_learning.learners.inner import Buffers, one_hot
+from mlflow_l3d.approaches.meta_learning.inner import Buffers, one_hot
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import Stack
 
