@@ -1,4 +1,4 @@
-"""What a session says: how far its preparation is, and after an epoch its scores on the validation part."""
+"""What a session says: the state of its preparation, and after an epoch its scores on the validation part."""
 
 from __future__ import annotations
 

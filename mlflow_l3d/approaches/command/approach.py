@@ -83,6 +83,9 @@ class Command(Approach):
     def __init__(self, command: str | Iterable[str], metric: str = AUTO, here: Path | None = None) -> None:
         self.template = Template.of(command, here)
         self.factors = self.template.factors
+        self._ask_for(metric)
+
+    def _ask_for(self, metric: str) -> None:
         self.asked = metric
         self.metric = "f1_macro" if metric == AUTO else metric
         self.metrics = () if self.metric in registered() else (metric,)

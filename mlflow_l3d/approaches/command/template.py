@@ -68,7 +68,9 @@ class Template:
         """Return the words of one cell; files that the command names are absolute, since its folder is another one."""
         values: dict[str, object] = {**seeds, OUTPUT: output, HERE: self.here}
         program, *rest = (self._located(word).format_map(values) for word in self.words)
-        return [_program(program), *rest]
+        if program in {"python", "python3"}:  # the interpreter that this one runs in
+            return [sys.executable, *rest]
+        return [shutil.which(program) or program, *rest]
 
     def files(self, more: Iterable[str] = ()) -> dict[str, str]:
         """Return name -> hash of the files that the command names, and of `more` files, and of those in folders of it.
@@ -133,13 +135,6 @@ def _placeholders(word: str, parameter: str, typed: str) -> list[str]:
             fix = "Double a brace that is meant as one: {{ and }}."
             raise ParameterError(parameter, typed, f"has {{{name}}}, which is no name of a factor", fix)
     return names
-
-
-def _program(word: str) -> str:
-    """Return the program: ``python`` is the interpreter that this one runs in."""
-    if word in {"python", "python3"}:
-        return sys.executable
-    return shutil.which(word) or word
 
 
 def file_hash(path: Path) -> str:

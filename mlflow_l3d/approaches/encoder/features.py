@@ -40,8 +40,8 @@ class Encoding:
 
     Attributes
     ----------
-    found
-        The encoder.
+    encoder
+        What encodes.
     pooling
         ``mean`` over the tokens, or the first one (``cls``).
     max_length
@@ -52,7 +52,7 @@ class Encoding:
         What it computes in: ``float32``, or ``bfloat16``, where its weights stay float32.
     """
 
-    found: ModelReference
+    encoder: ModelReference
     pooling: str = "mean"
     max_length: int = 128
     device: str = "cpu"
@@ -134,7 +134,7 @@ def features_key(texts: Sequence[Sequence[str]], encoding: Encoding) -> str:
     return content_key(
         {
             "format": 1,
-            "model": encoding.found.revision,
+            "model": encoding.encoder.revision,
             "texts": digest.hexdigest(),
             "pooling": encoding.pooling,
             "max_length": encoding.max_length,
@@ -165,7 +165,7 @@ def encode(
     workers
         Threads; None for one a core (one for an accelerator).
     """
-    device, tokenizer, encoder = encoding.device, load_tokenizer(encoding.found), load_encoder(encoding.found)
+    device, tokenizer, encoder = encoding.device, load_tokenizer(encoding.encoder), load_encoder(encoding.encoder)
     check_length(encoding.max_length, tokenizer, encoder.config)
     encoder.to(device)
     rows, width = len(texts[0]), int(encoder.config.hidden_size)

@@ -260,6 +260,6 @@ class Finetuning(Approach):
         from mlflow_l3d.approaches.finetuning.full.loading import compute_dtype
         from mlflow_l3d.approaches.finetuning.head_session import HeadSession
 
-        found, dtype = models.resolve(model), str(compute_dtype(recipe, device)).removeprefix("torch.")
-        encoding = Encoding(found, recipe.pooling, recipe.max_length, device, dtype)
+        reference, dtype = models.resolve(model), str(compute_dtype(recipe, device)).removeprefix("torch.")
+        encoding = Encoding(reference, recipe.pooling, recipe.max_length, device, dtype)
         return HeadSession(task, load_or_encode(task.texts, encoding, cache), recipe, device)

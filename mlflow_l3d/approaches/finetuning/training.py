@@ -29,8 +29,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO, f1_macro
 from mlflow_l3d.metrics.regression import pearson
-from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.settings import IntArray, Split
+from mlflow_l3d.tasks.settings import Split
 
 
 def batch_order(seed: int, epoch: int, n: int) -> npt.NDArray[np.int64]:
@@ -241,37 +240,18 @@ class CourseSession(StackedSession[C]):
         ]
 
     def _outcome(self, own: Course, logits: torch.Tensor | DivergedError) -> Outcome:
+        """Return the outcome of a cell, without its wall clock.
+
+        Of a regression, whose logits have one column, predictions are float64 and there are no scores.
+        """
         if isinstance(logits, DivergedError):
             return failed(own.cell.key, logits)
-        try:
-            return outcome_of(own.cell.key, self.task, own.split.test, own.progress, logits)
-        except L3DError as error:
-            return failed(own.cell.key, error)
-
-
-def outcome_of(key: str, task: Task, positions: IntArray, progress: Progress, logits: torch.Tensor) -> Outcome:
-    """Return the outcome of a training, without its wall clock.
-
-    Parameters
-    ----------
-    key, task, positions
-        The cell, the data, and its test examples.
-    progress
-        The course of the training.
-    logits
-        Shape (n, C), on the CPU: of the test examples. C counts classes or choices; it is 1 for a regression, which has
-        float64 predictions and no scores.
-
-    Raises
-    ------
-    L3DError
-        If a logit is not finite.
-    """
-    if not bool(torch.isfinite(logits).all()):
-        raise L3DError("the scores of the test examples are nan or inf. Use a lower learning rate.")
-    predictions, scores = logits[:, 0].double().numpy(), None
-    if task.form.has_classes:
-        predictions = logits.argmax(1).numpy().astype(np.int64)
-        scores = torch.softmax(logits.float(), 1).numpy()
-    course = {"metrics": progress.metrics, "curves": progress.curves}
-    return answered(key, task, positions, predictions, scores, **course)
+        if not bool(torch.isfinite(logits).all()):
+            why = "the scores of the test examples are nan or inf. Use a lower learning rate."
+            return failed(own.cell.key, L3DError(why))
+        predictions, scores = logits[:, 0].double().numpy(), None
+        if self.task.form.has_classes:
+            predictions = logits.argmax(1).numpy().astype(np.int64)
+            scores = torch.softmax(logits.float(), 1).numpy()
+        course = {"metrics": own.progress.metrics, "curves": own.progress.curves}
+        return answered(own.cell.key, self.task, own.split.test, predictions, scores, **course)

@@ -47,7 +47,7 @@ def check_model(
         answers = encoding.answers_ids(loaded, prompt_format, chat, conversation)
         check_answers(answers, prompt_format.verbaliser, calibrated=recipe.calibration != "none")
     if loaded.bounded and recipe.truncation == "none":
-        check_context(loaded, task, recipe.shots, classes, prompt_format, chat, conversation)
+        check_context(loaded, task, recipe, classes, prompt_format)
     elif chat:  # the template is tried at least
         encoding.prompts_ids(loaded, [prompt_format.prompt([], ("",) * len(task.texts), conversation)], chat)
 
@@ -108,13 +108,7 @@ def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, cal
 
 
 def check_context(
-    loaded: LoadedModel,
-    task: Task,
-    shots: int,
-    classes: Sequence[int],
-    prompt_format: PromptFormat,
-    chat: bool,
-    conversation: Conversation | None = None,
+    loaded: LoadedModel, task: Task, recipe: Recipe, classes: Sequence[int], prompt_format: PromptFormat
 ) -> None:
     """Raise if the prompt of the shortest texts is longer than the context: then every cell must fail.
 
@@ -126,7 +120,8 @@ def check_context(
     ParameterError
         It says by how much at least.
     """
-    nothing = ("",) * len(task.texts)
+    chat, conversation = uses_chat(recipe.chat, loaded), conversation_in(recipe.chat, loaded)
+    nothing, shots = ("",) * len(task.texts), recipe.shots
     answers: list[int | str] = [*range(len(classes))] if task.form.has_classes else [""]
     examples = [(nothing, answer) for answer in answers for _ in range(shots)]
     frame = len(encoding.prompts_ids(loaded, [prompt_format.prompt(examples, nothing, conversation)], chat)[0])
@@ -210,11 +205,3 @@ def cut_shares(
         text = encoding.prompt_text(loaded, prompt, chat)[len(before) :]
         input_is_cut.append(len(ids) - special < len(encoding.bare_ids(loaded, text)))
     return {"truncated_share": float(np.mean(is_cut)), "truncated_input_share": float(np.mean(input_is_cut))}
-
-
-def truncated(
-    loaded: LoadedModel, prompts: Sequence[Prompt], chat: bool, *, side: str, most: int
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the tokens of prompts before and after they are cut; the same if `side` is ``none``."""
-    whole = encoding.prompts_ids(loaded, prompts, chat)
-    return whole, whole if side == "none" else encoding.prompts_ids(loaded, prompts, chat, side=side, most=most)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from mlflow_l3d.approaches.hyperparameters import Value, declared, hyperparameter
-from mlflow_l3d.approaches.icl.prompts.words import word_sets
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
@@ -209,8 +208,9 @@ class Recipe:
 
     @property
     def word_sets(self) -> tuple[str, ...]:
-        """Sets of class words to choose from, each a text."""
-        return word_sets(self.verbaliser)
+        """Sets of class words to choose from: ``bad;good|no;yes`` holds two, ``bad|good`` the words of one."""
+        words = self.verbaliser
+        return tuple(each.strip() for each in words.split("|")) if ";" in words else (words,)
 
     @property
     def thinks(self) -> bool:

@@ -16,9 +16,9 @@ import torch
 
 from mlflow_l3d.approaches.base import CellwiseSession, answered
 from mlflow_l3d.approaches.encoder.features import Encoding, load_or_encode
-from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, cut_shares, most_tokens, truncated, uses_chat
+from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, cut_shares, most_tokens, uses_chat
 from mlflow_l3d.approaches.icl.choices import PromptChoices
-from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, stop_ids
+from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, prompts_ids, stop_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling
 from mlflow_l3d.approaches.icl.judge import Bench, Question
 from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
@@ -174,7 +174,10 @@ class PromptSession(CellwiseSession):
         """Return the tokens of all prompts, cut if that is asked for, and what there is to say about them."""
         loaded, side, count = self.loaded, self.recipe.truncation, len(asked.prompts)
         most = most_tokens(loaded, answers, new)
-        whole, tokens = truncated(loaded, [*asked.prompts, *asked.empty], self.chat, side=side, most=most)
+        texts = [*asked.prompts, *asked.empty]
+        whole = tokens = prompts_ids(loaded, texts, self.chat)
+        if side != "none":
+            tokens = prompts_ids(loaded, texts, self.chat, side=side, most=most)
         check_length(tokens, answers, loaded, new_tokens=new)
         longest = max(map(len, tokens), default=0)
         if longest > loaded.context and not self.mentioned:

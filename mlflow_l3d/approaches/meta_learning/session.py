@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import answered
 from mlflow_l3d.approaches.meta_learning.chunk import Draws, Trained, train
-from mlflow_l3d.approaches.meta_learning.learner import Learner
+from mlflow_l3d.approaches.meta_learning.learner import Learner, ProtoNet
 from mlflow_l3d.approaches.meta_learning.maml import Maml
-from mlflow_l3d.approaches.meta_learning.protonet import ProtoNet
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.meta_learning.reptile import Reptile
 from mlflow_l3d.approaches.progress import should_stop

@@ -22,7 +22,6 @@ from mlflow_l3d.approaches.project.entry_points import EntryPoint, entry_point
 from mlflow_l3d.approaches.project.located import ENV_MANAGERS, LOCAL, Located, located
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.privacy import public_text, public_value
 
@@ -129,11 +128,13 @@ class Project(Command):
         self.given = _pairs(project_parameters)
         typed = ",".join(f"{name}={value}" for name, value in self.given.items())
         self.factors = factors_of(self.given.values(), "project_parameters", typed)
-        _check_seeded(self.given, dict.fromkeys((*self.factors, OUTPUT, HERE), 0))
+        places = dict.fromkeys((*self.factors, OUTPUT, HERE), 0)
+        for name in SEEDED:
+            if not self.given.get(name, "0").format_map(places).isdecimal():
+                allowed = "must be a factor in braces, as {data_split}"
+                raise ParameterError(f"project_parameters.{name}", self.given[name], allowed)
         self.template = Template(tuple(self.given.values()), self.here, self.factors)
-        self.asked = metric
-        self.metric = "f1_macro" if metric == AUTO else metric
-        self.metrics = () if self.metric in registered() else (metric,)
+        self._ask_for(metric)
         self._found: dict[tuple[str, str], tuple[Located, EntryPoint]] = {}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
@@ -229,14 +230,6 @@ def _run(line: str, folder: Path, environment: Mapping[str, str]) -> None:
             raise
         advice = "the project sets an experiment in its code: name it, hyperparameters.experiment=NAME"
         raise L3DError(advice) from None
-
-
-def _check_seeded(given: Mapping[str, str], places: Mapping[str, int]) -> None:
-    for name in SEEDED:
-        if not given.get(name, "0").format_map(places).isdecimal():
-            raise ParameterError(
-                f"project_parameters.{name}", given[name], "must be a factor in braces, as {data_split}"
-            )
 
 
 def _public(values: Mapping[str, str]) -> dict[str, str]:

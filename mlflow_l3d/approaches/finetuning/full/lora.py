@@ -133,28 +133,23 @@ QUERY_AND_VALUE: Final = (
 is `auto`."""
 
 
-def layers(model: Any, head: Sequence[str]) -> dict[str, str]:
-    """Return every linear layer that an adapter fits on: its full name -> the last part of it; none of the new head."""
-    from transformers.pytorch_utils import Conv1D
-
-    kinds: tuple[type[Any], ...] = (torch.nn.Linear, Conv1D)
-    owners = {name.rpartition(".")[0] for name in head}
-    return {
-        name: name.rpartition(".")[2]
-        for name, module in model.named_modules()
-        if isinstance(module, kinds) and name not in owners
-    }
-
-
 def targets(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
-    """Return the full names of the layers that get adapters.
+    """Return the full names of the layers that get adapters, linear ones and none of the new head.
 
     Raises
     ------
     ParameterError
         If a name is that of no layer, or `auto` finds none.
     """
-    linear = layers(model, head)
+    from transformers.pytorch_utils import Conv1D
+
+    kinds: tuple[type[Any], ...] = (torch.nn.Linear, Conv1D)
+    owners = {name.rpartition(".")[0] for name in head}
+    linear = {
+        name: name.rpartition(".")[2]
+        for name, module in model.named_modules()
+        if isinstance(module, kinds) and name not in owners
+    }
     last_parts = sorted(set(linear.values()))
     some = f"Use some of: {', '.join(last_parts[:12])}{', ...' if len(last_parts) > 12 else ''}."
     usual = (names for names in QUERY_AND_VALUE if set(names) <= set(last_parts))

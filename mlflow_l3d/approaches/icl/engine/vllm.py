@@ -146,11 +146,11 @@ class VllmEngine(Engine):
         from vllm import SamplingParams
 
         sampling, stop = how.sampling, how.stop
-        given: dict[str, Any] = {"max_tokens": how.limit, "stop_token_ids": sorted(stop), "ignore_eos": True}
-        given |= {"detokenize": False, "temperature": 0.0 if sampling is None else sampling.temperature}
+        wanted: dict[str, Any] = {"max_tokens": how.limit, "stop_token_ids": sorted(stop), "ignore_eos": True}
+        wanted |= {"detokenize": False, "temperature": 0.0 if sampling is None else sampling.temperature}
         # Each text has a seed that is its own, drawn like the numbers of our own engines.
         seeds = [None] * len(texts) if sampling is None else (sampling.uniforms[:, 0] * 2**53).astype(np.int64).tolist()
-        settings = [SamplingParams(seed=seed, **given) for seed in seeds]
+        settings = [SamplingParams(seed=seed, **wanted) for seed in seeds]
         outputs = self.model.generate([{"prompt_token_ids": list(text)} for text in texts], settings, use_tqdm=False)
         return [_before(list(one.outputs[0].token_ids), stop) for one in outputs]
 
