@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.analysis.importance.importance import importance, radial_importance
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.approaches.functions.approach import FunctionApproach
-    from mlflow_l3d.approaches.functions.estimator import Estimator
-    from mlflow_l3d.approaches.functions.training import training
+    from mlflow_l3d.approaches.functions.estimator import Estimator, training
     from mlflow_l3d.approaches.hyperparameters import Hyperparameter
     from mlflow_l3d.errors import L3DError, ParameterError
     from mlflow_l3d.studies.ablation.run import Ablation, ablation

@@ -1,10 +1,11 @@
-"""A scikit-learn estimator as an approach: each of its random states has a stream of its own."""
+"""Ready approaches: ``@training`` makes one of a function where it stands, :class:`Estimator` one of scikit-learn."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import sys
+from collections import abc
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,17 +14,99 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.functions.approach import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import Function, FunctionApproach
 from mlflow_l3d.approaches.functions.content import content_texts
-from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.settings import Split
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
+
+
+def training(
+    *,
+    factors: Iterable[str],
+    name: str = "",
+    version: str = "",
+    hyperparameters: Mapping[str, Hyperparameter | Value] | None = None,
+    default_task: str = "",
+    task_kinds: Iterable[TaskKind] = ("classification",),
+    metrics: Iterable[str] = (),
+) -> abc.Callable[[Function], Training]:
+    """Return a decorator that makes a function an approach: ``@training(factors=["data_order"])``.
+
+    Parameters
+    ----------
+    factors, default_task, task_kinds, metrics
+        As for :class:`mlflow_l3d.approaches.functions.approach.FunctionApproach`.
+    name
+        Name of the approach; by default that of the function.
+    version
+        Changed by you whenever the same cell would give other predictions. By default the content says so: the source
+        of the function and of the functions and classes of its module that it names, the data that these refer to
+        (numbers, texts, arrays, data frames, lists, ...), and what these refer to in turn. Objects of which the content
+        is not known need a version, and so do files that are read and other modules that change.
+    hyperparameters
+        Name -> default, or a whole declaration.
+
+    Raises
+    ------
+    ParameterError
+        As :class:`mlflow_l3d.approaches.functions.approach.FunctionApproach`.
+    """
+    declared = {
+        key: value if isinstance(value, Hyperparameter) else Hyperparameter(value, key.replace("_", " "))
+        for key, value in (hyperparameters or {}).items()
+    }
+
+    def made(function: Function) -> Training:
+        return Training(
+            function,
+            name=name or getattr(function, "__name__", ""),
+            version=version,
+            factors=factors,
+            hyperparameters=declared,
+            default_task=default_task,
+            task_kinds=task_kinds,
+            metrics=metrics,
+        )
+
+    return made
+
+
+class Training(FunctionApproach):
+    """What :func:`training` makes; called, it is the function."""
+
+    def __init__(self, function: Function, *, version: str = "", **given: Any) -> None:
+        super().__init__(function, version=version or "1", **given)
+        self._source, self._final = "", bool(version)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call the function."""
+        return self.function(*arguments, **named)
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
+        """Return the hash of the source and of all that it refers to, if no version was given.
+
+        Raises
+        ------
+        ParameterError
+            As :func:`mlflow_l3d.approaches.functions.content.content_texts`.
+        """
+        del hyperparameters, model
+        # Asked for when all names of the module are there, and each time: in a notebook data change.
+        if not self._final:
+            self._source = content_key(content_texts(self.function, self.name))
+        return {"source": self._source} if self._source else {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Let workers, which may have no source, take the answer with the object."""
+        return {**vars(self), "_final": self._final or bool(self._source)}
+
 
 ORDER: Final = "data_order"
 RANDOM_STATE: Final = "model_initialisation"
@@ -127,7 +210,7 @@ class Estimator(FunctionApproach):
         model.fit(_texts(task, train), task.labels[train])
         test = _texts(task, split.test)
         predicted = np.asarray(model.predict(test))
-        scores = None if task.kind == "regression" else _scores(model, test, len(task.class_names))
+        scores = None if task.form.has_numbers else _scores(model, test, len(task.class_names))
         # Those of some estimators, as SVC, name another class than they predict.
         return predicted if scores is None or (scores.argmax(axis=1) != predicted).any() else scores
 

@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
-from mlflow_l3d.execution.joint import NOT_PREPARED, JointJob
+from mlflow_l3d.execution.sessions import NOT_PREPARED, JointJob
 from mlflow_l3d.studies.base import executor_of, job_of
 from mlflow_l3d.studies.loop import OPEN, CellLoop, State
 from mlflow_l3d.studies.progress import progress_bar, restart_clock

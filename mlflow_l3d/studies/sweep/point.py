@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from mlflow_l3d.execution.environment import deferred_interrupts
-from mlflow_l3d.execution.joint import JointCell
+from mlflow_l3d.execution.sessions import JointCell
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.loop import OPEN, OVER, State
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint

@@ -1,7 +1,8 @@
-"""The numbers of numpy's generators, PCG64 (O'Neill 2014, XSL-RR), computed on the device that needs them.
+"""Random numbers that are computed on the device that needs them, each from its place in a stream, many at once.
 
-A GPU that is fed with dropout from the host waits for a core that draws it number by number, and for the copy. Here
-each number is computed from its place in the stream, many at once, to the last bit; so cells are those of a CPU.
+By counter (SplitMix64): each from a key and a number, on any device, in any order, however many others. And those of
+numpy's generators, PCG64 (O'Neill 2014, XSL-RR), to the last bit, so that cells are those of a CPU: a GPU that is fed
+with dropout from the host waits for a core that draws it number by number, and for the copy.
 
 `torch` is imported with this module, which is imported only where a session is prepared.
 """
@@ -15,7 +16,65 @@ from typing import Final
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.counted import shifted
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+_MIXERS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_LEVELS: Final = 2**16
+
+
+def places(count: int, device: torch.device | str) -> torch.Tensor:
+    """Return the first `count` places of every stream, for :func:`counted`."""
+    return torch.arange(1, count + 1, device=device) * _signed(_GOLDEN)
+
+
+def counted(starts: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    """Return the 64 bits at some places of streams.
+
+    Parameters
+    ----------
+    starts
+        int64, any shape: where streams begin, from here or from :func:`mixed`, since numbers next to each other are
+        places of one stream.
+    offsets
+        int64, shape (count,), from :func:`places`.
+
+    Returns
+    -------
+    torch.Tensor
+        int64, (*starts.shape, count).
+    """
+    return mixed(starts[..., None] + offsets)
+
+
+def mixed(bits: torch.Tensor) -> torch.Tensor:
+    """Return the finalizer of SplitMix64 (Steele et al. 2014), number by number."""
+    for shift, factor in _MIXERS:
+        bits = (bits ^ shifted(bits, shift)) * _signed(factor)
+    return bits ^ shifted(bits, 31)
+
+
+def shifted(bits: torch.Tensor, places: int) -> torch.Tensor:
+    """Shift to the right as if there were no sign."""
+    return (bits >> places) & ((1 << (64 - places)) - 1)
+
+
+def kept(bits: torch.Tensor, probability: float) -> tuple[torch.Tensor, float]:
+    """Return which of four numbers a word are kept by dropout, and what they are multiplied by.
+
+    Parameters
+    ----------
+    bits
+        int64, (*, count).
+    probability
+        That of a number to be dropped, in [0, 1); rounded to a multiple of 2**-16.
+
+    Returns
+    -------
+    tuple
+        bool, (*, 4 * count); and one over the share that is kept, so that the expectation stays.
+    """
+    dropped = min(round(probability * _LEVELS), _LEVELS - 1)
+    return bits.view(torch.int16) >= dropped - _LEVELS // 2, _LEVELS / (_LEVELS - dropped)
+
 
 MULTIPLIER: Final = 0x2360ED051FC65DA44385DF649FCCF645
 NUMPY: Final = ("cpu", "mps")

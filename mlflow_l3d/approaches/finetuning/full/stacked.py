@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.finetuning.full.weights import OwnVocabulary
 from mlflow_l3d.errors import ParameterError
 
 
@@ -24,9 +25,12 @@ class SingleWeights:
     ----------
     model
         Its weights that want a gradient are trained.
+    words
+        Its word vectors, if they are trained by themselves.
     """
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, words: OwnVocabulary | None) -> None:
+        self._words = words
         self.tensors = [weight for weight in model.parameters() if weight.requires_grad]
         self._weights = [weight.detach() for weight in self.tensors]
         self._kept: list[torch.Tensor] = []
@@ -41,6 +45,14 @@ class SingleWeights:
         """Say that a cell is trained, and whether what was kept counts, not what it has now."""
         if best:
             torch._foreach_copy_(self._weights, self._kept)
+
+    def clear(self) -> None:
+        """Forget the gradients."""
+        for weight in self.tensors:
+            if self._words is None or weight is not self._words.weight:
+                weight.grad = None
+        if self._words is not None:
+            self._words.clear()
 
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`."""
@@ -128,6 +140,11 @@ class StackedWeights:
             self._set([torch.stack(tensors) for tensors in zip(*rows, strict=True)])
         return self.cells
 
+    def clear(self) -> None:
+        """Forget the gradients."""
+        for weight in self.tensors:
+            weight.grad = None
+
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`, as torch does for one."""
         gradients = [tensor.grad.flatten(1) for tensor in self.tensors if tensor.grad is not None]
@@ -139,6 +156,9 @@ class StackedWeights:
     def _set(self, values: Sequence[torch.Tensor]) -> None:
         for (layer, name), value in zip(self._owners, values, strict=True):
             setattr(layer, name, torch.nn.Parameter(value))
+
+
+Weights: TypeAlias = SingleWeights | StackedWeights
 
 
 class Places:

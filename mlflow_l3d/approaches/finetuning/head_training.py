@@ -11,13 +11,12 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.base import OnEpochEnd
-from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks, dropout_stream
+from mlflow_l3d.approaches.device_draws import NUMPY, dropout_factors
+from mlflow_l3d.approaches.finetuning import training
 from mlflow_l3d.approaches.finetuning.kinds import loss_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, learning_rates
-from mlflow_l3d.approaches.stacked.pcg import NUMPY, dropout_factors
-from mlflow_l3d.approaches.stacked.rows import Rows
-from mlflow_l3d.approaches.stacked.stack import FloatArray, Stack
+from mlflow_l3d.approaches.finetuning.training import Course, DivergedError
+from mlflow_l3d.approaches.stacked.stack import FloatArray, Rows, Stack
 from mlflow_l3d.tasks.settings import IntArray
 
 EVALUATED: Final = 2**28
@@ -151,25 +150,25 @@ def train_heads(
         For each the logits of its test examples, shape (n, C), on the CPU, or how it diverged.
     """
     batches = -(-len(heads[0].split.train) // recipe.batch_size)
-    rates = learning_rates(recipe, recipe.epochs * batches)
+    rates = training.learning_rates(recipe, recipe.epochs * batches)
     with torch.inference_mode():
         parts = (part for head in heads for part in (head.split.train, head.split.validation, head.split.test))
-        training = _Training(Rows(features, list(parts), device), labels, recipe, on_epoch_end)
-        stack, running = Stack.of([head.weights for head in heads], device, training.rows.dtype), list(heads)
-        network = HeadNetwork(stack, scores=training.scores)
+        shared = _Training(Rows(features, list(parts), device), labels, recipe, on_epoch_end)
+        stack, running = Stack.of([head.weights for head in heads], device, shared.rows.dtype), list(heads)
+        network = HeadNetwork(stack, scores=shared.scores)
         for epoch in range(recipe.epochs):
-            losses = training.epoch(network, epoch, running, rates[epoch * batches :])
+            losses = shared.epoch(network, epoch, running, rates[epoch * batches :])
             weights = list(zip(network.stack.w1, network.stack.w2, strict=True))
-            validation_logits = training.logits(running, [head.split.validation for head in running], weights)
-            going = [training.goes_on(*each) for each in zip(running, weights, validation_logits, losses, strict=True)]
+            validation_logits = shared.logits(running, [head.split.validation for head in running], weights)
+            going = [shared.goes_on(*each) for each in zip(running, weights, validation_logits, losses, strict=True)]
             places = np.flatnonzero(going)
             if not len(places):
                 break
             if len(places) < len(running):
-                network = HeadNetwork(network.stack.select(places), scores=training.scores)
+                network = HeadNetwork(network.stack.select(places), scores=shared.scores)
                 running = [running[place] for place in places]
         ended = [head for head in heads if head.diverged is None]
-        tested = iter(training.logits(ended, [head.split.test for head in ended], [head.best for head in ended]))
+        tested = iter(shared.logits(ended, [head.split.test for head in ended], [head.best for head in ended]))
         return [head.diverged or next(tested) for head in heads]
 
 
@@ -190,7 +189,9 @@ class _Training:
     def epoch(self, network: HeadNetwork, epoch: int, heads: Sequence[Head], rates: Sequence[float]) -> list[float]:
         """Visit every training example of every cell once; return the mean loss of each cell."""
         n, recipe, stack = len(heads[0].split.train), self.recipe, network.stack
-        order = np.stack([head.split.train[batch_order(head.cell.seeds["data_order"], epoch, n)] for head in heads])
+        order = np.stack(
+            [head.split.train[training.batch_order(head.cell.seeds["data_order"], epoch, n)] for head in heads]
+        )
         places, targets = self.rows.places(order), torch.from_numpy(self.labels[order])
         wanted = self._wanted(heads, targets, stack.classes).to(stack.w1)
         masks = self._masks(heads, epoch, n, stack.w1) if recipe.dropout else None
@@ -209,11 +210,11 @@ class _Training:
         units, dropout = w1.shape[2], self.recipe.dropout
         seeds = [head.cell.seeds["model_randomness"] for head in heads]
         if w1.device.type not in NUMPY:
-            streams = [dropout_stream(seed, epoch) for seed in seeds]
+            streams = [training.dropout_stream(seed, epoch) for seed in seeds]
             return dropout_factors(streams, 0, (n, units), dropout, str(w1.device)).to(w1.dtype)
         masks = torch.empty(len(heads), n, units, dtype=w1.dtype)
         for seed, out in zip(seeds, masks, strict=True):
-            out.copy_(torch.from_numpy(dropout_masks(seed, epoch, n, units, dropout)))
+            out.copy_(torch.from_numpy(training.dropout_masks(seed, epoch, n, units, dropout)))
         return masks.to(w1.device)
 
     def _wanted(self, heads: Sequence[Head], labels: torch.Tensor, classes: int) -> torch.Tensor:

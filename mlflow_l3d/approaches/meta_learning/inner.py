@@ -168,7 +168,7 @@ def adapted(
     Parameters
     ----------
     stack, x_s, labels_s, x
-        See :meth:`~mlflow_l3d.approaches.meta_learning.learners.base.Learner.adapted_logits`.
+        See :meth:`~mlflow_l3d.approaches.meta_learning.learner.Learner.adapted_logits`.
     learning_rate, steps
         Of the base optimiser.
     """

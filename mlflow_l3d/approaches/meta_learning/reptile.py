@@ -7,18 +7,9 @@ from typing import Final
 
 import torch
 
-from mlflow_l3d.approaches.meta_learning.learners.base import Learner, bytes_of_inner, bytes_of_weights, layers
-from mlflow_l3d.approaches.meta_learning.learners.inner import (
-    Buffers,
-    Path,
-    adapted,
-    descend,
-    losses,
-    one_hot,
-    per_task,
-    predict,
-    through,
-)
+from mlflow_l3d.approaches.meta_learning import inner
+from mlflow_l3d.approaches.meta_learning.inner import Buffers, Path
+from mlflow_l3d.approaches.meta_learning.learner import Learner, bytes_of_inner, bytes_of_weights, layers
 from mlflow_l3d.approaches.stacked.stack import BETA_1, BETA_2, EPSILON, Stack
 
 PIECE_BYTES: Final = 2**19
@@ -38,10 +29,10 @@ class Reptile(Learner):
         if self.settings.inner_optimizer == "adam" and steps > 1:
             return self._with_adam(stack, x, targets, mask)
         sheets, z = x.flatten(0, 1), self.embedded(stack, x)
-        path = descend(sheets, z, stack.w2, targets, mask, rate, steps, self.buffers)
+        path = inner.descend(sheets, z, stack.w2, targets, mask, rate, steps, self.buffers)
         move = self._with_sgd if self.settings.inner_optimizer == "sgd" else self._with_adam_once
         move(stack, x, path)
-        return losses(path.logs[0], targets).view(cells, tasks).mean(1)
+        return inner.losses(path.logs[0], targets).view(cells, tasks).mean(1)
 
     def _with_sgd(self, stack: Stack, x: torch.Tensor, path: Path) -> None:
         """Sum the low-rank updates of all tasks in one product."""
@@ -99,11 +90,11 @@ class Reptile(Learner):
         """See :meth:`Learner.adapted_logits`."""
         rate, steps = self.settings.inner_learning_rate, self.settings.adaptation_steps
         if self.settings.inner_optimizer == "sgd":
-            return adapted(stack, x_s, labels_s, x, rate, steps)
-        targets = one_hot(labels_s, stack.classes, x_s)
+            return inner.adapted(stack, x_s, labels_s, x, rate, steps)
+        targets = inner.one_hot(labels_s, stack.classes, x_s)
         moved_1, moved_2, _ = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, Buffers())
         w1, w2 = torch.sub(stack.w1, moved_1, alpha=rate), torch.sub(stack.w2, moved_2, alpha=rate)
-        return predict(w1, *per_task(w2, 1, Buffers()), x)
+        return inner.predict(w1, *inner.per_task(w2, 1, Buffers()), x)
 
     def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
         """See :meth:`Learner.bytes_per_cell`."""
@@ -158,10 +149,10 @@ def adam_path(
             h.mul_(mask)
         logs = torch.log_softmax(torch.baddbmm(layer[:, -1:], h, layer[:, :-1]), 2)
         if step == 0:
-            value = losses(logs, targets)
+            value = inner.losses(logs, targets)
         errors = logs.exp_().sub_(targets).div_(examples)
         torch.bmm(errors, layer[:, :-1].transpose(1, 2), out=back)
-        through(back, h, mask, back)
+        inner.through(back, h, mask, back)
         torch.bmm(x.transpose(1, 2), back, out=first.gradient)
         second.gradient[:, :-1] = torch.bmm(h.transpose(1, 2), errors)
         torch.sum(errors, 1, out=second.gradient[:, -1])

@@ -1,11 +1,17 @@
-"""What the sessions of one process lend each other: loaded models and encoded texts, each there once."""
+"""What the sessions of one process share: models and encoded texts, each there once, and the memory of a device."""
 
 from __future__ import annotations
 
+import gc
+import os
 import threading
 from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
+
+import torch
+
+from mlflow_l3d.approaches.numerics import SHARERS
 
 T = TypeVar("T")
 
@@ -30,3 +36,19 @@ def lent(key: Hashable, make: Callable[[], T]) -> T:
     if thing is None:
         thing = _LENT[thread_key] = make()
     return thing
+
+
+def free_memory(device: str) -> float:
+    """Return the bytes of a GPU that this process may plan with: what is free, and no more than its part of the whole.
+
+    Workers that start together would else all plan with what none of them has taken yet.
+    """
+    free, total = torch.cuda.mem_get_info(torch.device(device))
+    return min(free, total / int(os.environ.get(SHARERS, "1")))
+
+
+def release() -> None:
+    """Give unused memory back to the devices."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

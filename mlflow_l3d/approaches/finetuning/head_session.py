@@ -7,7 +7,7 @@ from typing import Final
 
 import torch
 
-from mlflow_l3d.approaches.finetuning.head.training import Head, train_heads
+from mlflow_l3d.approaches.finetuning.head_training import Head, train_heads
 from mlflow_l3d.approaches.finetuning.kinds import outputs, stopping_metric, unit_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import CourseSession, DivergedError, Progress

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from mlflow_l3d.approaches.meta_learning.learners.base import Learner, bytes_of_inner, bytes_of_weights
-from mlflow_l3d.approaches.meta_learning.learners.inner import Path, adapted, descend, losses, through
+from mlflow_l3d.approaches.meta_learning.inner import Path, adapted, descend, losses, through
+from mlflow_l3d.approaches.meta_learning.learner import Learner, bytes_of_inner, bytes_of_weights
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import Stack
 
