@@ -14,7 +14,7 @@ from mlflow_l3d import registry
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.studies.progress import shows_progress
+from mlflow_l3d.studies.shown import shows_progress
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
 from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.pages import told

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
-from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.self_test import SelfTest, self_test, tested
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.shown import OnOneScreen, progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.recorder import RunRecorder, Work

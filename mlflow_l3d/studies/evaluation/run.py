@@ -1,25 +1,28 @@
-"""`evaluate`: recognises the study of a parent run, and scores it again."""
+"""`evaluate` scores the study of a parent run again; `delete` deletes a parent run and all runs below it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.analysis.importance.estimators.reml import MISSING
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import as_text, check_names
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import EVALUATE
 from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
-from mlflow_l3d.studies.progress import shows_progress, under_way
-from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation, evaluate_seeds, is_seeds_study
-from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.studies.sweep.evaluate import SweepEvaluation, evaluate_sweep, is_sweep
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds, is_seeds_study
+from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
+from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep, is_sweep
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import children_of
+from mlflow_l3d.tracking.connection import connect, own_settings
 from mlflow_l3d.tracking.earlier.past import latest_investigation, searched_splits
-from mlflow_l3d.tracking.earlier.reader import read_investigation
+from mlflow_l3d.tracking.earlier.reader import parent_run, read_investigation
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,3 +125,69 @@ def _check_options(options: Mapping[str, str], study: str = "a seeds study") -> 
     for name, value in options.items():
         if value != EVALUATE[name].default:
             raise ParameterError(name, value, f"has no effect on {study}", "Leave it out.")
+
+
+_RESTORE: Final = (
+    "Until `mlflow gc` they can be restored: in MLflow's list of runs under State: Deleted, or one by one with "
+    "mlflow.MlflowClient().restore_run(RUN_ID)."
+)
+_PARENTS: Final = ("investigation", "sweep", "gate", "golden_runs")
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """The number of `runs` that :func:`delete` deleted."""
+
+    runs: int
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        return f"{self.runs} runs deleted. {_RESTORE}" if self.runs else "nothing was deleted"
+
+
+def delete(parent_run_id: str, *, ask: bool = False) -> Deletion:
+    """Delete a parent run, sweep or gate, and all runs below it; MLflow keeps deleted runs until its own `mlflow gc`.
+
+    Parameters
+    ----------
+    parent_run_id
+        The parent run.
+    ask
+        Whether to ask on the terminal first.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run, or nobody can be asked.
+    L3DError
+        If it is neither a parent run of cells nor a sweep or gate.
+    """
+    if not isinstance(parent_run_id, str):
+        raise ParameterError("parent_run_id", type(parent_run_id).__name__, "must be the id of a run")
+    with own_settings():
+        client = connect()
+        parent = parent_run(client, parent_run_id)
+        if parent.data.tags.get(names.ROLE) not in _PARENTS:
+            msg = f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
+            raise L3DError(msg)
+        below = list(_below(client, parent))
+        if ask and not _agreed(f"{len(below) + 1:,} runs: {parent.info.run_name}, and all below it"):
+            return Deletion(0)
+        for run in (*below, parent):
+            client.delete_run(run.info.run_id)
+    return Deletion(len(below) + 1)
+
+
+def _agreed(what: str) -> bool:
+    """Return whether the user agrees; raise a ParameterError without a terminal."""
+    if not sys.stdin.isatty():
+        raise ParameterError("yes", "false", f"would delete {what}; nobody can be asked here", "Add --yes.")
+    return input(f"Delete {what}? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _below(client: Any, parent: Any) -> Iterator[Any]:
+    """Yield the child runs of a run, each after its own child runs."""
+    for child in list(children_of(client, str(parent.info.experiment_id), str(parent.info.run_id))):
+        if child.data.tags.get(names.ROLE) in _PARENTS:
+            yield from _below(client, child)
+        yield child

@@ -33,7 +33,7 @@ from mlflow_l3d.studies.gate.record import (
 from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, look_line
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.runs import SideRuns, outstanding, systems_of
-from mlflow_l3d.studies.progress import shows_progress
+from mlflow_l3d.studies.shown import shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
 from mlflow_l3d.tracking.opening import spooled_cells

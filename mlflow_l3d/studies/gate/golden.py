@@ -19,9 +19,9 @@ from mlflow_l3d.studies.cells import CellStudy
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.loop import CellLoop, State
-from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.studies.self_test import tested
+from mlflow_l3d.studies.shown import progress_bar
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.parent import Card

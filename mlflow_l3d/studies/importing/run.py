@@ -16,11 +16,10 @@ from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import
 from mlflow_l3d.studies.importing.parameters import IMPORT, ImportOptions
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
-from mlflow_l3d.studies.progress import shows_progress, under_way
 from mlflow_l3d.studies.request import heading, version_words
-from mlflow_l3d.studies.seeds.artifacts import write_scores
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.seeds.results import write_scores
+from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import connect

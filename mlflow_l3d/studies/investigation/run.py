@@ -19,7 +19,7 @@ from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.scoring import Scored, score
-from mlflow_l3d.studies.progress import under_way
+from mlflow_l3d.studies.shown import under_way
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:

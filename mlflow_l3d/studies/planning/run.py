@@ -15,10 +15,9 @@ from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.planning.budget import projected
-from mlflow_l3d.studies.planning.notes import advice, planner_notes
 from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
-from mlflow_l3d.studies.planning.result import Plan
+from mlflow_l3d.studies.planning.result import Plan, advice, planner_notes
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run

@@ -9,24 +9,25 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters.search_document import search_document
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
-from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.progress import progress_bar
-from mlflow_l3d.studies.search.artifacts import write_search
+from mlflow_l3d.studies.files import temporary_folder, write_json, write_table
 from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
 from mlflow_l3d.studies.search.optimiser import Stage, compute_importances
 from mlflow_l3d.studies.search.parameters import SearchOptions
-from mlflow_l3d.studies.search.report.words import search_answers
+from mlflow_l3d.studies.search.report.page import search_answers
 from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.training import Tuned
 from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_trials, spooled_records, trials_table
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.shown import OnOneScreen, progress_bar
+from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import TrialRecord
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.approaches.hyperparameters import Value
     from mlflow_l3d.cells.cell import Outcome
     from mlflow_l3d.tasks.base import TaskLike
+
 
 _logger = logging.getLogger("mlflow_l3d")
 
@@ -250,3 +252,44 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             run_id=recorder.parent.run_id,
             notes=(*setup.origin.notes, *setup.task.notes, *([why_none] if why_none else [])),
         )
+
+
+def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> None:
+    """Write the found hyperparameters, everything to repeat the search, trials, plots and the page.
+
+    Parameters
+    ----------
+    folder
+        Where the files go; it exists.
+    request, result
+        Of the search.
+    """
+    from mlflow_l3d.report.style import save_png
+    from mlflow_l3d.studies.search.report.page import draw_figures, render
+
+    hyperparameters = search_document(
+        request.setup.subject,
+        result.best,
+        score=result.best_score,
+        metric=result.metric.name,
+        search_run_id=result.run_id,
+        searched_on=request.searched_on,
+    )
+    write_json(folder / names.HYPERPARAMETERS, hyperparameters, indent=2)
+    document = {**request.document(), "result": result.document()}
+    write_json(folder / names.SEARCH_DOCUMENT, document, indent=2)
+    write_table(folder / names.TRIALS, result.trials)
+    figures = draw_figures(result)
+    for kind in ("history", "slice"):
+        if kind in figures:
+            save_png(figures[kind], folder / f"{kind}.png")
+    more = {
+        "samplers": ", ".join(f"{sampler} ({stage})" for stage, sampler in request.samplers.items()),
+        "pruner": request.pruner,
+        "configurations a trial": str(request.search_seeds),
+        "root seed": str(request.root_seed),
+    }
+    settings = request.settings(more, result.run_id)
+    del settings["hyperparameters"]  # the page shows them next to those that were found
+    page = render(result, figures, settings=settings)
+    (folder / names.SEARCH_REPORT).write_text(page, encoding="utf-8")

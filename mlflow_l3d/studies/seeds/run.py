@@ -13,11 +13,11 @@ from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder, write_json
-from mlflow_l3d.studies.progress import under_way
-from mlflow_l3d.studies.seeds.artifacts import write_scores
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SeedsOptions
 from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
+from mlflow_l3d.studies.seeds.results import write_scores
+from mlflow_l3d.studies.shown import under_way
 from mlflow_l3d.tasks.sources.glue import benchmark_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.recorder import RunRecorder

@@ -13,7 +13,7 @@ from mlflow_l3d.execution.environment import default_workers, deferred_interrupt
 from mlflow_l3d.execution.joint import NOT_PREPARED, JointJob
 from mlflow_l3d.studies.base import executor_of, job_of
 from mlflow_l3d.studies.loop import OPEN, CellLoop, State
-from mlflow_l3d.studies.progress import progress_bar, restart_clock
+from mlflow_l3d.studies.shown import progress_bar, restart_clock
 from mlflow_l3d.studies.sweep.plan import turns
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.tracking.connection import error_line

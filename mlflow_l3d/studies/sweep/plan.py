@@ -18,8 +18,7 @@ from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.budget import duration_text
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.numbers.point import value_text
-from mlflow_l3d.studies.sweep.points import PointRequest
-from mlflow_l3d.studies.sweep.request import SweepRequest
+from mlflow_l3d.studies.sweep.request import PointRequest, SweepRequest
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.earlier.past import similar_cells
 from mlflow_l3d.tracking.opening import spooled_cells

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.analysis.results import Analysis
     from mlflow_l3d.cells.cell import Cell, Outcome
-    from mlflow_l3d.studies.sweep.points import PointRequest
+    from mlflow_l3d.studies.sweep.request import PointRequest
     from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import CellRecord
 

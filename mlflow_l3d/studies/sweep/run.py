@@ -16,7 +16,6 @@ from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.studies.sweep.engine import Engine
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.parameters import SweepOptions
@@ -24,6 +23,7 @@ from mlflow_l3d.studies.sweep.plan import SweepPlan, make_plan
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.studies.sweep.read import points_of
 from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
+from mlflow_l3d.studies.sweep.results import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect

@@ -21,10 +21,10 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.files import json_types
 from mlflow_l3d.studies.investigation.artifacts import importance_document
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
-from mlflow_l3d.studies.sweep.artifacts import write_sweep
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import long_table
 from mlflow_l3d.studies.sweep.read import analysis_of, choices_among, points_of_runs, points_of_sweep
+from mlflow_l3d.studies.sweep.results import write_sweep
 from mlflow_l3d.tracking import names
 
 FACTORS = ("data_order", "sample_choice")

@@ -72,7 +72,7 @@ def size_figure(rows: pd.DataFrame, correlations: pd.DataFrame, *, title: str = 
     rows
         As :func:`mlflow_l3d.studies.seeds.numbers.over_tasks.study_rows` gives; fractions.
     correlations
-        Rows of :func:`mlflow_l3d.studies.seeds.numbers.size_correlation.size_correlations`; those on the log scale are
+        Rows of :func:`mlflow_l3d.studies.seeds.numbers.spread.size_correlations`; those on the log scale are
         shown.
     title
         The model.
