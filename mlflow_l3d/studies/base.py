@@ -8,24 +8,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mlflow_l3d import registry
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
+from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.shown import shows_progress
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
 from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.pages import told
 from mlflow_l3d.tracking.parent import end_early
 from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import RunRecord
-
-if TYPE_CHECKING:
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.parameters.setup import Setup
-    from mlflow_l3d.tasks.base import TaskLike
 
 _logger = logging.getLogger("mlflow_l3d")
 

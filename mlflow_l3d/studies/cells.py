@@ -11,8 +11,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
@@ -23,9 +24,6 @@ from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
-
-if TYPE_CHECKING:
-    from mlflow_l3d.cells.cell import Cell, Outcome
 
 _logger = logging.getLogger("mlflow_l3d")
 
@@ -126,7 +124,8 @@ class CellStudy(Study[C, CellRecord, R]):
         """Take note of a cell that was done before."""
 
     def on_record(self, cell: Cell, record: CellRecord) -> None:
-        """Take note of a cell that was trained now."""
+        """Take note of a cell that was trained now: as of one that was done before, without metrics if it failed."""
+        self.on_known(cell, {} if record.error else record.metrics)
 
     def open(
         self, project_run: str | None = None, beside: RunRecorder[CellRecord] | None = None, studies: int = 1

@@ -7,17 +7,13 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.execution.base import CountedCells, Executor
-from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS
-
-if TYPE_CHECKING:
-    from mlflow_l3d.cells.cell import Cell, Outcome
-    from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
-    from mlflow_l3d.tracking.recorder import RunRecorder
-    from mlflow_l3d.tracking.records import CellRecord
-
+from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS, Elsewhere
+from mlflow_l3d.tracking.recorder import RunRecorder
+from mlflow_l3d.tracking.records import CellRecord
 
 _logger = logging.getLogger("mlflow_l3d")
 

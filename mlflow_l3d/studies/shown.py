@@ -1,4 +1,4 @@
-"""What people see of a study: on stderr how far it is, and its result in a shell or a notebook."""
+"""What people see of a study: its progress on stderr, and its result in a shell or a notebook."""
 
 from __future__ import annotations
 

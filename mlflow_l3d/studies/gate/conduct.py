@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,11 +21,10 @@ from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, blinded_s
 from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
-    Earlier,
     about,
     append_summary,
+    continued,
     first_notes,
-    resumed,
     run_notes,
     write_record,
     write_results,
@@ -103,7 +102,7 @@ class Conduct:
         )
         self.runs: dict[str, SideRuns] = {}
 
-    def run(self, project_run: str | None, earlier: Earlier | None) -> Gate:
+    def run(self, project_run: str | None, earlier: Mapping[str, Any] | None) -> Gate:
         """Take the looks that are left, and write what was found."""
         request = self.request
         with auxiliary_run(self.client, project_run, role="gate", title=request.title, parameters=request.given) as run:
@@ -133,18 +132,14 @@ class Conduct:
         answer = self.answer
         return answer.decision != "undecided" or len(answer.looks) == len(answer.plan.looks)
 
-    def _take_over(self, earlier: Earlier | None) -> None:
-        """Begin with what an earlier run of the same gate found."""
-        notes = []
+    def _take_over(self, earlier: Mapping[str, Any] | None) -> None:
+        """Begin with what the record of an earlier run of the same gate says."""
         if earlier is not None:
-            answered = {name: getattr(earlier, name) for name in ("looks", "means", "other", "outstanding")}
-            self.answer = replace(self.answer, **answered)
-            notes = [resumed(earlier.looks)]
+            self.answer = continued(self.answer, earlier)
+        more: Iterable[str] = first_notes(self.request, self.client)
         if earlier is not None and self._is_over:
-            notes += [note for note in earlier.notes if not note.startswith(RESUMED)]
-        else:
-            notes += first_notes(self.request, self.client)
-        self.answer = replace(self.answer, notes=tuple(notes))
+            more = (note for note in earlier["notes"] if not note.startswith(RESUMED))
+        self.answer = replace(self.answer, notes=(*self.answer.notes, *more))
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
         """Say with what either side may be trained; if the answer is known, with nothing but what was left."""

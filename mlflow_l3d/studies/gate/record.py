@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,50 +36,26 @@ RESUMED: Final = "An earlier run of this gate"
 _SIDES: Final = ("baseline", "candidate")
 
 
-@dataclass(frozen=True)
-class Earlier:
-    """The latest run of the same gate.
-
-    Attributes
-    ----------
-    most
-        Its budget.
-    looks
-        Those that it took.
-    means, other, outstanding
-        As of an answer; known if it was decided.
-    notes
-        What it said.
-    """
-
-    most: int
-    looks: tuple[Look, ...]
-    means: tuple[float, float]
-    other: tuple[float, float] | None
-    outstanding: Outstanding
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Earlier:
-        """Return what the record of a run says."""
-        means = [math.nan if document["means"][name] is None else document["means"][name] for name in _SIDES]
-        other, outstanding = document["other"], document.get("outstanding", {})
-        return cls(
-            int(document["plan"]["looks"][-1]),
-            tuple(map(Look.from_dict, document["looks"])),
-            (means[0], means[1]),
-            None if other is None else (other[0], other[1]),
-            Outstanding(**{name: value for name, value in outstanding.items() if value is not None}),
-            tuple(document["notes"]),
-        )
-
-
-def find_earlier(client: MlflowClient, key: str) -> Earlier | None:
-    """Return the run of the same gate that took the most looks, the latest of them; None if none took one."""
+def find_earlier(client: MlflowClient, key: str) -> dict[str, Any] | None:
+    """Return the record of the run of the same gate with the most looks, the latest of them; None if none took one."""
     runs = search(client, None, condition({names.ROLE: "gate", names.GATE_KEY: key}))
-    documents = (known_document(client, str(run.info.run_id), DOCUMENT) for run in runs)
-    records = [Earlier.of(document) for document in documents if document.get("looks")]
-    return max(reversed(records), key=lambda record: len(record.looks), default=None)
+    documents = [known_document(client, str(run.info.run_id), DOCUMENT) for run in runs]
+    begun = [document for document in documents if document.get("looks")]
+    return max(reversed(begun), key=lambda document: len(document["looks"]), default=None)
+
+
+def continued(answer: GateAnswer, record: Mapping[str, Any]) -> GateAnswer:
+    """Return an answer with the looks of an earlier run, and if it was decided with what else it found."""
+    baseline, candidate = (math.nan if record["means"][name] is None else record["means"][name] for name in _SIDES)
+    outstanding = {name: value for name, value in record.get("outstanding", {}).items() if value is not None}
+    return replace(
+        answer,
+        looks=tuple(map(Look.from_dict, record["looks"])),
+        means=(baseline, candidate),
+        other=record["other"] and tuple(record["other"]),
+        outstanding=Outstanding(**outstanding),
+        notes=(f"{RESUMED} took {counted(len(record['looks']), 'look')}; what was spent stays spent.",),
+    )
 
 
 def first_notes(request: GateRequest, client: MlflowClient) -> Iterator[str]:
@@ -158,7 +134,7 @@ def write_record(folder: Path, answer: GateAnswer, about: dict[str, Any]) -> Non
         "other": answer.other,
         "outstanding": asdict(answer.outstanding),
         "advice": asdict(advice_on(answer)),
-        "looks": [look.to_dict() for look in answer.looks],
+        "looks": [asdict(look) for look in answer.looks],
         "notes": list(answer.notes),
     }
     write_json(folder / DOCUMENT, content, indent=2)
@@ -181,8 +157,3 @@ def append_summary(summary: str) -> None:
                 file.write(f"{summary}\n")
     except OSError as error:
         _logger.warning("The summary could not be added to $%s: %s", SUMMARY_VARIABLE, error)
-
-
-def resumed(looks: Sequence[Look]) -> str:
-    """Return what is said of looks that were taken by an earlier run."""
-    return f"{RESUMED} took {counted(len(looks), 'look')}; what was spent stays spent."

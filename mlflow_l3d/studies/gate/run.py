@@ -18,7 +18,7 @@ from mlflow_l3d.studies.gate.conduct import Conduct, Gate
 from mlflow_l3d.studies.gate.numbers.gate import Forecast
 from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.parameters import GateOptions
-from mlflow_l3d.studies.gate.record import Earlier, find_earlier
+from mlflow_l3d.studies.gate.record import find_earlier
 from mlflow_l3d.studies.gate.report.page import plan_lines, plan_text
 from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
 from mlflow_l3d.studies.gate.runs import SideRuns, systems_of
@@ -162,10 +162,10 @@ def plan_gate(**parameters: Unpack[GateOptions]) -> GatePlan:
         return _planned({**parameters, "dry_run": False}, connect())[0]
 
 
-def _planned(parameters: Mapping[str, Any], client: MlflowClient) -> tuple[GatePlan, Earlier | None]:
-    """Return the plan of a gate, and what an interrupted command of the same gate left."""
+def _planned(parameters: Mapping[str, Any], client: MlflowClient) -> tuple[GatePlan, Mapping[str, Any] | None]:
+    """Return the plan of a gate, and the record that an interrupted command of the same gate left."""
     request = specify_gate(parameters, client)
     earlier = find_earlier(client, request.key)
-    if earlier is not None and earlier.most != request.plan.looks[-1]:
-        request = request.with_budget(earlier.most)
+    if earlier is not None and (most := earlier["plan"]["looks"][-1]) != request.plan.looks[-1]:
+        request = request.with_budget(most)
     return make_plan(request, client), earlier

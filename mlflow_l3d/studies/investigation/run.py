@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import pandas as pd
 
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
@@ -19,16 +21,12 @@ from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.scoring import Scored, score
+from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import under_way
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
-
-if TYPE_CHECKING:
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.cells.cell import Cell
-    from mlflow_l3d.studies.self_test import SelfTest
-    from mlflow_l3d.tasks.base import TaskLike
-    from mlflow_l3d.tracking.recorder import RunRecorder
-    from mlflow_l3d.tracking.records import CellRecord
+from mlflow_l3d.tracking.recorder import RunRecorder
+from mlflow_l3d.tracking.records import CellRecord
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -151,10 +149,6 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         self._monitor.add(cell, metrics)
         for step, values in self._monitor.new_steps():
             self.recorder.log_metrics(values, step)
-
-    def on_record(self, cell: Cell, record: CellRecord) -> None:
-        """Let the monitor know."""
-        self.on_known(cell, {} if record.error else record.metrics)
 
     def carry_out(self) -> Investigation:
         """Train, and score what is recorded."""

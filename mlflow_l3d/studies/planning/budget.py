@@ -12,7 +12,6 @@ import pandas as pd
 
 from mlflow_l3d.studies.planning.numbers import (
     FEWEST_RUNS,
-    MOST_RUNS,
     ScoreVariances,
     best,
     projection,
@@ -88,7 +87,7 @@ def projected(
     if not math.isfinite(costs.per_run + costs.per_example):
         return Projected(None, f"{asked}: the seconds of a cell are not known. Give cells, or pilot=run.")
     amount = next(float(each) for each in (budget.cells, budget.requests, budget.seconds) if each is not None)
-    table = projection(variances, amount, per_run=costs.per_run, per_example=costs.per_example, most_runs=MOST_RUNS)
+    table = projection(variances, amount, per_run=costs.per_run, per_example=costs.per_example)
     if table.empty:
         return Projected(None, f"{asked}: it does not pay for {FEWEST_RUNS} cells ({costs.words}).")
     top = best(table)

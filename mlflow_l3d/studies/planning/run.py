@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("mlflow_l3d")
 PLAN_DOCUMENT, PLAN_PAGE = "plan.json", "plan.md"
-PLAN_TABLES: Final = (
-    *("plan_cells.json", "plan_factors.json", "plan_designs.json", "plan_guidance.json"),
-    "plan_projection.json",
-)
+PLAN_TABLES: Final = tuple(f"plan_{name}.json" for name in ("cells", "factors", "designs", "guidance", "projection"))
 
 
 @with_signature(InvestigateOptions)

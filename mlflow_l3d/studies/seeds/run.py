@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import pandas as pd
 
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
@@ -17,17 +19,13 @@ from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SeedsOptions
 from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
 from mlflow_l3d.studies.seeds.results import write_scores
+from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import under_way
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tasks.sources.glue import benchmark_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.recorder import RunRecorder
-
-if TYPE_CHECKING:
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.cells.cell import Cell
-    from mlflow_l3d.studies.self_test import SelfTest
-    from mlflow_l3d.tasks.base import TaskLike
-    from mlflow_l3d.tracking.records import CellRecord
+from mlflow_l3d.tracking.records import CellRecord
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -131,10 +129,6 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         """Log the score, at the place of the seed: in whatever order seeds are done, the chart is the same."""
         if (score := metrics.get(self.request.metric.name)) is not None and math.isfinite(score):
             self.recorder.log_metrics({"score": score}, cell.index or 0)
-
-    def on_record(self, cell: Cell, record: CellRecord) -> None:
-        """Log the score."""
-        self.on_known(cell, {} if record.error else record.metrics)
 
     def carry_out(self) -> SeedsRun:
         """Train, and score what is recorded."""

@@ -13,7 +13,7 @@ from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.loop import OPEN, OVER, State
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.plan import FIRST_STEPS
-from mlflow_l3d.tracking.recorder import patience_seconds
+from mlflow_l3d.tracking.recorder import RunRecorder, patience_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mlflow_l3d.analysis.results import Analysis
     from mlflow_l3d.cells.cell import Cell, Outcome
     from mlflow_l3d.studies.sweep.request import PointRequest
-    from mlflow_l3d.tracking.recorder import RunRecorder
     from mlflow_l3d.tracking.records import CellRecord
 
 _logger = logging.getLogger("mlflow_l3d")

@@ -20,7 +20,7 @@ from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_M
 from mlflow_l3d.analysis.importance.tables import uncollapsed
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.typing import FloatArray, with_interval
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
@@ -35,12 +35,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-_CORRECTED: Final = (
-    "importance",
-    "importance_corrected",
-    "importance_corrected_ci_low",
-    "importance_corrected_ci_high",
-)
+_CORRECTED: Final = ("importance", *with_interval("importance_corrected"))
 _CHOICE: Final = "choice."
 _HOW: Final = ("device", "executor", "workers", "cell_timeout", "executor_options")
 _NO_CHOICES: Final = (*_HOW, "factor", "hyperparameters", "stop", "half_width", "epsilon")

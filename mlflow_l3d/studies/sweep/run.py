@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -62,12 +62,12 @@ class Sweep(OnOneScreen):
     """
 
     run_id: str
-    request: SweepRequest = field(repr=False)
-    points: tuple[SweptPoint, ...] = field(repr=False)
+    request: SweepRequest
+    points: tuple[SweptPoint, ...]
     computed: int
     seconds: float
     spent: bool
-    result: SweepResult = field(repr=False)
+    result: SweepResult
 
     def to_frame(self) -> pd.DataFrame:
         """Return the table of all points and factors."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -59,19 +59,12 @@ class Look:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Look:
-        """Return a look as :meth:`to_dict` wrote it; what JSON cannot write is a limit without an end."""
+        """Return a look by its fields as JSON has them; an end that JSON cannot write is infinite."""
         ends = {"low": -math.inf, "equivalence_low": -math.inf, "high": math.inf, "equivalence_high": math.inf}
         found: dict[str, Any] = {
             name: ends.get(name, math.nan) if value is None else value for name, value in content.items()
         }
         return cls(**found)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types; an end that is not finite is None."""
-        return {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in asdict(self).items()
-        }
 
 
 def look_at(

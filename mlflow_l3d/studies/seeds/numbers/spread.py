@@ -1,4 +1,4 @@
-"""How far seeds spread one score, with intervals that do not take it for normal, and whether less with more data."""
+"""Mean and spread of one score over seeds, and whether more training data makes spreads smaller, with intervals."""
 
 from __future__ import annotations
 
@@ -238,10 +238,10 @@ def _fisher(correlation: float, tasks: int, inflation: float, level: float) -> t
     return math.tanh(centre - half), math.tanh(centre + half)
 
 
-def _detectable(tasks: int, level: float, power: float = 0.8) -> float:
-    """Return the correlation whose z lies so far from 0 that the test rejects with probability `power`."""
+def _detectable(tasks: int, level: float) -> float:
+    """Return the correlation whose z lies so far from 0 that the test rejects with probability 80 %."""
     from scipy.special import ndtri
 
     if tasks < 4:
         return math.nan
-    return math.tanh((float(ndtri((1 + level) / 2)) + float(ndtri(power))) / math.sqrt(tasks - 3))
+    return math.tanh((float(ndtri((1 + level) / 2)) + float(ndtri(0.8))) / math.sqrt(tasks - 3))

@@ -189,16 +189,16 @@ _PLACES: Final = ((5, 2), (5, -8), (-5, 2), (-5, -8), (0, 7), (0, -13), (5, 9), 
 """Where a name may begin or, to the left, end, in points from its dot; the first that is clear is taken."""
 
 
-def size_ticks(smallest: float, largest: float, most: int = 4) -> list[float]:
-    """Return ticks for a logarithmic axis of counts: 1, 2, 5, 10, ..., or fewer where they are more than `most`."""
+def size_ticks(smallest: float, largest: float) -> list[float]:
+    """Return ticks for a logarithmic axis of counts: 1, 2, 5, 10, ..., or fewer, so that there are four at most."""
     low, high = smallest / 1.25, largest * 1.25
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for digits in ((1, 2, 5), (1, 3), (1,)):
         ticks = [digit * 10.0**power for power in powers for digit in digits]
         ticks = [tick for tick in ticks if low <= tick <= high]
-        if len(ticks) <= most:
+        if len(ticks) <= 4:
             break
-    return ticks[:: -(-len(ticks) // most)] if ticks else [smallest]
+    return ticks[:: -(-len(ticks) // 4)] if ticks else [smallest]
 
 
 def name_points(axes: Axes, names: Sequence[str], x: FloatArray, y: FloatArray) -> None:

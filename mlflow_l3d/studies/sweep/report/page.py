@@ -19,7 +19,6 @@ from mlflow_l3d.report.text import Answer, heading
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import FACTOR, TASK
 from mlflow_l3d.studies.sweep.numbers.results import Sweep
-from mlflow_l3d.studies.sweep.numbers.trends import Trend
 from mlflow_l3d.studies.sweep.report import figures as draw
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import interaction_table, score_table, trend_table
@@ -68,13 +67,11 @@ def _moves(shown: ShownSweep) -> Answer:
         f"{choice} moves {_listed(shown, [one.of for one in moved if one.choice == choice])}."
         for choice in dict.fromkeys(one.choice for one in moved)
     ]
-    sentences += [f"{_first(shown.what(one.of))} {_moves_word(one)} with {one.choice}." for one in trends]
+    for one in trends:
+        verb = "rises" if one.slope > 0 else "falls"
+        sentences.append(f"{_first(shown.what(one.of))} {verb} with {one.choice}.")
     named = dict.fromkeys([one.choice for one in moved] + [one.choice for one in trends])
     return Answer(question, f"on {', '.join(named)}", (*sentences, *idle))
-
-
-def _moves_word(one: Trend) -> str:
-    return "rises" if one.slope > 0 else "falls"
 
 
 def _listed(shown: ShownSweep, names: list[str]) -> str:
