@@ -107,7 +107,7 @@ def specified(
 
 
 def say(remarks: Iterable[str]) -> None:
-    """Say what is to be said before a study begins."""
+    """Say what users should know before a study begins, or while it is under way."""
     for remark in remarks:
         _logger.warning("%s", remark)
 

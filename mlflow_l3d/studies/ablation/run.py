@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import Final, Unpack
 
 import numpy as np
 import pandas as pd
@@ -30,12 +30,9 @@ from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, p
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, read_listed
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
 
 FRAME_FILE, TABLE_FILE, FIGURE_FILE = "ablation.json", "ablation_table.json", "ablation.png"
 _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
@@ -135,7 +132,7 @@ def _wanted(name: str, asked: object) -> list[int] | None:
 
 
 def _ablate(
-    client: MlflowClient,
+    client: Client,
     recorded: Recorded,
     asked: str,
     wanted: Mapping[str, list[int] | None],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.analysis.importance.estimators.reml import MISSING
@@ -15,12 +15,12 @@ from mlflow_l3d.parameters.values import as_text, check_names
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import EVALUATE
 from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
-from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds, is_seeds_study
+from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds
 from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
-from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep, is_sweep
+from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import children_of
-from mlflow_l3d.tracking.connection import connect, own_settings
+from mlflow_l3d.tracking.children import children_of, found
+from mlflow_l3d.tracking.connection import Client, Run, connect, own_settings
 from mlflow_l3d.tracking.earlier.past import latest_investigation, searched_splits
 from mlflow_l3d.tracking.earlier.reader import parent_run, read_investigation
 
@@ -96,15 +96,16 @@ def evaluate(
     shown, metric = shows_progress(progress), as_text("metric", metric)
     with entry_point() as project_run:
         options = {"where": where, "design": design, "missing": missing, "agreement": agreement}
-        if is_sweep(parent_run_id):
+        client = connect()
+        study = _study_of(client, parent_run_id)
+        if study == "sweep":
             _check_options({**options, "metric": metric}, "a sweep")
             return evaluate_sweep(parent_run_id, project_run=project_run.run_id, log=log)
-        if is_seeds_study(parent_run_id):
-            _check_options(options)
+        if study == "seeds":
+            _check_options(options, "a seeds study")
             return evaluate_seeds(parent_run_id, metric=metric, project_run=project_run.run_id, log=log)
         check_names("design", [design], ["auto", *registry.names("design")])
         check_names("missing", [missing], ["auto", *MISSING])
-        client = connect()
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         with under_way("reading the cells", shown=shown):
             recorded = read_investigation(run_id, client, where="" if where == "none" else where)
@@ -120,7 +121,21 @@ def evaluate(
     return Evaluation(run_id, analysis)
 
 
-def _check_options(options: Mapping[str, str], study: str = "a seeds study") -> None:
+def _study_of(client: Client, parent_run_id: str) -> str:
+    """Return what a parent run is: ``seeds``, ``sweep``, or ``investigation``; by the first of several what these are.
+
+    Several investigations of factors are as a sweep; whatever else is several is compared as seeds studies.
+    """
+    first, *others = [part.strip() for part in parent_run_id.split(",") if part.strip()] or [""]
+    run = found(client.get_run, latest_investigation(client) if first == "latest" and not others else first)
+    tags = {} if run is None else run.data.tags
+    role, is_seeds = tags.get(names.ROLE), tags.get(names.DESIGN) == "seeds"
+    if others:
+        return "sweep" if role in ("investigation", "sweep") and not is_seeds else "seeds"
+    return "sweep" if role == "sweep" else "seeds" if is_seeds else "investigation"
+
+
+def _check_options(options: Mapping[str, str], study: str) -> None:
     """Raise a ParameterError for an option of `evaluate` that has no effect on a study."""
     for name, value in options.items():
         if value != EVALUATE[name].default:
@@ -185,7 +200,7 @@ def _agreed(what: str) -> bool:
     return input(f"Delete {what}? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _below(client: Any, parent: Any) -> Iterator[Any]:
+def _below(client: Client, parent: Run) -> Iterator[Run]:
     """Yield the child runs of a run, each after its own child runs."""
     for child in list(children_of(client, str(parent.info.experiment_id), str(parent.info.run_id))):
         if child.data.tags.get(names.ROLE) in _PARENTS:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from mlflow_l3d.analysis.comparison.resolution import least_error
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, blinded_std, correlation, look_at, measure, view
@@ -35,14 +35,10 @@ from mlflow_l3d.studies.gate.runs import SideRuns, outstanding, systems_of
 from mlflow_l3d.studies.shown import shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
+from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.opening import spooled_cells
 from mlflow_l3d.tracking.pages import run_page
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-_logger = logging.getLogger("mlflow_l3d")
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,7 @@ class Gate:
 class Conduct:
     """One gate under way."""
 
-    def __init__(self, request: GateRequest, client: MlflowClient, before: Forecast, *, progress: bool | None) -> None:
+    def __init__(self, request: GateRequest, client: Client, before: Forecast, *, progress: bool | None) -> None:
         self.request, self.client, self.progress = request, client, shows_progress(progress)
         self.answer = GateAnswer(
             baseline=request.baseline.title,
@@ -169,9 +165,8 @@ class Conduct:
         request, plan = self.request, self.request.plan
         random = request.examples == "random"
         systems = systems_of(self.runs, runs, request, predictions=random)
-        measured, spread = measure(systems["candidate"], systems["baseline"], count_examples=random)
-        sign = request.metric.sign
-        measured = measured._replace(difference=sign * measured.difference, skewness=sign * measured.skewness)
+        both = systems["candidate"], systems["baseline"]
+        measured, spread = measure(*both, request.metric.sign, count_examples=random)
         counted = min(each.runs for each in systems.values())
         of_examples = spread.of_examples if random else 0.0
         end = (spread.with_runs(plan.looks[-1])[0] / spread.error) ** 2
@@ -182,8 +177,8 @@ class Conduct:
         if len(self.answer.looks) == 1 and look.decision == "undecided":
             self._forecast_again(runs, Noise(0.0, of_examples, spread.degrees_examples, spread.step))
             if open_questions.equal or not math.isfinite(open_questions.runs):
-                _logger.warning("%s", advice_on(self.answer).text)
-        _logger.warning("%s", look_line(self.answer, look))
+                say([advice_on(self.answer).text])
+        say([look_line(self.answer, look)])
 
     def _forecast_again(self, runs: int, noise: Noise) -> None:
         """Say after the first look what is to be expected, with the spread of differences that was found."""

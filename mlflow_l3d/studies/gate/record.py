@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,10 +23,8 @@ from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, gate_m
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
+from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import known_document
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
 
 _logger = logging.getLogger("mlflow_l3d")
 DOCUMENT: Final = "gate.json"
@@ -36,7 +34,7 @@ RESUMED: Final = "An earlier run of this gate"
 _SIDES: Final = ("baseline", "candidate")
 
 
-def find_earlier(client: MlflowClient, key: str) -> dict[str, Any] | None:
+def find_earlier(client: Client, key: str) -> dict[str, Any] | None:
     """Return the record of the run of the same gate with the most looks, the latest of them; None if none took one."""
     runs = search(client, None, condition({names.ROLE: "gate", names.GATE_KEY: key}))
     documents = [known_document(client, str(run.info.run_id), DOCUMENT) for run in runs]
@@ -58,7 +56,7 @@ def continued(answer: GateAnswer, record: Mapping[str, Any]) -> GateAnswer:
     )
 
 
-def first_notes(request: GateRequest, client: MlflowClient) -> Iterator[str]:
+def first_notes(request: GateRequest, client: Client) -> Iterator[str]:
     """Yield what is known before any run, and is to be kept in mind."""
     others = _other_gates(client, request.pair, request.key)
     if others:
@@ -101,7 +99,7 @@ def run_notes(request: GateRequest, scores: Mapping[str, FloatArray]) -> Iterato
         )
 
 
-def _other_gates(client: MlflowClient, pair: str, key: str) -> int:
+def _other_gates(client: Client, pair: str, key: str) -> int:
     """Return how many other questions were asked of the same two: gates with another key that took a look."""
     runs = search(client, None, condition({names.ROLE: "gate", names.GATE_PAIR: pair}))
     return len({tag for run in runs if (tag := run.data.tags.get(names.GATE_KEY)) != key and run.data.metrics})

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted, rough_duration
-from mlflow_l3d.studies.base import entry_point, expected_workers
+from mlflow_l3d.studies.base import entry_point, expected_workers, say
 from mlflow_l3d.studies.gate.conduct import Conduct, Gate
 from mlflow_l3d.studies.gate.numbers.gate import Forecast
 from mlflow_l3d.studies.gate.numbers.power import Noise
@@ -23,10 +22,7 @@ from mlflow_l3d.studies.gate.report.page import plan_lines, plan_text
 from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
 from mlflow_l3d.studies.gate.runs import SideRuns, systems_of
 from mlflow_l3d.tracking.children import finished_cells
-from mlflow_l3d.tracking.connection import connect
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
+from mlflow_l3d.tracking.connection import Client, connect
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class GatePlan:
         return plan_text(request.title, request.plan, request.metric, self.lines())
 
 
-def make_plan(request: GateRequest, client: MlflowClient) -> GatePlan:
+def make_plan(request: GateRequest, client: Client) -> GatePlan:
     """Return what a gate is going to do.
 
     Before any run of the candidate is known, its runs are taken to vary as the baseline's do, and to share nothing with
@@ -110,9 +106,6 @@ def _seconds(request: GateRequest) -> float:
     return float(np.nanmean(cells["duration_seconds"].to_numpy(dtype=np.float64)))
 
 
-_logger = logging.getLogger("mlflow_l3d")
-
-
 @with_signature(GateOptions)
 def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> Gate:
     """Run until a candidate is better or worse than a baseline, or equivalent within the smallest effect.
@@ -139,8 +132,7 @@ def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> 
     with entry_point() as project_run:
         client = connect()
         plan, earlier = _planned(parameters, client)
-        for line in plan.lines():
-            _logger.warning("%s", line)
+        say(plan.lines())
         return Conduct(plan.request, client, plan.forecast, progress=progress).run(project_run.take(), earlier)
 
 
@@ -162,7 +154,7 @@ def plan_gate(**parameters: Unpack[GateOptions]) -> GatePlan:
         return _planned({**parameters, "dry_run": False}, connect())[0]
 
 
-def _planned(parameters: Mapping[str, Any], client: MlflowClient) -> tuple[GatePlan, Mapping[str, Any] | None]:
+def _planned(parameters: Mapping[str, Any], client: Client) -> tuple[GatePlan, Mapping[str, Any] | None]:
     """Return the plan of a gate, and the record that an interrupted command of the same gate left."""
     request = specify_gate(parameters, client)
     earlier = find_earlier(client, request.key)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from mlflow_l3d.analysis.planning.runs_needed import MOST_COLUMNS, MOST_ROWS
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
 from mlflow_l3d.designs import Design, plannable_designs
 from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
 from mlflow_l3d.studies.files import json_types
+from mlflow_l3d.studies.investigation.request import InvestigationRequest
+from mlflow_l3d.studies.planning.pilot import Pilot
 from mlflow_l3d.studies.planning.tables import never
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mlflow_l3d.studies.investigation.request import InvestigationRequest
-    from mlflow_l3d.studies.planning.pilot import Pilot
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import Final, Unpack
 
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
@@ -19,16 +20,11 @@ from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan, advice, planner_notes
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import finished_cells
-from mlflow_l3d.tracking.connection import connect, error_line, is_outage
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.tasks.base import TaskLike
+from mlflow_l3d.tracking.connection import Client, connect, error_line, is_outage
 
 _logger = logging.getLogger("mlflow_l3d")
 PLAN_DOCUMENT, PLAN_PAGE = "plan.json", "plan.md"
@@ -117,7 +113,7 @@ def plan(
     return made
 
 
-def _server(*, needed: bool) -> tuple[MlflowClient | None, str]:
+def _server(*, needed: bool) -> tuple[Client | None, str]:
     """Connect; where the server is not needed, return why it did not answer instead of raising."""
     try:
         return connect(), ""
@@ -169,7 +165,7 @@ def _assemble(
     )
 
 
-def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str, budget: str) -> None:
+def _record(made: Plan, client: Client, run_id: str, pilot: str, budget: str) -> None:
     """Write a plan to the run that `mlflow run` made for it."""
     request = made.request
     page = f"```text\n{made.summary()}```\n"

@@ -165,7 +165,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         recorded = {record.number: record.hyperparameters for record in spooled_records(recorder, stage)}
         on_finished = partial(self._record, stage)
         stage_run = StageRun(request, stage, space, on_finished, {**known, **known_trials(recorder, stage)}, recorded)
-        tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.greater_is_better)
+        tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.metric.greater_is_better)
         trials, queue = stage_run.plan(best)
         stage_run.run(trials, executor_of(setup, job_of(setup, tuned)), queue, best)
         return stage_run

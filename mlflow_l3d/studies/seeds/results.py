@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
 
 
 def write_scores(
@@ -78,10 +74,6 @@ def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], *, title: s
     return write_tables(folder, {"tasks.json": rows})
 
 
-DESIGN = "seeds"
-"""Value of ``l3d.design`` of a seeds study."""
-
-
 @dataclass(frozen=True, repr=False)
 class SeedsEvaluation(OnOneScreen):
     """The seeds studies that were scored again.
@@ -110,20 +102,6 @@ class SeedsEvaluation(OnOneScreen):
         if not self.over_tasks:
             return seeds_document(self.studies[0], title=f"evaluation of run {self.run_ids[0]}").to_text()
         return over_tasks_document(self.over_tasks, title=f"Seeds over tasks (MLflow run {self.run_id})").to_text()
-
-
-def is_seeds_study(parent_run_id: str) -> bool:
-    """Return whether `parent_run_id` names several parent runs, or one of a seeds study."""
-    from mlflow.exceptions import MlflowException
-
-    if "," in parent_run_id:
-        return True
-    client = connect()
-    try:
-        run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
-        return bool(client.get_run(run_id).data.tags.get(names.DESIGN) == DESIGN)
-    except (MlflowException, L3DError):
-        return False
 
 
 def evaluate_seeds(
@@ -178,7 +156,7 @@ class _Read:
     study: SeedsStudy
 
 
-def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
+def _study(client: Client, run_id: str, metric: str) -> _Read:
     """Read one parent run whose child runs have the tag ``l3d.role`` = cell and the parameter seed.seed."""
     recorded = read_investigation(run_id, client)
     parent, cells = recorded.parent, recorded.cells
@@ -229,7 +207,7 @@ def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
     return cells.assign(index=cells["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")
 
 
-def _rescored(client: MlflowClient, run_id: str, metric: str, *, log: bool) -> SeedsStudy:
+def _rescored(client: Client, run_id: str, metric: str, *, log: bool) -> SeedsStudy:
     """Replace metrics, tables and the report of one parent run; its specification stays."""
     read = _study(client, run_id, metric)
     if not log:
@@ -247,8 +225,8 @@ def _rescored(client: MlflowClient, run_id: str, metric: str, *, log: bool) -> S
         log_metrics(client, run_id, {len(read.study.seeds): read.study.metrics()})
         client.log_artifacts(run_id, str(folder))
     if names.INVESTIGATION_KEY not in read.parent.data.tags:
-        tags = {names.ROLE: "investigation", names.SCHEMA_TAG: names.SCHEMA, names.FACTOR: "seed", names.DESIGN: DESIGN}
-        set_tags(client, run_id, tags)
+        tags = {names.ROLE: "investigation", names.FACTOR: "seed", names.DESIGN: "seeds"}
+        set_tags(client, run_id, {names.SCHEMA_TAG: names.SCHEMA, **tags})
     return read.study
 
 

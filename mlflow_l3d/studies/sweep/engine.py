@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,6 @@ from mlflow_l3d.studies.sweep.plan import turns
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.tracking.connection import error_line
 
-_logger = logging.getLogger("mlflow_l3d")
 CALL_SECONDS: Final = 10.0
 """About as long is a worker busy with one call: longer ones leave workers idle at the end, and overrun a budget."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -20,13 +20,9 @@ from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.numbers.point import value_text
 from mlflow_l3d.studies.sweep.request import PointRequest, SweepRequest
 from mlflow_l3d.tracking.children import finished_cells
+from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import similar_cells
 from mlflow_l3d.tracking.opening import spooled_cells
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
-
 
 FIRST_STEPS: Final = 2
 """Steps of every point in the first round: a spread of row means needs two rows."""
@@ -128,11 +124,7 @@ def turns(steps: Sequence[int]) -> Iterator[tuple[int, int]]:
         until *= 2
 
 
-_Finished: TypeAlias = "Mapping[str, Mapping[str, Run]]"
-"""Context -> key -> run of every finished cell."""
-
-
-def make_plan(request: SweepRequest, client: MlflowClient) -> SweepPlan:
+def make_plan(request: SweepRequest, client: Client) -> SweepPlan:
     """Count what there is to do, and look up how long earlier cells took."""
     points = request.points
     contexts = dict.fromkeys(point.context_key for point in points)
@@ -196,7 +188,7 @@ def _new(left: Sequence[Sequence[Sequence[str]]]) -> list[list[int]]:
     return counts
 
 
-def _seconds(points: Sequence[PointRequest], client: MlflowClient, done: _Finished) -> list[float]:
+def _seconds(points: Sequence[PointRequest], client: Client, done: Mapping[str, Mapping[str, Run]]) -> list[float]:
     """Return for each point how long earlier cells took: of its settings, else of its task, approach and model."""
 
     @cache

@@ -11,7 +11,7 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
@@ -52,10 +52,6 @@ class SweepResult:
         from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 
         return ShownSweep(self.sweep).rows
-
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of the study run."""
-        return self.sweep.metrics()
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
@@ -154,9 +150,6 @@ def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
     return influences
 
 
-ROLE = "sweep"
-
-
 @dataclass(frozen=True, repr=False)
 class SweepEvaluation(OnOneScreen):
     """What was set side by side again.
@@ -180,22 +173,6 @@ class SweepEvaluation(OnOneScreen):
         """Return the text that the command line prints."""
         where = f"\nMLflow run {self.run_id}; {names.SWEEP_REPORT} is among its artifacts\n" if self.run_id else ""
         return self.result.summary() + where
-
-
-def is_sweep(parent_run_id: str) -> bool:
-    """Return whether `parent_run_id` names a sweep, or several investigations of factors."""
-    from mlflow.exceptions import MlflowException
-
-    run_ids = _named(parent_run_id)
-    if not run_ids or run_ids[0] == "latest":
-        return False
-    try:
-        tags = connect().get_run(run_ids[0]).data.tags
-    except (MlflowException, L3DError):
-        return False
-    if len(run_ids) == 1:
-        return bool(tags.get(names.ROLE) == ROLE)
-    return tags.get(names.ROLE) in ("investigation", ROLE) and tags.get(names.DESIGN) != "seeds"
 
 
 def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: bool = True) -> SweepEvaluation:
@@ -235,9 +212,9 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
                 client, project_run, role="side_by_side", title=title, parameters={"parent_run_id": listed}
             ) as run:
                 tags = {names.INVESTIGATIONS: listed, **note}
-                run.finish(folder, metrics=result.metrics(), tags=tags, tables=result.tables)
+                run.finish(folder, metrics=result.sweep.metrics(), tags=tags, tables=result.tables)
             return SweepEvaluation(run.run_id, result)
-        log_metrics(client, run_ids[0], {0: result.metrics()})
+        log_metrics(client, run_ids[0], {0: result.sweep.metrics()})
         if on_top:
             parts = [note[names.NOTE], *links_in(on_top.data.tags.get(names.NOTE, ""))]
             note = {names.NOTE: with_link("\n\n".join(parts), str(on_top.info.experiment_id))}

@@ -182,8 +182,8 @@ def test_one_table_holds_every_point_and_factor(tmp_path: Path) -> None:
     assert frame["verdict"].iloc[-1] == "failed"
     assert len(pd.read_csv(tmp_path / "points.csv")) == len(frame)
     assert "points.json" in result.tables
-    assert result.metrics()["points"] == 5
-    assert result.metrics()["points_without_score"] == 1
+    assert result.sweep.metrics()["points"] == 5
+    assert result.sweep.metrics()["points_without_score"] == 1
     assert "out of memory" in result.summary()
     record = points[0].analysis.importances["data_order"]
     assert frame["importance_corrected_ci_low"].iloc[0] == record.importance_corrected_ci_low

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from markupsafe import Markup
@@ -24,13 +24,11 @@ from mlflow_l3d.report.numbers import (
     value_text,
 )
 from mlflow_l3d.report.page import Picture, Section, chip, page
+from mlflow_l3d.report.style import Figure
 from mlflow_l3d.report.table import Part, Table, document
 from mlflow_l3d.report.text import Answer
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, range_text
 from mlflow_l3d.studies.search.report import figures as draw
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def search_answers(result: SearchResult) -> tuple[Answer, Answer, Answer]:

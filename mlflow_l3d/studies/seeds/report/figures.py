@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,9 @@ import pandas as pd
 from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import interval_of, plain, probability, shorten, size_text, unit_of
+from mlflow_l3d.report.style import Axes, Figure
 from mlflow_l3d.studies.seeds.numbers.better_seed import NAMED_SEED, BetterSeed, normalised
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LARGEST_Z: Final = 2.5
 """Colours end here: of ten seeds none can be further than 3 from the mean."""
