@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from abc import abstractmethod
@@ -19,13 +18,11 @@ from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specifie
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
 from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.self_test import SelfTest, self_test, tested
-from mlflow_l3d.studies.shown import OnOneScreen, progress_bar, restart_clock, shows_progress, under_way
+from mlflow_l3d.studies.shown import OnOneScreen, logger, progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
-
-_logger = logging.getLogger("mlflow_l3d")
 
 C = TypeVar("C", bound=CellRequest)
 
@@ -246,7 +243,7 @@ class CellStudy(Study[C, CellRecord, R]):
         if record.error:
             self.failed += 1
             self._first_error = self._first_error or record.error
-            _logger.warning("%s failed: %s", self.cell_name(cell), record.error)
+            logger.warning("%s failed: %s", self.cell_name(cell), record.error)
         self.computed += 1
         self.on_record(cell, record)
         self._errors.add(record.error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 
+logger: Final = logging.getLogger("mlflow_l3d")
+"""Says what users should know while a study is under way."""
 _TICK: Final = 1.0
 """Seconds between two looks at a line on which nothing else happens."""
 

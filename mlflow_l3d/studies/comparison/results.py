@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.typing import with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.page import Document
+from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.words import advice_on, answers
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen
@@ -85,8 +86,6 @@ class ComparedRuns(OnOneScreen):
 
     def document(self) -> Document:
         """Return the comparison as people read it."""
-        from mlflow_l3d.studies.comparison.report.page import comparison_document
-
         return comparison_document(
             self.comparison,
             self.scores,

@@ -15,6 +15,7 @@ from mlflow_l3d.parameters.values import as_text, check_names
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import EVALUATE
 from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
+from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds
 from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
 from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep
@@ -42,8 +43,6 @@ class Evaluation(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.studies.investigation.report.page import investigation_document
-
         return investigation_document(self.analysis, title=f"evaluation of run {self.run_id}").to_text()
 
 
@@ -122,12 +121,14 @@ def evaluate(
 
 
 def _study_of(client: Client, parent_run_id: str) -> str:
-    """Return what a parent run is: ``seeds``, ``sweep``, or ``investigation``; by the first of several what these are.
+    """Return the study of a parent run, or of several by their first: ``investigation``, ``seeds`` or ``sweep``.
 
-    Several investigations of factors are as a sweep; whatever else is several is compared as seeds studies.
+    Several investigations of factors are set side by side like the points of a sweep; any other several runs are
+    compared like seeds studies.
     """
     first, *others = [part.strip() for part in parent_run_id.split(",") if part.strip()] or [""]
-    run = found(client.get_run, latest_investigation(client) if first == "latest" and not others else first)
+    run_id = latest_investigation(client) if first == "latest" and not others else first
+    run = found(client.get_run, run_id)
     tags = {} if run is None else run.data.tags
     role, is_seeds = tags.get(names.ROLE), tags.get(names.DESIGN) == "seeds"
     if others:

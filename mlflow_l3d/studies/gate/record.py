@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -21,12 +20,12 @@ from mlflow_l3d.studies.files import write_json
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, Outstanding
 from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, gate_markdown
 from mlflow_l3d.studies.gate.request import GateRequest
+from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import known_document
 
-_logger = logging.getLogger("mlflow_l3d")
 DOCUMENT: Final = "gate.json"
 SUMMARY_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows below a job."""
@@ -154,4 +153,4 @@ def append_summary(summary: str) -> None:
             with Path(path).open("a", encoding="utf-8") as file:
                 file.write(f"{summary}\n")
     except OSError as error:
-        _logger.warning("The summary could not be added to $%s: %s", SUMMARY_VARIABLE, error)
+        logger.warning("The summary could not be added to $%s: %s", SUMMARY_VARIABLE, error)

@@ -18,6 +18,7 @@ from mlflow_l3d.studies.importing.parameters import IMPORT, ImportOptions
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
 from mlflow_l3d.studies.request import heading, version_words
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.results import write_scores
 from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
 from mlflow_l3d.tracking import names
@@ -61,8 +62,6 @@ class ImportedRuns(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.studies.seeds.report.page import seeds_document
-
         left_out = len(self.problems)
         advice = f"{left_out} left out, see above: the same command after the fix writes only these"
         lines = [

@@ -19,6 +19,7 @@ from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import cells_frame, description, spooled_predictions, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
+from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.scoring import score
 from mlflow_l3d.studies.self_test import SelfTest
@@ -48,8 +49,6 @@ class Investigation(CellStudyResult[InvestigationRequest]):
 
     def summary(self) -> str:
         """Return the table and the sentences that the command line prints at the end."""
-        from mlflow_l3d.studies.investigation.report.page import investigation_document
-
         lines = [
             f"{self.computed} cells computed, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
             f"MLflow run {self.run_id}; report.html is among its artifacts",

@@ -12,8 +12,10 @@ from mlflow_l3d.analysis.planning.runs_needed import MOST_COLUMNS, MOST_ROWS
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
 from mlflow_l3d.designs import Design, plannable_designs
 from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
+from mlflow_l3d.report.numbers import counted, rough_duration, unit_of
 from mlflow_l3d.studies.files import json_types
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
+from mlflow_l3d.studies.planning import report
 from mlflow_l3d.studies.planning.pilot import Pilot
 from mlflow_l3d.studies.planning.tables import never
 from mlflow_l3d.studies.shown import OnOneScreen
@@ -85,9 +87,6 @@ class Plan(OnOneScreen):
 
     def summary(self) -> str:
         """Return the plan as the command line prints it."""
-        from mlflow_l3d.report.numbers import counted, rough_duration, unit_of
-        from mlflow_l3d.studies.planning import report
-
         request = self.request
         wanted = f"wanted half-width of the corrected importance: {request.plan.half_width:g}, kept with "
         wanted += f"{self.assurance:.0%}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import replace
 from typing import Final, Unpack
@@ -20,14 +19,13 @@ from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan, advice, planner_notes
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
+from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client, connect, error_line, is_outage
 
-_logger = logging.getLogger("mlflow_l3d")
-PLAN_DOCUMENT, PLAN_PAGE = "plan.json", "plan.md"
 PLAN_TABLES: Final = tuple(f"plan_{name}.json" for name in ("cells", "factors", "designs", "guidance", "projection"))
 
 
@@ -107,7 +105,7 @@ def plan(
             found = projected(request, client, made.pilot_run_id, allowed, known.seconds)
             made = replace(made, projection=found.table, notes=(*made.notes, found.note))
         if made.run_id is not None and client is None:
-            _logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
+            logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
         elif made.run_id is not None and client is not None:
             _record(made, client, made.run_id, pilot, str(allowed))
     return made
@@ -183,6 +181,6 @@ def _record(made: Plan, client: Client, run_id: str, pilot: str, budget: str) ->
         auxiliary_run(client, run_id, role="plan", title=title, parameters=given) as run,
     ):
         tables = write_tables(folder, dict(zip(PLAN_TABLES, frames, strict=True)))
-        write_json(folder / PLAN_DOCUMENT, made.document())
-        (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
+        write_json(folder / "plan.json", made.document())
+        (folder / "plan.md").write_text(page, encoding="utf-8")
         run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)

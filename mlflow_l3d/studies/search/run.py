@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -15,18 +14,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.search_document import search_document
 from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.report.style import save_png
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_table
 from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
 from mlflow_l3d.studies.search.optimiser import Stage, compute_importances
 from mlflow_l3d.studies.search.parameters import SearchOptions
-from mlflow_l3d.studies.search.report.page import search_answers
+from mlflow_l3d.studies.search.report.page import draw_figures, render, search_answers, summary
 from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.training import Tuned
 from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_trials, spooled_records, trials_table
-from mlflow_l3d.studies.shown import OnOneScreen, progress_bar
+from mlflow_l3d.studies.shown import OnOneScreen, logger, progress_bar
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from mlflow_l3d.approaches.hyperparameters import Value
     from mlflow_l3d.cells.cell import Outcome
     from mlflow_l3d.tasks.base import TaskLike
-
-
-_logger = logging.getLogger("mlflow_l3d")
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,8 +64,6 @@ class HyperparameterSearch(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.studies.search.report.page import summary
-
         return summary(self.result, lines=[f"MLflow run {self.run_id}; search.html is among its artifacts"])
 
 
@@ -176,7 +171,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             record = trial.record(stage, f"{stage} {trial.number}", self.request.searched_on, outcome)
             self.metrics[trial.key] = self.recorder.add(record).metrics
         if trial.state == "failed":
-            _logger.warning("%s trial %d failed: %s", stage, trial.number, trial.error)
+            logger.warning("%s trial %d failed: %s", stage, trial.number, trial.error)
         if trial.state == "complete":
             self.best_score = max(self.best_score, trial.score, key=lambda score: self.metric.sign * score)
             self.recorder.log_metrics({"score": trial.score, "best_score": self.best_score}, self.ended)
@@ -213,7 +208,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
                 recorder.add(ended.record("held_out", name, cell.configurations_seeds, outcome))
                 scores[ended.key] = ended.score
                 if ended.error is not None:
-                    _logger.warning("%s failed: %s", name, ended.error)
+                    logger.warning("%s failed: %s", name, ended.error)
                 bar.update()
         found, given = ([scores[cell.key] for cell in cells[kind]] for kind in settings)
         return compare_held_out(found, given)
@@ -264,9 +259,6 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> 
     request, result
         Of the search.
     """
-    from mlflow_l3d.report.style import save_png
-    from mlflow_l3d.studies.search.report.page import draw_figures, render
-
     hyperparameters = search_document(
         request.setup.subject,
         result.best,

@@ -13,6 +13,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
+from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -36,8 +37,6 @@ def write_scores(
 
     Return the answers as Markdown, for the description of the run in MLflow's UI.
     """
-    from mlflow_l3d.studies.seeds.report.page import seeds_document
-
     cells.to_parquet(folder / names.CELLS, index=False)
     if predictions is not None:
         predictions.to_parquet(folder / names.PREDICTIONS, index=False)
@@ -63,8 +62,6 @@ def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], *, title: s
     title
         Title of the page.
     """
-    from mlflow_l3d.studies.seeds.report.page import over_tasks_document
-
     rows = pd.concat([model.rows for model in models], ignore_index=True)
     rows.to_csv(folder / "tasks.csv", index=False)
     for number, model in enumerate(models):
@@ -97,8 +94,6 @@ class SeedsEvaluation(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
-
         if not self.over_tasks:
             return seeds_document(self.studies[0], title=f"evaluation of run {self.run_ids[0]}").to_text()
         return over_tasks_document(self.over_tasks, title=f"Seeds over tasks (MLflow run {self.run_id})").to_text()

@@ -17,6 +17,7 @@ from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SeedsOptions
+from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
 from mlflow_l3d.studies.seeds.results import write_scores
 from mlflow_l3d.studies.self_test import SelfTest
@@ -43,8 +44,6 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.studies.seeds.report.page import seeds_document
-
         new = f"{self.computed} seed{'' if self.computed == 1 else 's'}"
         lines = [
             f"{new} trained, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",

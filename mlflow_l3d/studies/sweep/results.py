@@ -18,6 +18,9 @@ from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import Sweep, analyse_sweep
 from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
+from mlflow_l3d.studies.sweep.report.page import answers, sweep_document
+from mlflow_l3d.studies.sweep.report.shown import ShownSweep
+from mlflow_l3d.studies.sweep.report.tables import latex_table
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
@@ -49,14 +52,10 @@ class SweepResult:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per point and factor: choices, importance with its interval, standard deviations, verdict."""
-        from mlflow_l3d.studies.sweep.report.shown import ShownSweep
-
         return ShownSweep(self.sweep).rows
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.studies.sweep.report.page import sweep_document
-
         return sweep_document(self.sweep, title=self.title).to_text()
 
 
@@ -85,10 +84,6 @@ def write_sweep(
     ParameterError
         If there is no point.
     """
-    from mlflow_l3d.studies.sweep.report.page import sweep_document
-    from mlflow_l3d.studies.sweep.report.shown import ShownSweep
-    from mlflow_l3d.studies.sweep.report.tables import latex_table
-
     sweep = analyse_sweep(points, left_out(points))
     shown = ShownSweep(sweep)
     shown.rows.to_parquet(folder / f"{names.POINTS}.parquet", index=False)
@@ -125,9 +120,6 @@ def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
     experiments
         Run id -> id of its experiment.
     """
-    from mlflow_l3d.studies.sweep.report.page import answers
-    from mlflow_l3d.studies.sweep.report.shown import ShownSweep
-
     shown = ShownSweep(result.sweep)
     opening = [answer.markdown() for answer in answers(shown)]
     points = zip(shown.names, (point.run_id for point in result.sweep.points), strict=True)

@@ -110,7 +110,7 @@ def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient
     results = [write_sweep(folder, each, title="t") for folder, each in zip(folders, (points, found), strict=True)]
     frames = [result.to_frame().drop(columns="run_id") for result in results]
     pd.testing.assert_frame_equal(*frames)
-    assert results[0].metrics() == pytest.approx(results[1].metrics())
+    assert results[0].sweep.metrics() == pytest.approx(results[1].sweep.metrics())
 
 
 @pytest.mark.slow
