@@ -20,7 +20,7 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
-from mlflow_l3d.report.style import save_png
+from mlflow_l3d.report import style
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
@@ -214,5 +214,5 @@ def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
 def _write(ablation: Ablation, folder: Path) -> list[str]:
     frame, table = ablation.to_frame().replace([np.inf, -np.inf], np.nan), ablation.table()
     table.columns = pd.Index([" | ".join(column) for column in table.columns])
-    save_png(ablation_figure(ablation.frame), folder / FIGURE_FILE)
+    style.save_png(ablation_figure(ablation.frame), folder / FIGURE_FILE)
     return write_tables(folder, {FRAME_FILE: frame, TABLE_FILE: table.reset_index()})

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.search_document import search_document
+from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import unit_of
-from mlflow_l3d.report.style import save_png
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_table
 from mlflow_l3d.studies.search.engine import StageRun
@@ -274,7 +274,7 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> 
     figures = draw_figures(result)
     for kind in ("history", "slice"):
         if kind in figures:
-            save_png(figures[kind], folder / f"{kind}.png")
+            style.save_png(figures[kind], folder / f"{kind}.png")
     more = {
         "samplers": ", ".join(f"{sampler} ({stage})" for stage, sampler in request.samplers.items()),
         "pruner": request.pruner,
