@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.ablation.run import Ablation, ablation
     from mlflow_l3d.studies.comparison.results import ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare
-    from mlflow_l3d.studies.evaluation.delete import Deletion, delete
-    from mlflow_l3d.studies.evaluation.run import Evaluation, evaluate
+    from mlflow_l3d.studies.evaluation.run import Deletion, Evaluation, delete, evaluate
     from mlflow_l3d.studies.gate.conduct import Gate
-    from mlflow_l3d.studies.gate.plan import GatePlan
-    from mlflow_l3d.studies.gate.run import gate, plan_gate
+    from mlflow_l3d.studies.gate.run import GatePlan, gate, plan_gate
     from mlflow_l3d.studies.helpers import Names, names
     from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
     from mlflow_l3d.studies.investigation.run import Investigation, investigate, self_test

@@ -132,7 +132,7 @@ def _text(value: object) -> str:
 
 def run(table: str, found: Sequence[Study]) -> int:
     """Train the missing runs, compare, and print; return the exit status, 1 if a study failed."""
-    from mlflow_l3d.studies.seeds.evaluate import evaluate_seeds
+    from mlflow_l3d.studies.seeds.results import evaluate_seeds
     from mlflow_l3d.studies.seeds.run import seeds
 
     parents, failed = [], []

@@ -46,10 +46,10 @@ def training(
     name
         Name of the approach; by default that of the function.
     version
-        Changed by you whenever the same cell would give other predictions. By default the content says so: the source
-        of the function and of the functions and classes of its module that it names, the data that these refer to
-        (numbers, texts, arrays, data frames, lists, ...), and what these refer to in turn. Objects of which the content
-        is not known need a version, and so do files that are read and other modules that change.
+        Changed by you whenever the same cell would give other predictions. By default the version follows from the
+        content: the source of the function and of the functions and classes of its module that it names, the data that
+        these refer to (numbers, texts, arrays, data frames, lists, ...), and what these refer to in turn. Give one if
+        the function refers to objects whose content is not known, reads files, or uses other modules that change.
     hyperparameters
         Name -> default, or a whole declaration.
 
@@ -57,6 +57,19 @@ def training(
     ------
     ParameterError
         As :class:`mlflow_l3d.approaches.functions.approach.FunctionApproach`.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> from mlflow_l3d.cells.factors import stream
+    >>> @mlflow_l3d.training(factors=["data_order"])
+    ... def last_seen(task, split, seeds, hyperparameters):
+    ...     order = stream(seeds["data_order"], "order").permutation(split.train)
+    ...     return [task.labels[order[-1]]] * len(split.test)
+    >>> mlflow_l3d.self_test("synthetic", approach=last_seen, factor="data_order", executor="inline")
+    self-test: what a new seed changes
+    data_order  400 of 400 predictions
+    replicate   nothing
     """
     declared = {
         key: value if isinstance(value, Hyperparameter) else Hyperparameter(value, key.replace("_", " "))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import Final, Unpack
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
+from mlflow_l3d.report import style
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
@@ -30,12 +31,9 @@ from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, p
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, read_listed
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
 
 FRAME_FILE, TABLE_FILE, FIGURE_FILE = "ablation.json", "ablation_table.json", "ablation.png"
 _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
@@ -145,7 +143,7 @@ def _wanted(name: str, asked: object) -> list[int] | None:
 
 
 def _ablate(
-    client: MlflowClient,
+    client: Client,
     recorded: Recorded,
     asked: str,
     wanted: Mapping[str, list[int] | None],
@@ -224,9 +222,7 @@ def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
 
 
 def _write(ablation: Ablation, folder: Path) -> list[str]:
-    from mlflow_l3d.report.style import save_png
-
     frame, table = ablation.to_frame().replace([np.inf, -np.inf], np.nan), ablation.table()
     table.columns = pd.Index([" | ".join(column) for column in table.columns])
-    save_png(ablation_figure(ablation.frame), folder / FIGURE_FILE)
+    style.save_png(ablation_figure(ablation.frame), folder / FIGURE_FILE)
     return write_tables(folder, {FRAME_FILE: frame, TABLE_FILE: table.reset_index()})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,7 @@ from mlflow_l3d.studies.gate.numbers.gate import Look, Outstanding
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.sides import Side
 from mlflow_l3d.studies.loop import State
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
+from mlflow_l3d.tracking.connection import Client
 
 
 @dataclass
@@ -44,7 +41,7 @@ class SideRuns:
 
     side: Side
     request: GateRequest
-    client: MlflowClient
+    client: Client
     training: GoldenRuns | None = None
     stack: ExitStack = field(default_factory=ExitStack)
 

@@ -15,6 +15,9 @@ from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_M
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.studies.files import write_json, write_tables
+from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.investigation.report.words import answers
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
 
@@ -53,8 +56,6 @@ def write_artifacts(
     title, notes
         Headline of the report, and remarks.
     """
-    from mlflow_l3d.studies.investigation.report.page import investigation_document
-
     analysis = scored.analysis
     public = cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore")
     public = public.assign(agreement=list(scored.agreement))
@@ -76,9 +77,6 @@ def write_artifacts(
 
 def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
     """Return headline and notes of the report as Markdown, for the description of the run in MLflow's UI."""
-    from mlflow_l3d.studies.investigation.report.verdicts import Shown
-    from mlflow_l3d.studies.investigation.report.words import answers
-
     luck, which, stable = (answer.markdown(1) for answer in answers(Shown(analysis)))
     which += "".join(f" {name}: {advice.text}" for name, advice in analysis.advice.items() if advice.text)
     return "\n\n".join([luck, which, stable, *notes])[:5000]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.approaches.base import Approach
@@ -25,9 +27,6 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import ReadTask
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tracking import names
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOST_CELLS: Final = 10_000_000
 
@@ -112,7 +111,7 @@ class InvestigationRequest(CellRequest):
 
         Where a stopping rule may end it, the numbers of rows and golden runs are final only then.
         """
-        runs = self._runs() if self.final_runs else {}
+        runs = self.run_numbers() if self.final_runs else {}
         split = self.split
         labelled, tested = str(len(split.train) + len(split.validation)), str(len(split.test))
         sizes = {"num_labelled": labelled, "test_size": tested} if len(self.setup.task) else {}
@@ -133,11 +132,8 @@ class InvestigationRequest(CellRequest):
         each = (f"Each run: {sizes} examples.",) if sizes else ()
         return (*each, *super().notes(cells), *left_out)
 
-    def resolved_runs(self) -> dict[str, str]:
-        """Return the numbers of rows and golden runs as text, those that are not what was typed."""
-        return self.changed(self._runs())
-
-    def _runs(self) -> dict[str, str]:
+    def run_numbers(self) -> dict[str, str]:
+        """Return the numbers of rows and golden runs as text."""
         golden = "" if self.plan.golden_pooled else str(self.plan.golden_runs)
         return {"mitigation_runs": str(self.plan.mitigation_runs), "golden_runs": golden}
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import Final, Unpack
 
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
@@ -15,28 +15,18 @@ from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.planning.budget import projected
-from mlflow_l3d.studies.planning.notes import advice, planner_notes
 from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
-from mlflow_l3d.studies.planning.result import Plan
+from mlflow_l3d.studies.planning.result import Plan, advice, planner_notes
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
+from mlflow_l3d.studies.shown import logger
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import finished_cells
-from mlflow_l3d.tracking.connection import connect, error_line, is_outage
+from mlflow_l3d.tracking.connection import Client, connect, error_line, is_outage
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.tasks.base import TaskLike
-
-_logger = logging.getLogger("mlflow_l3d")
-PLAN_DOCUMENT, PLAN_PAGE = "plan.json", "plan.md"
-PLAN_TABLES: Final = (
-    *("plan_cells.json", "plan_factors.json", "plan_designs.json", "plan_guidance.json"),
-    "plan_projection.json",
-)
+PLAN_TABLES: Final = tuple(f"plan_{name}.json" for name in ("cells", "factors", "designs", "guidance", "projection"))
 
 
 @with_signature(InvestigateOptions)
@@ -126,13 +116,13 @@ def plan(
             found = projected(request, client, made.pilot_run_id, allowed, known.seconds)
             made = replace(made, projection=found.table, notes=(*made.notes, found.note))
         if made.run_id is not None and client is None:
-            _logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
+            logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
         elif made.run_id is not None and client is not None:
             _record(made, client, made.run_id, pilot, str(allowed))
     return made
 
 
-def _server(*, needed: bool) -> tuple[MlflowClient | None, str]:
+def _server(*, needed: bool) -> tuple[Client | None, str]:
     """Connect; where the server is not needed, return why it did not answer instead of raising."""
     try:
         return connect(), ""
@@ -184,7 +174,7 @@ def _assemble(
     )
 
 
-def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str, budget: str) -> None:
+def _record(made: Plan, client: Client, run_id: str, pilot: str, budget: str) -> None:
     """Write a plan to the run that `mlflow run` made for it."""
     request = made.request
     page = f"```text\n{made.summary()}```\n"
@@ -202,6 +192,6 @@ def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str, budget: s
         auxiliary_run(client, run_id, role="plan", title=title, parameters=given) as run,
     ):
         tables = write_tables(folder, dict(zip(PLAN_TABLES, frames, strict=True)))
-        write_json(folder / PLAN_DOCUMENT, made.document())
-        (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
+        write_json(folder / "plan.json", made.document())
+        (folder / "plan.md").write_text(page, encoding="utf-8")
         run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import Final, Unpack
 
 import pandas as pd
 
@@ -18,6 +18,7 @@ from mlflow_l3d.analysis.importance.verdicts import (
     strategy_table,
 )
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.numbers import Unit, bracketed, signed, unit_of
@@ -28,18 +29,13 @@ from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.strategies.parameters import STRATEGIES, StrategiesOptions
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import condition, found, search
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.tasks.base import TaskLike
 
 DESIGNS: Final = ("random", "fixed", "crossed")
 """In the paper's order; the last is the published method, *interactions*."""
@@ -169,7 +165,7 @@ def strategies(
     return comparison
 
 
-def _finished_part(client: MlflowClient, key: str) -> str | None:
+def _finished_part(client: Client, key: str) -> str | None:
     """Return the parent of a part that an interrupted comparison had finished, open again; None where there is none."""
     wanted = {names.INVESTIGATION_KEY: key, names.ROLE: "investigation", names.STATE: "complete"}
     for run in search(client, [current_experiment_id(client)], condition(wanted, "FINISHED")):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
@@ -15,8 +14,6 @@ from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.self_test import tested
-from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.studies.sweep.engine import Engine
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.parameters import SweepOptions
@@ -24,6 +21,7 @@ from mlflow_l3d.studies.sweep.plan import SweepPlan, make_plan
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.studies.sweep.read import points_of
 from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
+from mlflow_l3d.studies.sweep.results import SweepEvaluation, description, links_of, write_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect
@@ -32,21 +30,17 @@ from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-_logger = logging.getLogger("mlflow_l3d")
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Sweep(OnOneScreen):
+class Sweep(SweepEvaluation):
     """A finished sweep.
 
     Attributes
     ----------
     run_id
         The run on top.
+    result
+        What the points say together.
     request
         What was asked.
     points
@@ -57,21 +51,13 @@ class Sweep(OnOneScreen):
         Wall clock.
     spent
         Whether the budget ended it before all was done.
-    result
-        What the points say together.
     """
 
-    run_id: str
-    request: SweepRequest = field(repr=False)
-    points: tuple[SweptPoint, ...] = field(repr=False)
+    request: SweepRequest
+    points: tuple[SweptPoint, ...]
     computed: int
     seconds: float
     spent: bool
-    result: SweepResult = field(repr=False)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the table of all points and factors."""
-        return self.result.to_frame()
 
     def summary(self) -> str:
         """Return what the command line prints at the end."""
@@ -135,7 +121,7 @@ def sweep(
         say(request.remarks)
         plan = make_plan(request, connect())
         plan.check()
-        _logger.warning("%s", plan.line())
+        say([plan.line()])
         return SweepStudy(request, plan, progress=progress).run(project_run.take())
 
 
@@ -212,7 +198,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             ends = [{"run_id": point.run_id, "complete": point.is_complete, "error": point.error} for point in points]
             write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
             counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
-            self.recorder.log_metrics({**counts, "cells_computed": self._computed(engine), **result.metrics()}, 0)
+            self.recorder.log_metrics({**counts, "cells_computed": self._computed(engine), **result.sweep.metrics()}, 0)
             finished = Sweep(
                 run_id=self.recorder.parent.run_id,
                 request=request,

@@ -16,8 +16,13 @@ from search_examples import BEST, DEFAULT, coarse, fine, result
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
 from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.studies.search.numbers import compare_held_out, range_text, summarise_stage
-from mlflow_l3d.studies.search.report.page import search_report
-from mlflow_l3d.studies.search.report.words import bias_sentence, held_out_sentence, search_answers, validation_sentence
+from mlflow_l3d.studies.search.report.page import (
+    bias_sentence,
+    held_out_sentence,
+    search_answers,
+    search_report,
+    validation_sentence,
+)
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
 RESULT = result()

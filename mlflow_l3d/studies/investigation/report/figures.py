@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,8 @@ from mlflow_l3d.analysis.importance.verdicts import IMPORTANT_SHARE
 from mlflow_l3d.analysis.intervals import FloatArray, with_interval
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import Unit, percent, shorten, signed
+from mlflow_l3d.report.style import Axes, Figure
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 def importance_bars(shown: Shown) -> Figure:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from mlflow_l3d.analysis.importance.results import Importance
@@ -11,11 +9,7 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import Unit, shorten, unit_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
+from mlflow_l3d.report.style import Axes, AxesImage, Figure
 
 SCORE = Metric("score")
 """Stands for the metric of a table that comes without one."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
@@ -17,9 +19,6 @@ from mlflow_l3d.studies.investigation.report import figures as draw
 from mlflow_l3d.studies.investigation.report.heatmap import heatmap
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
 from mlflow_l3d.studies.investigation.report.words import answers, early_stops
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _CHIPS: Final = {"dominates": "important", "yes": "important", "minor": "not-important", "no": "not-important"}
 """Verdict -> class of its mark in the style sheet; of any other it is ``unknown``."""

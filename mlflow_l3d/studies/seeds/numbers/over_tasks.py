@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.intervals import LEVEL, known
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, better_seed
 from mlflow_l3d.studies.seeds.numbers.friedman import SeedPower, seed_power
-from mlflow_l3d.studies.seeds.numbers.size_correlation import MEASURES, size_correlations
+from mlflow_l3d.studies.seeds.numbers.spread import MEASURES, size_correlations
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
 

@@ -1,32 +1,74 @@
-"""`evaluate` for seeds studies: one is scored again from its runs, several are compared over tasks."""
+"""What seeds studies say: written to runs, and made again by `evaluate`, which compares several over tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.seeds.artifacts import write_over_tasks, write_scores
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
+from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
 
-DESIGN = "seeds"
-"""Value of ``l3d.design`` of a seeds study."""
+def write_scores(
+    folder: Path,
+    study: SeedsStudy,
+    cells: pd.DataFrame,
+    predictions: pd.DataFrame | None,
+    *,
+    title: str,
+    notes: Sequence[str],
+    settings: Mapping[str, str],
+) -> str:
+    """Write tables, picture and report: what can be made of runs alone, ours or a stranger's.
+
+    Return the answers as Markdown, for the description of the run in MLflow's UI.
+    """
+    cells.to_parquet(folder / names.CELLS, index=False)
+    if predictions is not None:
+        predictions.to_parquet(folder / names.PREDICTIONS, index=False)
+    examples = None if study.examples is None else study.examples.frame.head(2000)
+    write_tables(folder, {names.CELLS_TABLE: study.to_frame(), names.EXAMPLES: examples})
+    about = {name: getattr(study, name) for name in ("task", "model", "kind", "metric", "training_size", "seeds")}
+    document = {**about, "metric": study.metric.name, "metrics": study.metrics()}
+    write_json(folder / names.SEEDS, {**document, "scores": study.scores.reset_index()}, indent=2)
+    report = seeds_document(study, title=title, notes=notes, settings=settings)
+    report.save(folder, names.REPORT)
+    return "\n\n".join([*(answer.markdown() for answer in report.answers), *notes])[:5000]
+
+
+def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], *, title: str) -> list[str]:
+    """Write the tables, pictures and page of several studies; return the names of what MLflow shows as tables.
+
+    Parameters
+    ----------
+    folder
+        Where the files go; it exists.
+    models
+        One record a model.
+    title
+        Title of the page.
+    """
+    rows = pd.concat([model.rows for model in models], ignore_index=True)
+    rows.to_csv(folder / "tasks.csv", index=False)
+    for number, model in enumerate(models):
+        ending = f"-{number}" if len(models) > 1 else ""
+        model.matrix.to_csv(folder / f"seed_by_task{ending}.csv")
+    over_tasks_document(models, title=title).save(folder, names.REPORT)
+    return write_tables(folder, {"tasks.json": rows})
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,25 +94,9 @@ class SeedsEvaluation(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
-
         if not self.over_tasks:
             return seeds_document(self.studies[0], title=f"evaluation of run {self.run_ids[0]}").to_text()
         return over_tasks_document(self.over_tasks, title=f"Seeds over tasks (MLflow run {self.run_id})").to_text()
-
-
-def is_seeds_study(parent_run_id: str) -> bool:
-    """Return whether `parent_run_id` names several parent runs, or one of a seeds study."""
-    from mlflow.exceptions import MlflowException
-
-    if "," in parent_run_id:
-        return True
-    client = connect()
-    try:
-        run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
-        return bool(client.get_run(run_id).data.tags.get(names.DESIGN) == DESIGN)
-    except (MlflowException, L3DError):
-        return False
 
 
 def evaluate_seeds(
@@ -125,7 +151,7 @@ class _Read:
     study: SeedsStudy
 
 
-def _study(client: MlflowClient, run_id: str, metric: str) -> _Read:
+def _study(client: Client, run_id: str, metric: str) -> _Read:
     """Read one parent run whose child runs have the tag ``l3d.role`` = cell and the parameter seed.seed."""
     recorded = read_investigation(run_id, client)
     parent, cells = recorded.parent, recorded.cells
@@ -176,7 +202,7 @@ def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
     return cells.assign(index=cells["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")
 
 
-def _rescored(client: MlflowClient, run_id: str, metric: str, *, log: bool) -> SeedsStudy:
+def _rescored(client: Client, run_id: str, metric: str, *, log: bool) -> SeedsStudy:
     """Replace metrics, tables and the report of one parent run; its specification stays."""
     read = _study(client, run_id, metric)
     if not log:
@@ -194,8 +220,8 @@ def _rescored(client: MlflowClient, run_id: str, metric: str, *, log: bool) -> S
         log_metrics(client, run_id, {len(read.study.seeds): read.study.metrics()})
         client.log_artifacts(run_id, str(folder))
     if names.INVESTIGATION_KEY not in read.parent.data.tags:
-        tags = {names.ROLE: "investigation", names.SCHEMA_TAG: names.SCHEMA, names.FACTOR: "seed", names.DESIGN: DESIGN}
-        set_tags(client, run_id, tags)
+        tags = {names.ROLE: "investigation", names.FACTOR: "seed", names.DESIGN: "seeds"}
+        set_tags(client, run_id, {names.SCHEMA_TAG: names.SCHEMA, **tags})
     return read.study
 
 
