@@ -25,7 +25,7 @@ def main() -> None:
 def _ours(settings: Mapping[str, Any]) -> dict[str, float]:
     from mlflow_l3d.approaches.base import resolve_hyperparameters
     from mlflow_l3d.approaches.finetuning import Finetuning
-    from mlflow_l3d.approaches.finetuning.draws import batch_order
+    from mlflow_l3d.approaches.finetuning.training import batch_order
 
     approach, task = Finetuning(), load(settings)
     dtype = "bfloat16" if settings["device"] == "cuda" else "float32"

@@ -46,7 +46,7 @@ def _one(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     from mlflow_l3d.approaches.base import resolve_hyperparameters
     from mlflow_l3d.approaches.finetuning import Finetuning
-    from mlflow_l3d.approaches.finetuning.draws import batch_order
+    from mlflow_l3d.approaches.finetuning.training import batch_order
     from mlflow_l3d.approaches.numerics import one_thread
 
     approach, task = Finetuning(), load(settings)

@@ -12,8 +12,8 @@ from _tables import Array, Shape, Variances, crossed, exponential, generator_of,
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.long_run import published_interval
 from mlflow_l3d.analysis.importance.checks.report import all_checks
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.verdicts import verdict_of
 
 SPREAD_OF_ROWS: Final = 0.72

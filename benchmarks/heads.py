@@ -96,7 +96,7 @@ def _cells(count: int) -> list[Any]:
 
 
 def _ours(task: Any, features: Any, recipe: Any, cells: Sequence[Any]) -> list[Any]:
-    from mlflow_l3d.approaches.finetuning.head.session import HeadSession
+    from mlflow_l3d.approaches.finetuning.head_session import HeadSession
 
     outcomes = {each.key: each for each in HeadSession(task, features, recipe, "cpu").run(cells)}
     return [outcomes[cell.key].predictions for cell in cells]
@@ -106,8 +106,7 @@ def _plain(task: Any, features: Any, recipe: Any, cells: Sequence[Any]) -> list[
     """Train as a script would: one model a seed, torch's AdamW, the best epoch kept."""
     import torch
 
-    from mlflow_l3d.approaches.finetuning.draws import batch_order
-    from mlflow_l3d.approaches.finetuning.training import Progress, learning_rates, validate
+    from mlflow_l3d.approaches.finetuning.training import Progress, batch_order, learning_rates, validate
     from mlflow_l3d.approaches.stacked.stack import initial_head
 
     rows, labels, found = torch.from_numpy(features), torch.from_numpy(task.labels), []

@@ -97,7 +97,7 @@ def main() -> None:
             how = {"model": "openai:tiny", "device": "cpu", "cache": Path(cache)}
             session = approach.prepare(task, hyperparameters, **how)
             cells = [one_cell(approach.factors, number) for number in range(options.cells)]
-            prompts = [str(prompt) for cell in cells for prompt in session._asked(cell)[1]]
+            prompts = [str(prompt) for cell in cells for prompt in session._asked(cell).prompts]
             started = time.perf_counter()
             for first in range(0, len(cells), session.cells_at_once):
                 outcomes = list(session.run(cells[first : first + session.cells_at_once]))

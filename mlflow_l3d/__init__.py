@@ -15,18 +15,15 @@ if TYPE_CHECKING:
     from mlflow_l3d.analysis.importance.importance import importance, radial_importance
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.approaches.functions.approach import FunctionApproach
-    from mlflow_l3d.approaches.functions.estimator import Estimator
-    from mlflow_l3d.approaches.functions.training import training
+    from mlflow_l3d.approaches.functions.estimator import Estimator, training
     from mlflow_l3d.approaches.hyperparameters import Hyperparameter
     from mlflow_l3d.errors import L3DError, ParameterError
     from mlflow_l3d.studies.ablation.run import Ablation, ablation
     from mlflow_l3d.studies.comparison.results import ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare
-    from mlflow_l3d.studies.evaluation.delete import Deletion, delete
-    from mlflow_l3d.studies.evaluation.run import Evaluation, evaluate
+    from mlflow_l3d.studies.evaluation.run import Deletion, Evaluation, delete, evaluate
     from mlflow_l3d.studies.gate.conduct import Gate
-    from mlflow_l3d.studies.gate.plan import GatePlan
-    from mlflow_l3d.studies.gate.run import gate, plan_gate
+    from mlflow_l3d.studies.gate.run import GatePlan, gate, plan_gate
     from mlflow_l3d.studies.helpers import Names, names
     from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
     from mlflow_l3d.studies.investigation.run import Investigation, investigate, self_test
@@ -95,8 +92,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     from mlflow_l3d.parameters.verbs import module_of

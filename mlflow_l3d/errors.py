@@ -28,6 +28,11 @@ class ParameterError(L3DError, ValueError):
         The allowed values, or the problem.
     fix
         The action to take, if `allowed` does not name it.
+
+    Attributes
+    ----------
+    name, value, allowed, fix
+        The parameters of the constructor.
     """
 
     def __init__(self, name: str, value: object, allowed: str, fix: str = "") -> None:

@@ -25,10 +25,7 @@ def blank(put: Callable[[object, str, Any], None] = setattr) -> None:
 
     from mlflow_l3d.report import style
     from mlflow_l3d.report.page import Picture
-    from mlflow_l3d.studies.search.report import figures as of_a_search
 
     put(Picture, "svg", Markup(SVG))
     put(Picture, "save", lambda picture, folder: (folder / f"{picture.stem}.png").write_bytes(PNG))
     put(style, "save_png", lambda _, path: Path(path).write_bytes(PNG))
-    for name in ("importance_bars", "history", "slices"):
-        put(of_a_search, name, lambda *_, **__: None)

@@ -55,7 +55,7 @@ class Search:
         self.folder.mkdir(exist_ok=True)
         asked = self.request = request(self.approach, self.task, **self.settings)
         self.task, self.space = asked.setup.task, self.space or asked.space
-        tuned = Tuned(self.approach, asked.metric.name, asked.pruner, asked.greater_is_better)
+        tuned = Tuned(self.approach, asked.metric.name, asked.pruner, asked.metric.greater_is_better)
         self.job = replace(job_of(asked.setup, tuned), cache=self.folder)
         self.trace = Trace(self.folder)
 

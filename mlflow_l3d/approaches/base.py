@@ -139,13 +139,34 @@ class Approach(
     hyperparameters
         Name -> declaration.
     default_task
-        What is used if the user names none.
+        The task if the user names none.
     parameters
-        Parameters of `investigate` that it is built with if it is found by name, as keyword arguments.
+        Parameters of `investigate` that become keyword arguments of the constructor if the approach is found by name.
     self_tested
         Whether an investigation tries first what each seed does (``self_test``).
     only_evaluates
-        Whether nothing is trained, so that the time of a cell grows with the examples that it is evaluated on.
+        Whether nothing is trained, so that the time of a cell grows with its number of test examples.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> from mlflow_l3d.approaches.base import CellwiseSession, answered
+    >>> from mlflow_l3d.cells.factors import stream
+    >>> class Guess(mlflow_l3d.Approach):
+    ...     name, version, factors = "guess", "1", ("label_selection", "data_split", "model_randomness")
+    ...     def prepare(self, task, hyperparameters, *, model, device, cache):
+    ...         return GuessSession(task)
+    >>> class GuessSession(CellwiseSession):
+    ...     def __init__(self, task):
+    ...         self.task = task
+    ...     def run_cell(self, cell):
+    ...         test = self.task.split(cell.seeds).test
+    ...         guesses = stream(cell.seeds["model_randomness"], "guess").integers(2, size=len(test))
+    ...         return answered(cell.key, self.task, test, guesses)
+    >>> mlflow_l3d.self_test("synthetic", approach=Guess(), factor="model_randomness", executor="inline")
+    self-test: what a new seed changes
+    model_randomness  208 of 400 predictions
+    replicate         nothing
     """
 
     name: str = ""

@@ -59,18 +59,29 @@ class Hyperparameter:
     help
         One line, with the unit.
     low, high
-        Inclusive bounds of a number, None if there is none.
+        Inclusive bounds of a number; None for no bound.
     choices
-        Allowed values of a text, empty if any is.
+        Allowed values of a text; empty if any text is allowed.
     log
         Whether orders of magnitude matter (a search then samples on a log scale).
     auto
-        ``int`` or ``float`` for a number that may also be ``auto``, as its default is: the approach's ``complete`` puts
+        ``int`` or ``float`` for a number that may also be ``auto``, its default: the approach's ``complete`` then sets
         the value that goes with the others.
     spelled_before
-        What a choice was called in earlier versions -> what it is called now.
+        Name of a choice in earlier versions -> its name now.
     several
         Whether several of the choices may be given, with ``|`` between them.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> rate = mlflow_l3d.Hyperparameter(1e-3, "learning rate", low=0.0, high=1.0, log=True)
+    >>> rate.parse("rate", "0.01")
+    0.01
+    >>> rate.parse("rate", 2)
+    Traceback (most recent call last):
+        ...
+    mlflow_l3d.errors.ParameterError: hyperparameters.rate=2: must lie in [0, 1].
     """
 
     default: Value

@@ -1,13 +1,38 @@
-"""The parameters that only one approach takes, each declared in the folder of its approach."""
+"""The parameters of `investigate` that only one approach takes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, get_type_hints
+from typing import Annotated, Any, Final, TypedDict, get_type_hints
 
 from mlflow_l3d.annotations import Of
-from mlflow_l3d.approaches.command.parameters import CommandParameters
-from mlflow_l3d.approaches.project.parameters import ProjectParameters
+
+
+class CommandParameters(TypedDict, total=False):
+    """What is run."""
+
+    command: Annotated[
+        str,
+        Of("", "a program and its arguments, with {factor} where a seed belongs", approach="command", text="words"),
+    ]
+
+
+class ProjectParameters(TypedDict, total=False):
+    """Which project is run, and how."""
+
+    uri: Annotated[
+        str, Of("", "folder of an MLflow project, or address of a git repository", approach="project", text="address")
+    ]
+    entry_point: Annotated[str, Of("main", "an entry point of it, or a script", approach="project")]
+    project_parameters: Annotated[
+        str | Mapping[str, Any],
+        Of(
+            "",
+            "name=value pairs or JSON, with {factor} where a seed belongs: seed={data_order},epochs=3",
+            approach="project",
+            text="words",
+        ),
+    ]
 
 
 class OwnParameters(CommandParameters, ProjectParameters, total=False):

@@ -75,8 +75,7 @@ def configuration_seed(root_seed: int, factor: str, configuration: int) -> int:
     streams and so are the configurations of a factor.
     """
     if root_seed < 0 or configuration < 0:
-        msg = f"root_seed and configuration must not be negative, got {root_seed} and {configuration}"
-        raise ValueError(msg)
+        raise ValueError(f"root_seed and configuration must not be negative, got {root_seed} and {configuration}")
     sequence = np.random.SeedSequence(root_seed, spawn_key=(_word(factor), configuration))
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(11))
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from mlflow_l3d import registry
 from mlflow_l3d.designs.base import Design
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["Design", "all_designs", "design_named", "design_of", "plannable_designs"]
 

@@ -11,17 +11,16 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.importance.checks.collapse import Collapse, apart, collapsed
-from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.checks.report import all_checks, in_order
+from mlflow_l3d.analysis.importance.checks.shape import Collapse, apart, collapsed
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
-from mlflow_l3d.analysis.importance.estimators.reml import Missing
 from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, rank_factors
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
 from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
-from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.intervals import LEVEL, check_level
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.cells.factors import REPLICATE
@@ -34,10 +33,11 @@ from mlflow_l3d.metrics.known import as_metric
 
 
 @dataclass(frozen=True)
-class Planned(Sizes):
+class Planned(Sizes, PlanFacts):
     """The known parts of the plan behind some cells; None if only the cells tell.
 
-    Attributes beside those of :class:`mlflow_l3d.designs.base.Sizes`:
+    Attributes beside those of :class:`mlflow_l3d.designs.base.Sizes` and of
+    :class:`mlflow_l3d.analysis.importance.checks.evidence.PlanFacts`:
 
     Attributes
     ----------
@@ -45,31 +45,13 @@ class Planned(Sizes):
         Class of the design; None means what the phases of the cells tell.
     factors
         The investigated factors in the order to report; None means all that are found.
-    missing
-        How the corrected score of a crossed table that lacks cells is estimated: ``anova`` or ``reml``.
-    mitigated
-        Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
-    product
-        Whether the columns of joint factors are the product of their configurations.
     sequential
         Whether a rule looked at the intervals while the investigation ran (``stop=interval``).
-    classes
-        Number of classes, for the share of collapsed runs; None if it is not known.
-    deterministic
-        Whether the same cell again must give the same result, as the factor `replicate` tries.
-    searched_splits
-        Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.importance.checks.searched`.
     """
 
     design: type[Design] | None = None
     factors: Sequence[str] | None = None
-    missing: Missing = "anova"
-    mitigated: bool = False
-    product: bool = False
     sequential: bool = False
-    classes: int | None = None
-    deterministic: bool = True
-    searched_splits: Sequence[Mapping[str, int]] = ()
 
     def design_of(self, cells: pd.DataFrame) -> type[Design]:
         """Return the design: that of the plan, else what the cells tell."""
@@ -154,17 +136,12 @@ def analyse(
         golden=design.golden_scores(scores),
         golden_runs=design.words.golden,
         metric=metric,
-        classes=plan.classes,
+        plan=plan,
         model=design.model,
         tables_are_golden=design.tables_are_golden,
-        reml=plan.missing == "reml",
-        mitigated=plan.mitigated,
-        product=plan.product,
-        deterministic=plan.deterministic,
         collapse=collapse,
         unread=unparsed_reasons(cells),
         cells=cells,
-        searched_splits=plan.searched_splits,
         repeated_agreement=_repeated_agreement(consistencies or {}),
         failing=failing,
         at_chance=at_chance,

@@ -15,16 +15,15 @@ from mlflow_l3d.analysis.consistency.comparable import Comparable
 from mlflow_l3d.analysis.importance.checks.evidence import FactorCheck
 from mlflow_l3d.analysis.importance.checks.report import TABLE_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.estimators.reml import Missing
-from mlflow_l3d.analysis.importance.models import NESTED, TableModel
+from mlflow_l3d.analysis.importance.estimators import NESTED, TableModel
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.strategies import StrategyResult
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.importance.verdicts import StrategyResult
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded, runs_needed
-from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs.layout import Layout
 from mlflow_l3d.designs.words import CROSSED, Words
 

@@ -15,15 +15,15 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.comparable import WholeTables
 from mlflow_l3d.analysis.importance.checks.report import BASELINE_CHECKS
-from mlflow_l3d.analysis.importance.estimators.reml import Missing
-from mlflow_l3d.analysis.importance.models import CROSSED
+from mlflow_l3d.analysis.importance.estimators import CROSSED
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.strategies import StrategyResult, baseline_strategy
 from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.analysis.importance.verdicts import StrategyResult, baseline_strategy
 from mlflow_l3d.cells.factors import GOLDEN_BASE, INVESTIGATION_BASE, MITIGATION_BASE, RADIAL_BASE, RANDOM_BASE
 from mlflow_l3d.designs.base import Sizes
+from mlflow_l3d.designs.crossed import TableDesign
 from mlflow_l3d.designs.layout import check_number
-from mlflow_l3d.designs.table import TableDesign
 from mlflow_l3d.designs.words import baseline
 from mlflow_l3d.errors import ParameterError
 

@@ -1,17 +1,141 @@
-"""The published crossed design with its golden runs."""
+"""The published crossed design, and what all designs with one M x N table for each factor have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
-from mlflow_l3d.cells.factors import INVESTIGATION_BASE, MITIGATION_BASE
-from mlflow_l3d.designs.joint import JOINT, factor_members, product_configurations
-from mlflow_l3d.designs.mitigation import distinct_rows
-from mlflow_l3d.designs.table import TableDesign
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.estimate import Estimate
+from mlflow_l3d.analysis.importance.estimators import CROSSED, TableModel
+from mlflow_l3d.analysis.importance.estimators.crossed import with_first_order
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing, with_reml
+from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
+from mlflow_l3d.analysis.importance.importance import importance, importance_path
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import Tables, usable
+from mlflow_l3d.analysis.intervals import LEVEL
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import GOLDEN_BASE, INVESTIGATION_BASE, MITIGATION_BASE
+from mlflow_l3d.designs.base import Design, Sizes
+from mlflow_l3d.designs.configurations import (
+    JOINT,
+    distinct_rows,
+    factor_members,
+    mitigated_configurations,
+    product_configurations,
+)
 from mlflow_l3d.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class TableDesign(Design):
+    """A design with M x N runs for every investigated factor, and L golden runs that all share."""
+
+    @abstractmethod
+    def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
+        """Return the configuration of every factor at a place in the table of `members`."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the table of one factor."""
+        return self.mitigation_runs, self.investigation_runs
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield the cells step by step, each step followed by its share of the golden runs."""
+        for step in range(self.steps):
+            for factor in self.factors:
+                for number in range(self.investigation_runs):
+                    yield self.investigation_cell(factor, *self.place(step, number))
+            for index in range(self._golden_before(step), self._golden_before(step + 1)):
+                yield self.cell("golden", dict.fromkeys(self.all_factors, GOLDEN_BASE + index), index=index)
+
+    def investigation_cell(self, factor: str, row: int, column: int) -> Cell:
+        """Return the cell at (`row`, `column`) of the table of `factor`."""
+        configurations = self.configurations(factor_members(factor, self.all_factors), row, column)
+        return self.cell("investigation", configurations, factor=factor, row=row, column=column)
+
+    def step_of(self, cell: Cell) -> int:
+        """Return the 0-based step that a cell of this design belongs to."""
+        if cell.phase == "golden":
+            return int(cell.index or 0) * self.steps // self.golden_runs
+        return self.step_at(int(cell.row or 0), int(cell.column or 0))
+
+    def step_size(self, step: int) -> int:
+        """Return how many cells step `step` has, golden runs included."""
+        golden = self._golden_before(step + 1) - self._golden_before(step)
+        return len(self.factors) * self.investigation_runs + golden
+
+    def place(self, step: int, number: int) -> tuple[int, int]:
+        """Return row and column of run `number` of a step."""
+        return step, number
+
+    def step_at(self, row: int, column: int) -> int:
+        """Return the step of the cells at a place: the other direction of `place`."""
+        return row
+
+    def _golden_before(self, step: int) -> int:
+        """Return how many golden runs come before a step: rounded up, so that every step has its share."""
+        return -(-self.golden_runs * step // self.mitigation_runs)
+
+    def mitigated(self, members: Sequence[str], number: int, base: int) -> dict[str, int]:
+        """Return the configurations of all factors but `members` in row `number`."""
+        mitigated = [name for name in self.all_factors if name not in members]
+        return mitigated_configurations(number, base, mitigated, self.mitigation)
+
+    def empty(self, *, pooled: bool = False) -> Tables:
+        """Return the tables of scores before the first cell is done, all nan."""
+        tables = {factor: np.full(self.shape, np.nan) for factor in self.factors}
+        return Tables(tables, np.full(self.golden_runs, np.nan), pooled=pooled)
+
+    @classmethod
+    def tables(cls, cells: pd.DataFrame, metric: str, factors: Sequence[str], sizes: Sizes) -> Tables:
+        """Return the tables of scores of a frame of cells: shape (M, N) for every factor."""
+        tables = {name: score_table(cells, name, metric, rows=sizes.rows, columns=sizes.columns) for name in factors}
+        golden = np.empty(0) if sizes.pooled else golden_scores(cells, metric, runs=sizes.golden_runs)
+        return Tables(tables, golden, pooled=sizes.pooled)
+
+    @classmethod
+    def importances(
+        cls, scores: Tables, *, chance: float | None = None, missing: Missing = "anova", level: float = LEVEL
+    ) -> dict[str, Importance]:
+        """Return the record of every factor; see :func:`mlflow_l3d.analysis.importance.importance.importance`."""
+        golden = cls.golden_scores(scores)
+        records = {}
+        for name, table in scores.tables.items():
+            record = importance(table, golden, factor=name, chance=chance, model=cls.model, level=level)
+            if scores.pooled:  # cells of one table are not independent of each other
+                record = replace(record, golden_std_ci_low=math.nan, golden_std_ci_high=math.nan)
+                record = replace(record, importance_ci_low=math.nan, importance_ci_high=math.nan)
+            record = cls.final(record, missing)
+            if cls.model.shared_columns:
+                record = with_first_order(record)
+            records[name] = replace(record, design=cls.name, golden_pooled=scores.pooled)
+        return records
+
+    @classmethod
+    def final(cls, record: Importance, missing: Missing) -> Importance:
+        """Return the record of a factor as this design reports it."""
+        return with_reml(record) if missing == "reml" and cls.model.shared_columns and record.cells_missing else record
+
+    @classmethod
+    def estimate(cls, scores: Tables, factor: str) -> Estimate | None:
+        """Return the corrected importance of a factor."""
+        return cls.model.estimate(usable(scores.tables[factor]))
+
+    @classmethod
+    def paths(cls, importances: Mapping[str, Importance]) -> dict[str, pd.DataFrame]:
+        """Return how scores settled while rows were added."""
+        return {
+            name: importance_path(record.table, record.golden, model=cls.model, level=record.level)
+            for name, record in importances.items()
+            if not cls.baseline
+        }
 
 
 @dataclass(frozen=True)

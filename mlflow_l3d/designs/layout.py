@@ -1,19 +1,18 @@
-"""Which cells a design has, in which order, and where their scores go."""
+"""Which cells a design has, in which order, and where their scores go; the cells of a study of seeds."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.cells.cell import Cell, cell_key
-from mlflow_l3d.cells.factors import OF_NO_APPROACH, configuration_seed
-from mlflow_l3d.designs.joint import check_factors
-from mlflow_l3d.designs.mitigation import Mitigation, check_mitigation
+from mlflow_l3d.cells.factors import OF_NO_APPROACH, TASK_FACTORS, configuration_seed, stream_seed
+from mlflow_l3d.designs.configurations import Mitigation, check_factors, check_mitigation
 from mlflow_l3d.errors import ParameterError
 
 
@@ -41,7 +40,7 @@ class Layout(ABC):
     context_key
         Identity of everything the cells share, see :func:`mlflow_l3d.cells.cell.cell_key`.
     mitigation
-        Reduced sets of configurations, see :mod:`mlflow_l3d.designs.mitigation`. They hold where a factor is
+        Reduced sets of configurations, see :mod:`mlflow_l3d.designs.configurations`. They hold where a factor is
         mitigated; in golden runs every factor varies freely.
     product
         Whether the columns of a joint factor are the cross product of its members' configurations.
@@ -171,3 +170,56 @@ def check_number(name: str, value: int, low: int, high: int) -> None:
     """
     if not low <= value <= high:
         raise ParameterError(name, value, f"must be a whole number from {low} to {high} in this design")
+
+
+SEED: Final = "seed"
+"""Name of the factor of a study of seeds."""
+PAPER_SEEDS: Final = tuple(range(42, 142, 10))
+"""42, 52, ..., 132 (Zhou et al. 2025, section 4.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedsDesign:
+    """The random-seeds study (Zhou et al. 2025): one cell per seed, which governs all randomness in training.
+
+    Attributes
+    ----------
+    seeds
+        The user's own numbers; zero is a seed.
+    all_factors
+        Factors of the approach with an effect. Those of the task are not governed by the seed.
+    context_key
+        Identity of everything the cells share.
+    split_seeds
+        Seeds of the factors of the task, the same for all cells; none where the split is the task's own.
+    """
+
+    seeds: Sequence[int]
+    all_factors: Sequence[str]
+    context_key: str
+    split_seeds: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Return the number of cells."""
+        return len(self.seeds)
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield the cells in the order of the seeds."""
+        for index, seed in enumerate(self.seeds):
+            seeds = {SEED: seed, **self.split_seeds, **derived_seeds(seed, self.all_factors)}
+            yield Cell(
+                phase="golden",
+                factor=None,
+                row=None,
+                column=None,
+                index=index,
+                configurations={SEED: index},
+                seeds=seeds,
+                key=cell_key(self.context_key, seeds),
+            )
+
+
+def derived_seeds(seed: int, factors: Sequence[str]) -> dict[str, int]:
+    """Return the seed of each factor of training that one seed of the study decides; one of that name is that seed."""
+    given = (*TASK_FACTORS, SEED)
+    return {name: stream_seed(seed, "seed study", name) for name in factors if name not in given}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mlflow_l3d.analysis.importance.models import NESTED
+from mlflow_l3d.analysis.importance.estimators import NESTED
 from mlflow_l3d.cells.factors import GOLDEN_BASE, MITIGATION_BASE, NESTED_BASE, NESTED_COLUMNS, RADIAL_BASE
 from mlflow_l3d.designs import words
+from mlflow_l3d.designs.crossed import TableDesign
 from mlflow_l3d.designs.layout import check_number
-from mlflow_l3d.designs.table import TableDesign
 
 
 @dataclass(frozen=True)

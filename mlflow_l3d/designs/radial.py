@@ -11,22 +11,21 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.comparable import Pairs
 from mlflow_l3d.analysis.importance.checks.report import PAIR_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
-from mlflow_l3d.analysis.importance.estimators.reml import Missing
+from mlflow_l3d.analysis.importance.estimators import RADIAL
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
+from mlflow_l3d.analysis.importance.estimators.nested import radial_estimate
 from mlflow_l3d.analysis.importance.frames import placed_scores
 from mlflow_l3d.analysis.importance.importance import radial_importance
-from mlflow_l3d.analysis.importance.models import RADIAL
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, usable
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 from mlflow_l3d.analysis.planning.assurance import Outlook
 from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
-from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import RADIAL_BASE, SWAP_BASE
 from mlflow_l3d.designs.base import Design, Sizes
-from mlflow_l3d.designs.joint import factor_members
+from mlflow_l3d.designs.configurations import factor_members
 from mlflow_l3d.designs.layout import check_number
 from mlflow_l3d.designs.words import Words
 from mlflow_l3d.errors import ParameterError

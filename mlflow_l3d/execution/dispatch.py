@@ -12,9 +12,8 @@ from mlflow_l3d.approaches.progress import tell
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.calls import Call, Queue, share
+from mlflow_l3d.execution.calls import Call, Limits, Queue, share
 from mlflow_l3d.execution.sessions import NoFurtherCellError
-from mlflow_l3d.execution.timeouts import Limits
 from mlflow_l3d.execution.workers import Busy, Ended, Message, Pool, Ready, W
 
 ATTEMPTS: Final = 2

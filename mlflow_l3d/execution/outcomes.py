@@ -19,7 +19,7 @@ from mlflow_l3d.cells.factors import REPLICATE, TEST_SAMPLE, configuration_seed
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import half, halves, trainings, whole
-from mlflow_l3d.execution.joint import job_of
+from mlflow_l3d.execution.sessions import job_of
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.privacy import public_text
 from mlflow_l3d.tasks.base import Task

@@ -20,9 +20,8 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts, share_device
-from mlflow_l3d.execution.joint import single_jobs
 from mlflow_l3d.execution.outcomes import run_cells
-from mlflow_l3d.execution.sessions import cells_at_once, session_of
+from mlflow_l3d.execution.sessions import cells_at_once, session_of, single_jobs
 from mlflow_l3d.execution.workers import Busy, Ended, Message, Ready
 
 LOST_DEVICE: Final = 74
@@ -100,7 +99,7 @@ def serve_calls(
 
 
 def unpickled(pickled: bytes) -> Job:
-    """Return the job that :func:`mlflow_l3d.execution.pool.pickled` made bytes of.
+    """Return the job that :func:`mlflow_l3d.execution.processes.pickled` made bytes of.
 
     Raises
     ------

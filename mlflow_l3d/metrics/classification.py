@@ -189,12 +189,10 @@ def class_numbers(values: npt.ArrayLike, what: str, lowest: int) -> Numbers:
     array: npt.NDArray[Any] = np.asarray(values)
     whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool((array == np.trunc(array)).all()))
     if array.ndim != 1 or not (whole or not array.size):
-        msg = f"{what} must be one axis of whole class numbers, got shape {array.shape} of {array.dtype}"
-        raise ValueError(msg)
+        raise ValueError(f"{what} must be one axis of whole class numbers, got shape {array.shape} of {array.dtype}")
     numbers: Numbers = array.astype(np.int64, copy=False)
     if numbers.size and int(numbers.min()) < lowest:
-        msg = f"{what} must be {lowest} or above, got {int(numbers.min())}"
-        raise ValueError(msg)
+        raise ValueError(f"{what} must be {lowest} or above, got {int(numbers.min())}")
     return numbers
 
 

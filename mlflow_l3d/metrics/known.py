@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.metrics import classification, rankings, regression, tags, texts
+from mlflow_l3d.metrics import classification, lists, regression, texts
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
 
@@ -37,7 +37,7 @@ def registered() -> Mapping[str, Metric]:
 
     An entry point that cannot be used is left out with a warning, so that a broken package costs its metric only.
     """
-    ours = (classification, regression, texts, tags, rankings)
+    ours = (classification, regression, texts, lists)
     metrics = {metric.name: metric for each in ours for metric in each.METRICS}
     for name in registry.names("metric"):
         try:
@@ -113,8 +113,7 @@ def check_installed(metric: Metric) -> None:
     """Raise if what a metric needs is not there; the error names the command that installs it."""
     if not _installed(metric):
         package = metric.needs.replace("_", "-")
-        msg = f"metric={metric.name}: needs the package {package}. Run: pip install 'mlflow-l3d[agreement]'"
-        raise L3DError(msg)
+        raise L3DError(f"metric={metric.name}: needs the package {package}. Run: pip install 'mlflow-l3d[agreement]'")
 
 
 def scores_of(

@@ -91,12 +91,10 @@ def numbers(values: npt.ArrayLike, what: str, axes: int) -> Floats:
     """
     array: npt.NDArray[Any] = np.asarray(values)
     if array.ndim != axes or array.dtype.kind not in "iufb":
-        msg = f"{what} must have {axes} axes of numbers, got shape {array.shape} of {array.dtype}"
-        raise ValueError(msg)
+        raise ValueError(f"{what} must have {axes} axes of numbers, got shape {array.shape} of {array.dtype}")
     copied: Floats = array.astype(np.float64)
     if not np.isfinite(copied).all():
-        msg = f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not"
-        raise ValueError(msg)
+        raise ValueError(f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not")
     return copied
 
 

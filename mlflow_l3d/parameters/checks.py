@@ -1,20 +1,156 @@
-"""Whether approach, task and metric go together, and fit what else was asked for."""
+"""How cells are run; whether approach, task, metric and device go together, and fit what else was asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
+from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
-from mlflow_l3d.approaches.hyperparameters import Value
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, of_kind, registered
 from mlflow_l3d.parameters.declaration import Arguments, declared
 from mlflow_l3d.parameters.shared import Columns, Sizes
+from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import is_data
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How cells are run.
+
+    Attributes
+    ----------
+    executor, workers
+        Its name, and how many cells it may run at a time; None leaves that to the executor.
+    cell_timeout
+        Seconds that a cell may take, infinite for no limit; None is ``auto``.
+    options
+        Those that only this executor has, the given ones.
+    ask
+        Calls a function on a worker and returns what it gives, where workers are on machines other than this one; else
+        None. See :meth:`mlflow_l3d.execution.base.Executor.on_worker`.
+    gpu_options
+        Names of options that ask for GPUs.
+    """
+
+    executor: str
+    workers: int | None
+    cell_timeout: float | None
+    options: Mapping[str, Value]
+    ask: Callable[..., Any] | None
+    gpu_options: Collection[str] = ()
+
+    def asked(self, function: Callable[[str], T], device: str) -> T:
+        """Return what `function` gives for a device, called where that is: on a worker, or here."""
+        if self.ask is None:
+            return function(device)
+        answer: T = self.ask(function, "cuda:0", options=self.options)
+        return answer
+
+    def check_gpus(self, device: str) -> None:
+        """Raise if the executor is to ask for GPUs that a device does not use."""
+        for name in self.gpu_options:
+            if name in self.options and not device.startswith("cuda"):
+                allowed = f"asks for GPUs, and device={device} uses none"
+                raise ParameterError(f"executor_options.{name}", self.options[name], allowed, "Use device=cuda.")
+
+
+def execution(asked: Mapping[str, Any]) -> Execution:
+    """Return how cells are run.
+
+    Raises
+    ------
+    ParameterError
+        If the executor takes something else.
+    """
+    executor, timeout = asked["executor"], asked["cell_timeout"]
+    workers = None if asked["workers"] == "auto" else asked["workers"]
+    executor_class = registry.load("executor", executor)
+    one_worker = getattr(executor_class, "one_worker", False)
+    if one_worker and workers not in {None, 1}:
+        raise ParameterError("workers", workers, f"executor={executor} has one", "Use executor=processes.")
+    if not isinstance(timeout, str) and not getattr(executor_class, "stops_cells", False):
+        allowed = f"executor={executor} cannot stop a cell"
+        raise ParameterError("cell_timeout", f"{timeout:g}", allowed, "Use executor=processes, or none.")
+    return Execution(
+        executor,
+        1 if one_worker else workers,
+        {"none": math.inf, "auto": None}.get(timeout, timeout),
+        _options(asked["executor_options"], executor, getattr(executor_class, "options", {})),
+        getattr(executor_class, "on_worker", None),
+        getattr(executor_class, "gpu_options", ()),
+    )
+
+
+def _options(options: str | Mapping[str, Any], executor: str, known: Mapping[str, Hyperparameter]) -> dict[str, Value]:
+    """Return the options of an executor: a mapping, a JSON object, or name=value pairs separated by commas."""
+    name, text = "executor_options", as_text("executor_options", options)
+    if text in {"none", "", "{}"}:
+        return {}
+    if not known:
+        raise ParameterError(name, text, f"executor={executor} has none", "Leave it out.")
+    if isinstance(options, Mapping):
+        values: Mapping[str, object] = options
+    elif text.lstrip().startswith("{"):
+        values = json_of(name, text, text)
+    else:
+        pairs = [part.partition("=") for part in text.split(",")]
+        if not all(separator for _, separator, _ in pairs):
+            allowed = 'must be name=value pairs separated by commas, or a JSON object such as {"num_cpus": 2}'
+            raise ParameterError(name, text, allowed)
+        values = {key.strip(): value.strip() for key, _, value in pairs}
+    check_names(name, values, known)
+    read = {}
+    for key, value in values.items():
+        try:
+            read[key] = known[key].parse(key, value)
+        except ParameterError as error:
+            raise ParameterError(f"{name}.{key}", error.value, error.allowed, error.fix) from None
+    return read
+
+
+def is_deterministic(is_asked: bool, device: str, approach: Approach) -> bool:
+    """Return whether results must repeat; what computes on the CPU with a model of ours always does."""
+    if not is_asked and device == "cpu" and approach.default_model:
+        raise ParameterError(
+            "deterministic", "false", f"has no effect: {approach.name} runs on the cpu", "Leave it out."
+        )
+    return is_asked
+
+
+def device_of(device: str, approach: Approach, how: Execution) -> str:
+    """Return the device to train on; torch is asked only where the answer depends on it."""
+    if device == "cpu" or not approach.default_model:
+        if device not in {"auto", "cpu"}:
+            raise ParameterError("device", device, f"{approach.name} runs on the cpu only")
+        return "cpu"
+    if how.ask is not None and device != "auto":
+        return Choice(("cpu", "cuda")).read("device", device)
+    try:
+        import torch
+    except ModuleNotFoundError:
+        if device == "auto":
+            return "cpu"
+        raise L3DError(f"device={device}: needs torch. Run: pip install 'mlflow-l3d[models]'") from None
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    kind = device.partition(":")[0]
+    if kind not in {"cuda", "mps"}:
+        raise unknown_name("device", device, ["auto", "cpu", "cuda", "cuda:N", "mps"])
+    if not (torch.cuda.is_available() if kind == "cuda" else torch.backends.mps.is_available()):
+        raise ParameterError("device", device, "no such device on this machine", "Use device=cpu or device=auto.")
+    return device
+
 
 COLUMNS: Final = declared(Columns)
 """Parameters that say how a file or data set is read."""

@@ -47,8 +47,13 @@ class Parameter:
         """Its name on the command line."""
         return f"--{self.name.rstrip('_').replace('_', '-')}"
 
+    @property
+    def none(self) -> str:
+        """What None from Python stands for, as typed: ``none`` if that is allowed, or the default."""
+        return "none" if "none" in getattr(self.values, "words", ()) else self.default
+
     def read(self, value: object) -> Any:
-        """Return a value, from Python or as typed, as its type in Python; None is ``none`` if allowed, or the default.
+        """Return a value, from Python or as typed, as its type in Python.
 
         Raises
         ------
@@ -56,7 +61,7 @@ class Parameter:
             If it is not allowed.
         """
         if value is None:
-            value = "none" if "none" in getattr(self.values, "words", ()) else self.default
+            value = self.none
         if not self.takes_lists and not self._is_kept(value):
             text = as_text(self.name, value)
             if "\n" in text and not isinstance(value, list | tuple):  # of a data frame or an array
@@ -130,7 +135,7 @@ def read_arguments(parameters: Mapping[str, object], known: Parameters, unread: 
     for name, parameter in known.items():
         value = parameters.get(name, parameter.default)
         values[name] = value if name in unread else parameter.read(value)
-        texts[name] = as_text(name, values[name] if value is None else value)
+        texts[name] = as_text(name, parameter.none if value is None else value)
     return Arguments(values, texts)
 
 

@@ -16,9 +16,17 @@ from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, registered
-from mlflow_l3d.parameters.checks import COLUMNS, check_approach, check_kind, check_no_data, check_task
+from mlflow_l3d.parameters.checks import (
+    COLUMNS,
+    check_approach,
+    check_kind,
+    check_no_data,
+    check_task,
+    device_of,
+    execution,
+    is_deterministic,
+)
 from mlflow_l3d.parameters.declaration import Arguments, Parameters, read_arguments
-from mlflow_l3d.parameters.execution import device_of, execution, is_deterministic
 from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, choose
 from mlflow_l3d.parameters.values import Choice, public_name
@@ -51,7 +59,7 @@ class Setup:
     deterministic
         Whether the device computes the same way each time.
     cell_timeout, executor_options
-        See :class:`mlflow_l3d.parameters.execution.Execution`.
+        See :class:`mlflow_l3d.parameters.checks.Execution`.
     metric
         The metric that is asked for; None for the usual one.
     """
@@ -120,6 +128,11 @@ def read_parameters(
     """
     objects = () if approach is None else ("approach",)  # an object has a name that no entry point needs to have
     scorer = parameters.get("metric")
+    if isinstance(scorer, Metric):
+        if registered().get(scorer.name) != scorer:
+            fix = "Give its function, or declare it as an entry point of the group mlflow_l3d.metrics."
+            raise ParameterError("metric", scorer.name, "is an object that no entry point names", fix)
+        parameters = {**parameters, "metric": scorer.name}
     asked = read_arguments(parameters, known, objects)
     if approach is None:
         name = asked["approach"]

@@ -118,7 +118,7 @@ def verbs() -> Mapping[str, Verb]:
 FIXED: Final[Mapping[str, Mapping[str, str]]] = {
     "Your own training": {
         "FunctionApproach": "mlflow_l3d.approaches.functions.approach",
-        "training": "mlflow_l3d.approaches.functions.training",
+        "training": "mlflow_l3d.approaches.functions.estimator",
         "Estimator": "mlflow_l3d.approaches.functions.estimator",
         "Approach": "mlflow_l3d.approaches.base",
         "Hyperparameter": "mlflow_l3d.approaches.hyperparameters",

@@ -81,5 +81,4 @@ def from_l3d_runs(parent_run_id: str | list[str], name: str | None = None, diges
 
     source = L3DRunsSource(parent_run_id if isinstance(parent_run_id, str) else ",".join(parent_run_id))
     title = name or f"l3d-{source.parent_run_id}"[:500]
-    dataset: Dataset = from_pandas(source.load(), source=source, name=title, digest=digest)
-    return dataset
+    return from_pandas(source.load(), source=source, name=title, digest=digest)

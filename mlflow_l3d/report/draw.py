@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup
 
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.report.numbers import plain
 
 _BINS: Final = 40

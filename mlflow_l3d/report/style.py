@@ -8,18 +8,23 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.report.numbers import shorten_all
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
+    import matplotlib.axes
+    import matplotlib.figure
+    import matplotlib.image
+
+Axes: TypeAlias = "matplotlib.axes.Axes"
+Figure: TypeAlias = "matplotlib.figure.Figure"
+AxesImage: TypeAlias = "matplotlib.image.AxesImage"
+"""Types of what is drawn; matplotlib itself is loaded with the first figure."""
 
 WIDTH: Final = 7.6
 """Width of every figure, in inches."""

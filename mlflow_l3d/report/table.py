@@ -106,7 +106,7 @@ class Table:
         return replace(self, head=head, rows=tuple(rows), texts=texts, more=more)
 
     def lines(self, indent: str = "") -> list[str]:
-        """Return the table as lines of at most :data:`~mlflow_l3d.report.text.WIDTH` characters.
+        """Return the table as lines of at most :data:`~mlflow_l3d.report.table.WIDTH` characters.
 
         The columns stand closer where they do not fit, and else go below, under the same names.
         """

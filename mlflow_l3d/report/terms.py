@@ -9,8 +9,8 @@ TERMS: Final = MappingProxyType(
     {
         "std": "Standard deviation: the typical distance of one run from the mean. About two runs in three lie within "
         "one of it.",
-        "golden": "A training in which every factor is drawn anew.",
-        "pooled": "The cells of all tables together, in place of runs in which every factor is drawn anew. They vary "
+        "golden": "A training with a new seed for every factor.",
+        "pooled": "The cells of all tables together, in place of trainings with a new seed for every factor. They vary "
         "less.",
         "agree": "Consistency (CON): how often two runs predict the same for a test example that both saw.",
         "right": "Correct consistency (CCON): how often two runs predict the same for a test example, and are right.",
@@ -23,11 +23,11 @@ TERMS: Final = MappingProxyType(
         "factor whose interval cannot be trusted.",
         "published": "Importance of Pecher et al. 2024: (contributed \N{MINUS SIGN} mitigated) / golden standard "
         "deviation. They call a factor important if it is above 0.",
-        "corrected": "√share \N{MINUS SIGN} √(1 \N{MINUS SIGN} share): the published score without its errors from "
+        "corrected": "√share \N{MINUS SIGN} √(1 \N{MINUS SIGN} share): the published importance without its errors from "
         "few rows and columns. Above 0 exactly if the share is above 50 %.",
         "contributed": "As published: the mean of the standard deviations within rows, where only this factor changes.",
         "mitigated": "As published: the standard deviation of the row means, where all other factors change.",
-        "letters": "Factors that share a letter cannot be told apart by these runs.",
+        "letters": "Factors that share a letter do not differ significantly.",
         "kappa": "Agreement of two runs beyond chance (Fleiss): 1 is always, 0 is chance.",
         "disagreement": "How often runs disagree on an example if only this factor changes, over how often if every "
         "factor does. The two come from different runs, so that chance may lift it above 100 %.",

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mlflow_l3d import registry
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
+from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.studies.progress import shows_progress
+from mlflow_l3d.studies.shown import logger, shows_progress
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
 from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.pages import told
 from mlflow_l3d.tracking.parent import end_early
 from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import RunRecord
-
-if TYPE_CHECKING:
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.parameters.setup import Setup
-    from mlflow_l3d.tasks.base import TaskLike
-
-_logger = logging.getLogger("mlflow_l3d")
 
 
 class HasRemarks(Protocol):
@@ -88,7 +83,7 @@ def fail_project_run(run_id: str | None, error: Exception) -> None:
     try:
         end_early(connect(), run_id, error_line(error))
     except Exception as second:  # noqa: BLE001 - the first error matters more
-        _logger.error("The run could not be marked as failed: %s", error_line(second))
+        logger.error("The run could not be marked as failed: %s", error_line(second))
 
 
 def specified(
@@ -109,9 +104,9 @@ def specified(
 
 
 def say(remarks: Iterable[str]) -> None:
-    """Say what is to be said before a study begins."""
+    """Say what users should know before a study begins, or while it is under way."""
     for remark in remarks:
-        _logger.warning("%s", remark)
+        logger.warning("%s", remark)
 
 
 class Study(ABC, Generic[S, K, R]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from abc import abstractmethod
@@ -11,24 +10,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
-from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.self_test import SelfTest, self_test, tested
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.shown import OnOneScreen, logger, progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
-
-if TYPE_CHECKING:
-    from mlflow_l3d.cells.cell import Cell, Outcome
-
-_logger = logging.getLogger("mlflow_l3d")
 
 C = TypeVar("C", bound=CellRequest)
 
@@ -127,7 +121,8 @@ class CellStudy(Study[C, CellRecord, R]):
         """Take note of a cell that was done before."""
 
     def on_record(self, cell: Cell, record: CellRecord) -> None:
-        """Take note of a cell that was trained now."""
+        """Take note of a cell that was trained now: as of one that was done before, without metrics if it failed."""
+        self.on_known(cell, {} if record.error else record.metrics)
 
     def open(
         self, project_run: str | None = None, beside: RunRecorder[CellRecord] | None = None, studies: int = 1
@@ -248,7 +243,7 @@ class CellStudy(Study[C, CellRecord, R]):
         if record.error:
             self.failed += 1
             self._first_error = self._first_error or record.error
-            _logger.warning("%s failed: %s", self.cell_name(cell), record.error)
+            logger.warning("%s failed: %s", self.cell_name(cell), record.error)
         self.computed += 1
         self.on_record(cell, record)
         self._errors.add(record.error)

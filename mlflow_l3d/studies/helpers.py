@@ -80,7 +80,15 @@ def names() -> Names:
     Returns
     -------
     Names
-        Those of metrics are all there are, whatever the kind of task.
+        The names; metrics of all kinds of tasks are among them.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> mlflow_l3d.names().of["design"]
+    ('crossed', 'fixed', 'levels', 'nested', 'radial', 'random')
+    >>> mlflow_l3d.names().factors["finetuning"]
+    ('label_selection', 'data_split', 'data_order', 'model_initialisation', 'model_randomness')
     """
     from mlflow_l3d.metrics.known import registered
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.execution.base import CountedCells, Executor
-from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS
-
-if TYPE_CHECKING:
-    from mlflow_l3d.cells.cell import Cell, Outcome
-    from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
-    from mlflow_l3d.tracking.recorder import RunRecorder
-    from mlflow_l3d.tracking.records import CellRecord
-
-
-_logger = logging.getLogger("mlflow_l3d")
+from mlflow_l3d.studies.shown import logger
+from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS, Elsewhere
+from mlflow_l3d.tracking.recorder import RunRecorder
+from mlflow_l3d.tracking.records import CellRecord
 
 
 class CellOwner(Protocol):
@@ -87,7 +81,7 @@ class CellLoop(Generic[S]):
         awaited = {cell.key for study, cell in self._cells_elsewhere() if study.needs(cell)}
         if awaited and not self._has_waited:
             self._has_waited = True
-            _logger.warning("Waiting for another process to train %d cells.", len(awaited))
+            logger.warning("Waiting for another process to train %d cells.", len(awaited))
         while self.elsewhere:
             began, given_back = time.monotonic(), self._look()
             self._after_look()

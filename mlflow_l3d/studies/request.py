@@ -25,7 +25,7 @@ from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.data import Data
+from mlflow_l3d.tracking.pages import Data
 from mlflow_l3d.tracking.parent import Card
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.base import executor_of
-from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.request import CellRequest
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.shown import OnOneScreen, progress_bar
 
 TRIES: Final = 2
 """How often a seed is drawn anew before it counts as one without an effect."""

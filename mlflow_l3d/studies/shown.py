@@ -1,12 +1,121 @@
-"""Results of studies where nobody prints them: one screen in a shell, the first screen of the report in a notebook."""
+"""What people see of a study: its progress on stderr, and its result in a shell or a notebook."""
 
 from __future__ import annotations
 
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from html import escape
-from typing import TYPE_CHECKING, Final
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from mlflow_l3d.approaches.progress import heard_by
 
 if TYPE_CHECKING:
+    from tqdm import tqdm
+
     from mlflow_l3d.report.page import Document
+
+
+logger: Final = logging.getLogger("mlflow_l3d")
+"""Says what users should know while a study is under way."""
+_TICK: Final = 1.0
+"""Seconds between two looks at a line on which nothing else happens."""
+
+
+def shows_progress(wanted: bool | None) -> bool:
+    """Return whether progress is shown: as it is wanted, or if somebody looks, in a notebook or on a terminal."""
+    return _looked_at() if wanted is None else wanted
+
+
+@contextmanager
+def progress_bar(
+    what: str, unit: str, *, total: int, shown: bool, done: int = 0, state: str = ""
+) -> Iterator[tqdm[Any]]:
+    """Show a progress bar on stderr in the block; while `state` stands behind it, its clock goes on by itself.
+
+    What sessions tell meanwhile stands in the place of `state`: how far the encoding of texts is.
+    """
+    bar = _kind()(
+        total=total,
+        initial=done,
+        unit=unit,
+        disable=not shown,
+        file=sys.stderr,
+        desc=what,
+        smoothing=0.1,
+        mininterval=0.5 if _looked_at() else 10.0,
+        postfix=state or None,
+    )
+    if shown and state and _looked_at():
+        threading.Thread(target=_tick, args=(bar, lambda: bool(bar.postfix) and not bar.disable), daemon=True).start()
+    last = 0.0
+
+    def hear(said: str) -> None:
+        nonlocal last
+        bar.set_postfix_str(said or ("" if bar.n > bar.initial else state), refresh=False)
+        if (now := time.monotonic()) - last >= bar.mininterval:
+            last = now
+            bar.refresh()
+
+    with bar, heard_by(hear if shown else lambda _: None):
+        yield bar
+
+
+def restart_clock(bar: tqdm[Any]) -> None:
+    """Let the rate of a bar be that from here on: loading and encoding are over."""
+    if not bar.disable:
+        bar.set_postfix_str("", refresh=False)
+        bar.unpause()
+        bar.start_t = bar.last_print_t
+
+
+@contextmanager
+def under_way(what: str, *, shown: bool, left: Callable[[], int] | None = None) -> Iterator[None]:
+    """Show what is done in the block and how long it takes, and how much is `left` if that can be said."""
+    if not shown:
+        yield
+        return
+    text = (lambda: f"{left():,} left") if left is not None else str
+    shape: dict[str, Any] = {"bar_format": "{desc}: {elapsed} {postfix}", "leave": False}
+    with _kind()(desc=what, file=sys.stderr, **shape) as bar:
+        if _looked_at():
+            going = lambda: not bar.disable  # noqa: E731
+            threading.Thread(target=_tick, args=(bar, going, text), daemon=True).start()
+        yield
+
+
+def _tick(bar: tqdm[Any], going: Callable[[], bool], text: Callable[[], str] | None = None) -> None:
+    pause = threading.Event()
+    while not pause.wait(_TICK) and going():
+        if text is not None:
+            bar.set_postfix_str(text(), refresh=False)
+        bar.refresh()
+
+
+def _looked_at() -> bool:
+    return _in_notebook() or sys.stderr.isatty()
+
+
+def _in_notebook() -> bool:
+    """Return whether this is a kernel of Jupyter; IPython is not imported for it."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def _kind() -> Any:
+    """Return the bar of notebooks if it can be shown, else that of terminals."""
+    if _in_notebook() and find_spec("ipywidgets"):
+        from tqdm.notebook import tqdm as widget
+
+        return widget
+    from tqdm import tqdm
+
+    return tqdm
+
 
 _LINES: Final = 30
 _HEIGHT: Final = 560

@@ -94,6 +94,14 @@ def make_task(
     ------
     L3DError
         As :func:`check`.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> texts, labels = ["good", "bad", "fine", "poor"], [1, 0, 1, 0]
+    >>> task = mlflow_l3d.make_task("reviews", [texts], labels, class_names=["negative", "positive"])
+    >>> len(task), task.metric
+    (4, 'accuracy')
     """
     held = _held(name, labels, kind)
     ids = np.arange(len(held), dtype=np.int64) if example_ids is None else np.asarray(example_ids)

@@ -47,5 +47,4 @@ def __getattr__(name: str) -> Any:
             from importlib import import_module
 
             return getattr(import_module(f"{__name__}.{module}"), name)
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -36,7 +36,7 @@ class Skeleton:
 
 
 def new(kind: str, name: str, *, folder: Path | None = None) -> Skeleton:
-    """Write a package that passes the conformance suite as it is.
+    """Write a package with an approach, which passes the conformance suite as it is.
 
     Parameters
     ----------
@@ -47,12 +47,24 @@ def new(kind: str, name: str, *, folder: Path | None = None) -> Skeleton:
     folder
         Folder in which the package's folder ``l3d-NAME`` is made; the current one if None.
 
+    Returns
+    -------
+    Skeleton
+        Folder and files of the package.
+
     Raises
     ------
     ParameterError
-        If the kind is another, or the name is not allowed or taken.
+        If the kind is another, or the name is invalid or taken.
     L3DError
         If the folder exists already.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> package = mlflow_l3d.new("approach", "mine")
+    >>> package.files
+    ('pyproject.toml', 'l3d_mine.py', 'test_l3d_mine.py')
     """
     if kind != "approach":
         raise unknown_name("kind", kind, ["approach"])

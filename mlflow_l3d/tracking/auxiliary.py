@@ -13,19 +13,10 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import children_of, condition, found, search
 from mlflow_l3d.tracking.connection import error_line
 from mlflow_l3d.tracking.pages import told
-from mlflow_l3d.tracking.parent import (
-    HEARTBEAT_SECONDS,
-    attach,
-    end_early,
-    is_stale,
-    log_metrics,
-    log_params,
-    log_results,
-    set_tags,
-)
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -57,8 +48,8 @@ class AuxiliaryRun:
         tables
             Those of the files that MLflow's UI shows as tables.
         """
-        log_metrics(self.client, self.run_id, {0: metrics})
-        log_results(self.client, self.run_id, folder, tags, tables)
+        parents.log_metrics(self.client, self.run_id, {0: metrics})
+        parents.log_results(self.client, self.run_id, folder, tags, tables)
 
 
 @contextmanager
@@ -86,20 +77,21 @@ def auxiliary_run(
     for abandoned in abandoned_runs(client):
         _end_killed(client, abandoned)
     tags = {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA, **_heartbeat()}
-    run = attach(client, project_run, title, tags)
+    run = parents.attach(client, project_run, title, tags)
     run_id, experiment_id = str(run.info.run_id), str(run.info.experiment_id)
     try:
         public = {name: public_parameter(name, value) for name, value in parameters.items()}
-        log_params(client, run_id, public, known=run.data.params)
+        parents.log_params(client, run_id, public, known=run.data.params)
         for other in list(search(client, [experiment_id], condition({names.ROLE: role}, "RUNNING"))):
             beats = names.HEARTBEAT in other.data.tags
-            if beats and other.info.run_name == run.info.run_name and is_stale(other):
+            if beats and other.info.run_name == run.info.run_name and parents.is_stale(other):
                 _end_killed(client, other)
         with held_open(run_id), _beating(client, run_id), told(client.tracking_uri, experiment_id, run_id):
             yield AuxiliaryRun(client, run_id)
         client.set_terminated(run_id, "FINISHED")
     except BaseException as error:
-        end_early(client, run_id, error_line(error), "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+        status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+        parents.end_early(client, run_id, error_line(error), status)
         raise
 
 
@@ -109,9 +101,9 @@ def _beating(client: MlflowClient, run_id: str) -> Iterator[None]:
     ended = threading.Event()
 
     def beat() -> None:
-        while not ended.wait(HEARTBEAT_SECONDS):
+        while not ended.wait(parents.HEARTBEAT_SECONDS):
             with suppress(Exception):
-                set_tags(client, run_id, _heartbeat())
+                parents.set_tags(client, run_id, _heartbeat())
 
     threading.Thread(target=beat, name="l3d-heartbeat", daemon=True).start()
     try:
@@ -133,7 +125,7 @@ def _end_killed(client: MlflowClient, run: Run) -> None:
             client.set_terminated(str(child.info.run_id), "KILLED")
         else:
             _end_killed(client, child)
-    end_early(client, run.info.run_id, "Its process was killed.", "KILLED")
+    parents.end_early(client, run.info.run_id, "Its process was killed.", "KILLED")
 
 
 def _folder() -> Path:

@@ -10,15 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.privacy import public_text
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow import entities as mlflow_entities
 
 T = TypeVar("T")
+Client: TypeAlias = "MlflowClient"
+Run: TypeAlias = "mlflow_entities.Run"
+"""What studies know of MLflow: its client and its runs, as types; the package itself is loaded with the first call."""
 
 # One call to a dead server blocks for minutes with MLflow's own settings, and repeats POSTs on the way, which doubles
 # runs. The uploader repeats calls itself, after looking whether the first one arrived.

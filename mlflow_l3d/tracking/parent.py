@@ -20,7 +20,7 @@ from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, condition, found, search
 from mlflow_l3d.tracking.connection import again, public_uri
-from mlflow_l3d.tracking.data import Data, log_data
+from mlflow_l3d.tracking.pages import Data, log_data
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

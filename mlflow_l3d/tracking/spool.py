@@ -17,15 +17,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from mlflow_l3d.cells.cell import Logged, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import private_folder
 from mlflow_l3d.tracking.names import PREDICTIONS
 from mlflow_l3d.tracking.records import RunRecord
-
-if TYPE_CHECKING:
-    from mlflow_l3d.cells.cell import Logged, Outcome
 
 R = TypeVar("R", bound=RunRecord)
 
@@ -83,7 +81,7 @@ class Spool(Generic[R]):
         L3DError
             If the disk is full or the folder cannot be written.
         """
-        target = self._place(record.key)
+        target = self.folder / record.key
         partial = self.folder / f".{record.key}.tmp"
         try:
             partial.mkdir(exist_ok=True)
@@ -111,28 +109,28 @@ class Spool(Generic[R]):
 
     def record(self, key: str) -> R:
         """Read the record of a cell."""
-        content = json.loads((self._place(key) / _RECORD).read_text(encoding="utf-8"))
+        content = json.loads((self.folder / key / _RECORD).read_text(encoding="utf-8"))
         return self.kind(**content)
 
     def predictions(self, key: str) -> Path | None:
         """Return the file of a cell's predictions; None if the cell has none."""
-        path = self._place(key) / PREDICTIONS
+        path = self.folder / key / PREDICTIONS
         return path if path.is_file() else None
 
     def artifacts(self, key: str) -> Path | None:
         """Return the folder of what a cell's training logged; None if there is nothing."""
-        path = self._place(key) / _ARTIFACTS
+        path = self.folder / key / _ARTIFACTS
         return path if path.is_dir() else None
 
     def run_id(self, key: str) -> str | None:
         """Return the run that was created for a cell; None before."""
-        path = self._place(key) / _RUN_ID
+        path = self.folder / key / _RUN_ID
         text = path.read_text(encoding="ascii", errors="replace") if path.is_file() else ""
         return text if re.fullmatch(r"[a-zA-Z0-9][\w-]{0,255}", text) else None
 
     def set_run_id(self, key: str, run_id: str | None) -> None:
         """Remember, or with None forget, the run that was created for a cell."""
-        path = self._place(key) / _RUN_ID
+        path = self.folder / key / _RUN_ID
         if run_id is None:
             path.unlink(missing_ok=True)
             return
@@ -142,7 +140,7 @@ class Spool(Generic[R]):
 
     def has(self, key: str) -> bool:
         """Return whether the cell is in the spool, whole."""
-        place = self._place(key)
+        place = self.folder / key
         try:
             return (place / _CHECKSUM).read_text(encoding="ascii") == _checksum(place) and self.record(key).key == key
         except (OSError, ValueError, TypeError):
@@ -154,18 +152,15 @@ class Spool(Generic[R]):
         broken.mkdir(mode=0o700, exist_ok=True)
         target = broken / f".{key}"
         shutil.rmtree(target, ignore_errors=True)
-        self._place(key).rename(target)
+        (self.folder / key).rename(target)
 
     def discard(self, key: str) -> None:
         """Remove one cell."""
-        shutil.rmtree(self._place(key), ignore_errors=True)
+        shutil.rmtree(self.folder / key, ignore_errors=True)
 
     def clear(self) -> None:
         """Remove everything: the server holds it all."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _place(self, key: str) -> Path:
-        return self.folder / key
 
 
 def _machine_id(folder: Path) -> str:

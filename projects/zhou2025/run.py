@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds
+from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.tasks.sources.glue import STUDY
 
@@ -114,7 +114,7 @@ def studies(
 
 
 def _study(model: str, task: str) -> Study:
-    settings = published_seeds(model, task)
+    settings = Finetuning().published_seeds(model, task, {})
     if settings is None:
         listed = ", ".join(MODELS)
         raise ParameterError("tasks", task, f"has no published settings for {model}", f"Models with some: {listed}.")
@@ -132,7 +132,7 @@ def _text(value: object) -> str:
 
 def run(table: str, found: Sequence[Study]) -> int:
     """Train the missing runs, compare, and print; return the exit status, 1 if a study failed."""
-    from mlflow_l3d.studies.seeds.evaluate import evaluate_seeds
+    from mlflow_l3d.studies.seeds.results import evaluate_seeds
     from mlflow_l3d.studies.seeds.run import seeds
 
     parents, failed = [], []

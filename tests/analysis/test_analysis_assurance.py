@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.models import CROSSED, NESTED, RADIAL
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, RADIAL
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of
 from mlflow_l3d.analysis.planning.runs_needed import runs_needed

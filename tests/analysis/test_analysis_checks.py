@@ -14,11 +14,11 @@ import pytest
 from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.checks import report
-from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
+from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.models import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
 from mlflow_l3d.metrics.classification import F1_MACRO
 
@@ -46,9 +46,10 @@ def fired(*scores, **more):
     return {check.code: check for check in checks(*scores, **more) if check.factor is not None}
 
 
-def golden_checks(scores, **more):
+def golden_checks(scores, classes=None, **more):
     """Return the checks of golden runs alone."""
-    return all_checks(Evidence(importances={}, golden=np.asarray(scores), metric=F1_MACRO, **more))
+    plan = PlanFacts(classes=classes)
+    return all_checks(Evidence(importances={}, golden=np.asarray(scores), metric=F1_MACRO, plan=plan, **more))
 
 
 def test_a_complete_list_is_not_asked_for_more_columns():

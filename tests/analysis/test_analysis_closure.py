@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.checks.closure import closure
-from mlflow_l3d.analysis.importance.checks.tables import CLOSURE_LEVEL
-from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
-from mlflow_l3d.analysis.jackknife import jackknife_variance
+from mlflow_l3d.analysis.importance.checks.tables import CLOSURE_LEVEL, closure
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
+from mlflow_l3d.analysis.intervals import jackknife_variance
 
 
 def drawn(generator, effects, rows, columns, model):

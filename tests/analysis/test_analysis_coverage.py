@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
-from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
+from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate, radial_estimate
 
 REPEATS = 600
 """A share of 0.95 has a standard error of 0.009: it lies within 0.92 to 0.98, one of 0.90 does not."""

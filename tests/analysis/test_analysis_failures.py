@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from checks_cases import checks_of
 
-from mlflow_l3d.analysis.importance.checks.failures import failures
+from mlflow_l3d.analysis.importance.checks.cells import failures
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.importance.estimate import importance_of_variances
+from mlflow_l3d.analysis.importance.estimators import LEVELS
 from mlflow_l3d.analysis.importance.estimators.levels import levels_components, levels_estimate, levels_without_each
-from mlflow_l3d.analysis.importance.models import LEVELS
 
 POPULATION = np.array([[0.1, 0.5, 0.3], [0.9, 0.2, 0.4], [0.6, 0.6, 0.7], [0.0, 0.3, 0.8]])
 """Scores of the four configurations that all other factors have, each as likely, at the three levels that there are."""

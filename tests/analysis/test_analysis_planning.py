@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.assurance import expected_half_width, optimal_columns
 from mlflow_l3d.analysis.planning.runs_needed import runs_needed

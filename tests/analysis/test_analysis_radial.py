@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from checks_cases import checks_of
 
-from mlflow_l3d.analysis.importance.estimators.nested import nested_components
-from mlflow_l3d.analysis.importance.estimators.radial import (
+from mlflow_l3d.analysis.importance.estimators.nested import (
+    nested_components,
     radial_estimate,
     radial_variances_without_each,
 )

@@ -9,7 +9,7 @@ import pytest
 from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
-from mlflow_l3d.analysis.importance.estimators.reml import reml_components
+from mlflow_l3d.analysis.importance.estimators.missing_cells import reml_components
 from mlflow_l3d.errors import L3DError
 
 
@@ -82,7 +82,7 @@ def test_constant_scores():
 def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_check_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from mlflow_l3d.analysis.importance.estimators import reml
+    from mlflow_l3d.analysis.importance.estimators import missing_cells
     from mlflow_l3d.analysis.importance.tables import Tables
     from mlflow_l3d.designs.crossed import CrossedDesign
 
@@ -99,10 +99,10 @@ def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_chec
     assert found["f"].components.method == "reml"
     low, high = found["f"].corrected_interval
     assert low < found["f"].importance_corrected < high
-    monkeypatch.setattr(reml, "reml_estimate", fails)
+    monkeypatch.setattr(missing_cells, "reml_estimate", fails)
     fallen = CrossedDesign.importances(scores, missing="reml")
     dropped = CrossedDesign.importances(scores, missing="anova")
     assert fallen["f"].metrics() == dropped["f"].metrics()
-    text = next(check.message for check in checks_of(fallen, scores.golden, reml=True) if check.code == "L3D002")
+    text = next(check.message for check in checks_of(fallen, scores.golden, missing="reml") if check.code == "L3D002")
     assert "Restricted maximum likelihood gave no estimate" in text
     assert "1 cell of 40 has no score (row 2)" in text

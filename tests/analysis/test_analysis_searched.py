@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.importance.checks.evidence import Evidence
-from mlflow_l3d.analysis.importance.checks.searched import on_searched_split, searched_split
+from mlflow_l3d.analysis.importance.checks.cells import on_searched_split, searched_split
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
 from mlflow_l3d.designs.analyse import Planned, analyse
 
 LARGE = 2**53 - 1
@@ -47,7 +47,7 @@ def cells(rows: int = 3, columns: int = 2) -> pd.DataFrame:
 
 
 def split_checks(splits):
-    evidence = Evidence(importances={}, golden=np.empty(0), cells=cells(), searched_splits=splits)
+    evidence = Evidence(importances={}, golden=np.empty(0), cells=cells(), plan=PlanFacts(searched_splits=splits))
     return list(searched_split(evidence))
 
 

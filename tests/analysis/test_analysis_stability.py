@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.consistency import Stability
-from mlflow_l3d.analysis.consistency.prediction_importance import prediction_importance
-from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.jackknife import ratio_interval
+from mlflow_l3d.analysis.consistency.results import Consistency, prediction_importance
+from mlflow_l3d.analysis.intervals import ratio_interval
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 

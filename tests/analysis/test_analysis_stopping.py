@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
-from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
+from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate, radial_estimate
 from mlflow_l3d.analysis.planning.stopping import INTERIM_COLUMNS, EpsilonRule, IntervalRule
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.strategies import (
+from mlflow_l3d.analysis.importance.verdicts import (
     baseline_important,
     baseline_strategy,
     golden_strategy,

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.importance.estimators import crossed, nested
-from mlflow_l3d.analysis.importance.estimators.unbalanced import unbalanced_components, variances_without_each
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, crossed, nested
+from mlflow_l3d.analysis.importance.estimators.missing_cells import unbalanced_components, variances_without_each
 from mlflow_l3d.analysis.importance.importance import importance
-from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.tables import with_scores
 from mlflow_l3d.analysis.importance.variances import MeanSquares
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from analysis_oracle import VoteCounter, consistency_matrixwise
 
-from mlflow_l3d.analysis.consistency.prediction_importance import prediction_importance
-from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.consistency.results import Consistency, prediction_importance
 
 
 def consistency(value, group="data_order"):

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
-from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
-from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate
+from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate, radial_estimate
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.planning.runs_needed import optimal_columns
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule

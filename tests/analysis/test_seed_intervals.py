@@ -5,7 +5,7 @@ import pytest
 from analysis_oracle import regression_consistency
 
 from mlflow_l3d.analysis.consistency.runs import class_agreement, number_agreement
-from mlflow_l3d.analysis.jackknife import share_interval
+from mlflow_l3d.analysis.intervals import share_interval
 
 RUNS, EXAMPLES = 10, 300
 

@@ -14,11 +14,11 @@ from finetuning_helpers import handmade_task
 from finetuning_models import choice_task, regression_task, tiny_bert, tiny_llama
 from icl_tiny_models import byte_tokenizer, llama, save, t5
 
+from mlflow_l3d.approaches import device_draws
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.meta_learning import MetaLearning
-from mlflow_l3d.approaches.stacked import pcg
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
@@ -122,7 +122,7 @@ class Runner:
         with looked_at():
             session = approach.prepare(TASKS[way.task](), given, **where)
         # What is kept for all sessions of a process belongs to this one.
-        pcg._jumps.cache_clear()
+        device_draws._jumps.cache_clear()
         states = torch.get_rng_state(), MODULE.get_rng_state()
         with looked_at() as counts:
             found = list(session.run([_cell(approach, index) for index in range(way.cells)]))

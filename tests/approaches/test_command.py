@@ -15,10 +15,9 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.command import process
+from mlflow_l3d.approaches.command import template
 from mlflow_l3d.approaches.command.approach import Command
-from mlflow_l3d.approaches.command.process import run
-from mlflow_l3d.approaches.command.template import Template, environment
+from mlflow_l3d.approaches.command.template import Template, environment, run
 from mlflow_l3d.approaches.command.written import read
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
@@ -135,7 +134,7 @@ def read_if_there(path):
 def test_all_that_a_command_started_ends_with_the_worker(send, how, tmp_path):
     """Be it killed, alone or with all of its group, or interrupted."""
     parent = (
-        "from pathlib import Path; from mlflow_l3d.approaches.command.process import run; "
+        "from pathlib import Path; from mlflow_l3d.approaches.command.template import run; "
         f"run({with_company(tmp_path)!r}, Path({str(tmp_path)!r}), {{'PATH': '/usr/bin:/bin'}})"
     )
     worker = subprocess.Popen([sys.executable, "-c", parent], start_new_session=True, stderr=subprocess.DEVNULL)
@@ -169,7 +168,7 @@ def test_a_cell_at_its_time_limit_leaves_no_process(tmp_path):
 def test_a_supervisor_that_was_ended_is_replaced(tmp_path):
     """And what it ran fails in one line, with nothing left of it."""
     run(["true"], tmp_path, {"PATH": "/usr/bin:/bin"})
-    (supervisor,) = process._idle[os.getpid()]
+    (supervisor,) = template._idle[os.getpid()]
     supervisor.kill()
     supervisor.wait()
     run(["true"], tmp_path, {"PATH": "/usr/bin:/bin"})

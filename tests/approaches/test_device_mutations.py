@@ -9,44 +9,42 @@ from functools import cache
 import pytest
 from device_paths import WAYS, Runner, differences
 
-from mlflow_l3d.approaches import global_seeds, numerics
+from mlflow_l3d.approaches import device_draws, global_seeds, numerics
 from mlflow_l3d.approaches.encoder.tokens import Tokens
+from mlflow_l3d.approaches.finetuning import head_training as heads
 from mlflow_l3d.approaches.finetuning import kinds
-from mlflow_l3d.approaches.finetuning.adapters import dropout, stacked
-from mlflow_l3d.approaches.finetuning.full import embedding
+from mlflow_l3d.approaches.finetuning.full import lora, stacked, weights
 from mlflow_l3d.approaches.finetuning.full.loading import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full.session import FullSession
-from mlflow_l3d.approaches.finetuning.head import training as heads
-from mlflow_l3d.approaches.icl.engine import sampling, seq2seq, tensors
+from mlflow_l3d.approaches.icl.engine import seq2seq, tensors
 from mlflow_l3d.approaches.meta_learning import chunk
-from mlflow_l3d.approaches.stacked import chunks, pcg
-from mlflow_l3d.approaches.stacked.rows import Rows
-from mlflow_l3d.approaches.stacked.stack import Moments
+from mlflow_l3d.approaches.stacked import chunks
+from mlflow_l3d.approaches.stacked.stack import Moments, Rows
 
 MUTATIONS = {
     # What is used, the path that uses it, a part of its source, and what stands there instead.
-    "steps of Adam": (Moments.of, "heads", ", device=tensor.device", ""),
+    "steps of Adam": (Moments.of, "heads", ", device=weights.device", ""),
     "places of rows": (Rows.places, "heads", ".to(self._matrix.device)", ""),
     "labels of heads": (heads._Training.epoch, "heads", ".to(stack.w1)", ".float()"),
     "logits of heads": (heads._Training._outputs, "heads", ".cpu()", ""),
     "tokens": (Tokens.batch, "full", ".to(device)", ""),
     "labels": (kinds.wanted, "full, regression", ".to(device)", ""),
-    "sum of losses": (FullSession._steps, "full", ", device=self.device", ""),
+    "sum of losses": (FullSession._epoch, "full", ", device=self.device", ""),
     "logits": (FullSession.logits, "full", ".cpu()", ""),
-    "own vocabulary": (embedding.OwnVocabulary.__init__, "full", ".to(whole.weight.device)", ""),
+    "own vocabulary": (weights.OwnVocabulary.__init__, "full", ".to(whole.weight.device)", ""),
     "seed of dropout": (global_seeds.seeded, "full", "module.manual_seed(seed)", "pass"),
-    "keys of dropout": (dropout.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
+    "keys of dropout": (lora.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
     "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(before[0].device)", ""),
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
     "labels of tasks": (chunk._epoch, "maml", ", device=stack.w1.device", ""),
-    "dropout of tasks": (pcg._jumps, "maml", "torch.tensor(halves, device=device)", "torch.tensor(halves)"),
+    "dropout of tasks": (device_draws._jumps, "maml", "torch.tensor(halves, device=device)", "torch.tensor(halves)"),
     "packed texts and what is read": (
         tensors.on_device,
         "score",
         '.to(device, non_blocking=device.type == "cuda")',
         "",
     ),
-    "uniforms": (sampling.next_tokens, "generate, drawn", ".to(home.device)", ""),
+    "uniforms": (tensors.next_tokens, "generate, drawn", ".to(home.device)", ""),
     "lengths of texts": (seq2seq.Seq2SeqEngine._start, "seq2seq, score", "device=device", "device='cpu'"),
 }
 

@@ -22,7 +22,7 @@ TEXTS = handmade_task(70).texts
 
 
 def load(cache, texts=TEXTS, **chosen):
-    return features.load_or_encode(texts, FOUND, **chosen, device="cpu", cache=cache)
+    return features.load_or_encode(texts, features.Encoding(FOUND, **chosen), cache)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_the_number_of_cores_does_not_change_a_bit(encoded):
     before = torch.get_num_threads()
     for workers in (1, 3):
         file = io.BytesIO()
-        features.encode(file, TEXTS, FOUND, "mean", 128, device="cpu", free=10**9, workers=workers)
+        features.encode(file, TEXTS, features.Encoding(FOUND), free=10**9, workers=workers)
         file.seek(0)
         assert np.load(file).tobytes() == encoded.tobytes()
     assert torch.get_num_threads() == before
@@ -77,7 +77,7 @@ def test_the_number_of_cores_does_not_change_a_bit(encoded):
 def test_bfloat16_rounds_and_gives_the_same_bits_for_any_number_of_cores(tmp_path):
     texts, files = (TEXTS[0][:40],), [io.BytesIO(), io.BytesIO()]
     for workers, file in enumerate(files, 1):
-        features.encode(file, texts, FOUND, "mean", 128, device="cpu", free=10**9, workers=workers, dtype="bfloat16")
+        features.encode(file, texts, features.Encoding(FOUND, dtype="bfloat16"), free=10**9, workers=workers)
     assert files[0].getvalue() == files[1].getvalue()
     files[0].seek(0)
     exact, rounded = load(tmp_path, texts), np.load(files[0])
@@ -125,7 +125,7 @@ def test_encoding_tells_how_far_it_is(monkeypatch):
     told = []
     monkeypatch.setattr("mlflow_l3d.approaches.progress._EVERY", 0.0)
     with heard_by(told.append):
-        features.encode(io.BytesIO(), TEXTS, FOUND, "mean", 128, device="cpu", free=10**9)
+        features.encode(io.BytesIO(), TEXTS, features.Encoding(FOUND), free=10**9)
     assert told == [*(f"encoding 70 texts: {100 * done // 70} %" for done in (0, 32, 64)), ""]
 
 

@@ -8,8 +8,8 @@ import torch
 from finetuning_helpers import cell, content, handmade_task, run
 from finetuning_models import session_of, tiny_bert, tiny_llama
 
-from mlflow_l3d.approaches.finetuning.full import embedding
-from mlflow_l3d.approaches.finetuning.full.embedding import OwnVocabulary, own_vocabulary
+from mlflow_l3d.approaches.finetuning.full import weights as embedding
+from mlflow_l3d.approaches.finetuning.full.weights import OwnVocabulary, own_vocabulary
 
 TASK = handmade_task(100, num_labelled=40, test_size=16)
 

@@ -6,10 +6,9 @@ import torch
 from finetuning_helpers import cell, changes, check_generators, content, handmade_task, prepare, run, short_reviews
 from finetuning_models import regression_task, tiny_bert
 
-from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning.head import session as head
-from mlflow_l3d.approaches.finetuning.head import training as heads
-from mlflow_l3d.approaches.finetuning.head.session import HeadSession
+from mlflow_l3d.approaches.finetuning import Finetuning, training
+from mlflow_l3d.approaches.finetuning import head_session as head
+from mlflow_l3d.approaches.finetuning.head_session import HeadSession
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.errors import ParameterError
@@ -22,9 +21,9 @@ from mlflow_l3d.testing.approaches import check_approach
 
 TASK = handmade_task()
 DRAWS = {
-    "batch_order": (heads, "batch_order"),
+    "batch_order": (training, "batch_order"),
     "initial_head": (head, "initial_head"),
-    "dropout_masks": (heads, "dropout_masks"),
+    "dropout_masks": (training, "dropout_masks"),
 }
 
 

@@ -14,8 +14,7 @@ from scipy.stats import pearsonr
 from transformers import AutoModelForSequenceClassification
 
 from mlflow_l3d.approaches.encoder.tokens import Tokens
-from mlflow_l3d.approaches.finetuning.full.inputs import columns_of
-from mlflow_l3d.approaches.finetuning.kinds import loss_of
+from mlflow_l3d.approaches.finetuning.kinds import columns_of, loss_of
 from mlflow_l3d.approaches.finetuning.training import validate
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.settings import SplitSettings

@@ -6,10 +6,16 @@ import pytest
 import torch
 
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning.draws import batch_order, dropout_masks
-from mlflow_l3d.approaches.finetuning.head.training import Head, HeadNetwork, logits_of, train_heads
+from mlflow_l3d.approaches.finetuning.head_training import Head, HeadNetwork, logits_of, train_heads
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates, validate
+from mlflow_l3d.approaches.finetuning.training import (
+    DivergedError,
+    Progress,
+    batch_order,
+    dropout_masks,
+    learning_rates,
+    validate,
+)
 from mlflow_l3d.approaches.stacked.stack import Stack, initial_head
 from mlflow_l3d.tasks.settings import Split
 

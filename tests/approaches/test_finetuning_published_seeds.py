@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning.published_seeds import SETTINGS, published_seeds
+from mlflow_l3d.approaches.finetuning.approach import SETTINGS
+from mlflow_l3d.approaches.hyperparameters import Value
 
 MODELS = {"RoBERTa-large": "roberta-large", "Llama3.2-3B": "llama-3.2-3b"}
 NAMES = {"RTEG": "rte", "RTES": "rte_superglue"}
 COLUMNS = {"epochs": int, "learning_rate": float, "batch_size": int, "max_length": int, "lora_r": int}
 COLUMNS |= {"lora_alpha": float, "lora_dropout": float}
+
+
+def published_seeds(model: str, task: str) -> Mapping[str, Value] | None:
+    return Finetuning().published_seeds(model, task, {})
 
 
 @pytest.mark.skipif("L3D_TEST_REFERENCE" not in os.environ, reason="L3D_TEST_REFERENCE is not set")

@@ -21,8 +21,8 @@ from icl_helpers import (
 )
 from icl_tiny_models import CHAT
 
-from mlflow_l3d.approaches.icl.answering import calibrated, chosen
 from mlflow_l3d.approaches.icl.encoding import answer_ids, decode, prompts_ids
+from mlflow_l3d.approaches.icl.prompts.decisions import calibrated, chosen
 from mlflow_l3d.approaches.shots import nearest_shots, random_shots, shot_order
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -60,7 +60,7 @@ def test_scores_are_those_of_the_model(model: str, tmp_path: Path) -> None:
 
 def test_generated_answers_are_those_of_the_model(model: str, tmp_path: Path) -> None:
     session = prepared(model, tmp_path, decision="generate", max_new_tokens=6, verbaliser="good;bad")
-    _, prompts, _ = session._asked(cell())
+    prompts = session._asked(cell()).prompts
     written = written_by(session, prompts_ids(session.loaded, prompts, False), 6)
     expected = [session.formats[0].parse(decode(session.loaded, tokens)) for tokens in written]
     (found,) = session.run([cell()])

@@ -10,7 +10,7 @@ import torch
 from icl_tiny_models import byte_tokenizer, llama, save, t5
 
 from mlflow_l3d.approaches.icl import models
-from mlflow_l3d.approaches.icl.engine.attention.products import NAME, attend
+from mlflow_l3d.approaches.icl.engine.attention import PRODUCTS, attend_by_products
 from mlflow_l3d.approaches.icl.models import load_model
 
 
@@ -29,7 +29,7 @@ def test_is_what_torch_computes(heads: int, groups: int, scaling: float | None) 
     seen[1, 0, 3] = False  # an empty slot: any numbers, but numbers
     mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
     module: Any = SimpleNamespace(num_key_value_groups=heads // groups, is_causal=True)
-    found, weights = attend(module, query, key, value, mask, scaling=scaling)
+    found, weights = attend_by_products(module, query, key, value, mask, scaling=scaling)
     wide = [part.repeat_interleave(heads // groups, 1) for part in (key, value)]
     expected = torch.nn.functional.scaled_dot_product_attention(query, *wide, attn_mask=mask, scale=scaling)
     assert weights is None
@@ -50,7 +50,9 @@ def test_what_it_does_not_know_is_left_to_torch() -> None:
         (None, {}, plain(query, key, value, is_causal=True)),
         (mask, {"position_bias": bias}, plain(query, key, value, attn_mask=bias)),
     ):
-        assert torch.allclose(attend(module, query, key, value, given, **other)[0], expected.transpose(1, 2), atol=1e-6)
+        assert torch.allclose(
+            attend_by_products(module, query, key, value, given, **other)[0], expected.transpose(1, 2), atol=1e-6
+        )
 
 
 def test_models_in_half_precision_on_a_cpu_attend_so(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,5 +64,5 @@ def test_models_in_half_precision_on_a_cpu_attend_so(tmp_path: Any, monkeypatch:
         loaded = load_model(folder, "cpu", quantise="none", dtype=dtype, cache=tmp_path / "cache")
         return str(loaded.model.config._attn_implementation)
 
-    assert kind(causal, "bfloat16") == NAME
+    assert kind(causal, "bfloat16") == PRODUCTS
     assert kind(causal, "float32") == kind(other, "bfloat16") == "sdpa"

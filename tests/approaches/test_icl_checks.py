@@ -147,7 +147,7 @@ def test_the_shortest_prompt_is_no_longer_than_any_that_is_made(
     from dataclasses import replace
 
     data = uneven_task()
-    one = recipe(shots=shots)
+    one = recipe(shots=shots, chat="single" if chat else "none")
     (form,) = PromptChoices(data, one, (0, 1, 2)).each()
     generator = np.random.default_rng(shots)
     made = []
@@ -158,18 +158,18 @@ def test_the_shortest_prompt_is_no_longer_than_any_that_is_made(
         asked = int(generator.integers(90))
         made.append(form.render([((data.texts[0][at],), number) for number, at in drawn], (data.texts[0][asked],)))
     shortest = min(len(ids) for ids in prompts_ids(loaded, made, chat))
-    check_context(replace(loaded, context=shortest), data, shots, (0, 1, 2), form, chat)
+    check_context(replace(loaded, context=shortest), data, one, (0, 1, 2), form)
     little = 2 * (3 * shots + 1)  # what is allowed for tokens that merge
     rest = 6 * (3 * shots + 1)  # the longest texts have 6 more bytes than the shortest
     with pytest.raises(ParameterError, match=r"^hyperparameters\.shots=.: even the shortest texts .* more than the"):
-        check_context(replace(loaded, context=shortest - little - rest - 1), data, shots, (0, 1, 2), form, chat)
+        check_context(replace(loaded, context=shortest - little - rest - 1), data, one, (0, 1, 2), form)
 
 
 def test_weights_are_not_read_for_what_cannot_work(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def weights(*_: object, **__: object) -> None:
         raise AssertionError("the weights were read")
 
-    monkeypatch.setattr(models, "load_weights", weights)
+    monkeypatch.setattr(models.pretrained, "load_weights", weights)
     short = str(save(tmp_path / "short", llama(), byte_tokenizer()))
     with pytest.raises(ParameterError, match=r"more than the 64 of the context of short \(max_position_embeddings of"):
         prepared(short, tmp_path)

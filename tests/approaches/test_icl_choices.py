@@ -103,11 +103,13 @@ def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path) -> None:
 def test_a_changed_seed_changes_only_what_it_decides(model: str, tmp_path: Path) -> None:
     session = prepared(model, tmp_path, TASK, shots=2, **EVERYTHING)
     usual = session.choices.of(seeds())
-    test, prompts, _ = session._asked(cell())
+    usually = session._asked(cell())
+    test, prompts = usually.test, usually.prompts
     for name in CHOSEN:
         changed = session.choices.of(seeds(**{name: 1}))
         assert changed != usual
-        again, others, _ = session._asked(cell(**{name: 1}))
+        otherwise = session._asked(cell(**{name: 1}))
+        again, others = otherwise.test, otherwise.prompts
         np.testing.assert_array_equal(test, again)
         # The same examples in the same order: the other prompt says the same in other words.
         shots = _shots(prompts[0], usual)
@@ -140,7 +142,7 @@ def test_an_endpoint_is_asked_the_same(server: Server, tmp_path: Path, model: st
     server.gives, chosen = "prompt", {"calibration": "none", **EVERYTHING}
     asked = cell(prompt_format=1, verbaliser=2, choice_order=1)
     here = prepared(model, tmp_path, TASK, **chosen)
-    _, prompts, _ = here._asked(asked)
+    prompts = here._asked(asked).prompts
     here.close()
     session = prepared("openai:tiny", tmp_path, TASK, **chosen, base_url=server.url)
     server.requests.clear()

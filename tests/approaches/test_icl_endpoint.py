@@ -24,10 +24,17 @@ from mlflow_l3d.approaches.failures import StudyEndedError
 from mlflow_l3d.approaches.icl.endpoint import client as clients
 from mlflow_l3d.approaches.icl.endpoint.client import Client
 from mlflow_l3d.approaches.icl.endpoint.engine import Tally
-from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError, RefusedError, retry_after, server_message
-from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
-from mlflow_l3d.approaches.icl.endpoint.replies import end_of_prompt, first_token_scores, tell_apart, written
-from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Store
+from mlflow_l3d.approaches.icl.endpoint.replies import (
+    EndpointError,
+    RefusedError,
+    end_of_prompt,
+    first_token_scores,
+    retry_after,
+    server_message,
+    tell_apart,
+    written,
+)
+from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Endpoint, Store
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job

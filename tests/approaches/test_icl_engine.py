@@ -20,7 +20,8 @@ from icl_engine_models import PAD, SMALL, VOCABULARY, WINDOW, causal, plain_gene
 from mlflow_l3d.approaches.failures import LostDeviceError, is_out_of_memory
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, tensors
 from mlflow_l3d.approaches.icl.engine.base import Batches
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel, empty_row
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel
+from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.trial import layer_window, packing
 from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
 
@@ -473,7 +474,7 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """Count collections of garbage and make none: they take as long as much is loaded."""
     calls: list[None] = []
     counted = SimpleNamespace(collect=lambda: calls.append(None))
-    monkeypatch.setattr("mlflow_l3d.approaches.models.memory.gc", counted)
+    monkeypatch.setattr("mlflow_l3d.approaches.models.sharing.gc", counted)
     return calls
 
 
@@ -577,4 +578,4 @@ def test_nothing_to_do(kind: str) -> None:
 
 
 def test_an_empty_row_has_no_keys() -> None:
-    assert empty_row().owners.shape == (1, 0)
+    assert Rows.without_keys(1, None).owners.shape == (1, 0)

@@ -10,8 +10,8 @@ import torch
 from icl_tiny_models import llama
 
 from mlflow_l3d.approaches.icl.engine import CausalEngine, causal
-from mlflow_l3d.approaches.icl.engine.attention import cascade
-from mlflow_l3d.approaches.icl.engine.attention.cascade import NAME, PREFIX, attend, use_cascade
+from mlflow_l3d.approaches.icl.engine import attention as cascade
+from mlflow_l3d.approaches.icl.engine.attention import NAME, PREFIX, attend, use_cascade
 from mlflow_l3d.approaches.icl.engine.trial import packing
 
 ROWS, NEW, KEYS, SHARED, WIDTH = 3, 5, 7, 40, 8

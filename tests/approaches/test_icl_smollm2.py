@@ -16,8 +16,8 @@ from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids, stop_ids
+from mlflow_l3d.approaches.icl.engine import attention as cascade
 from mlflow_l3d.approaches.icl.engine import causal
-from mlflow_l3d.approaches.icl.engine.attention import cascade
 from mlflow_l3d.approaches.icl.engine.trial import packing
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 from mlflow_l3d.approaches.icl.session import PromptSession
@@ -81,9 +81,7 @@ def outcomes(session: PromptSession, *cells: Cell) -> list[Outcome]:
 
 
 def full_prompts(session: PromptSession, cell: Cell) -> list[list[int]]:
-    split = session.task.split(cell.seeds)
-    prompts, _ = session._prompts(cell, split.train, split.test)
-    return prompts_ids(session.loaded, prompts, session.chat)
+    return prompts_ids(session.loaded, session._asked(cell).prompts, session.chat)
 
 
 def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., PromptSession]) -> None:
@@ -115,8 +113,7 @@ def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[...
     session = session_of(chat="turns")
     (found,) = outcomes(session, BASE)
     assert found.scores is not None
-    split, loaded = session.task.split(BASE.seeds), session.loaded
-    prompts, _ = session._prompts(BASE, split.train, split.test)
+    loaded, prompts = session.loaded, session._asked(BASE).prompts
     answers = answers_ids(loaded, session.formats[0], session.chat, session.conversation)
     for row, turns in zip(found.scores, prompts, strict=True):
         assert isinstance(turns, list)

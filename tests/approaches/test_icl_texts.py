@@ -14,7 +14,7 @@ from icl_tiny_models import CHAT
 
 from mlflow_l3d.approaches.icl.choices import PromptChoices
 from mlflow_l3d.approaches.icl.encoding import decode, prompts_ids
-from mlflow_l3d.approaches.icl.prompts.parsing import Written, answer_text, behind_thought, has_ended
+from mlflow_l3d.approaches.icl.prompts.decisions import Written, answer_text, behind_thought, has_ended
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.checks import check_kind
@@ -128,7 +128,8 @@ def test_what_ends_an_answer() -> None:
 
 def test_answers_are_what_the_model_writes(model: str, tmp_path: Path) -> None:
     session = prepared(model, tmp_path, stop="t")  # which no line break is
-    test, prompts, _ = session._asked(ONE)
+    asked = session._asked(ONE)
+    test, prompts = asked.test, asked.prompts
     shots = [line for line in prompts[0].splitlines() if line.startswith("Answer: ")]
     assert len(shots) == 2
     assert all(line.startswith("Answer: letter") for line in shots), "the first reference"

@@ -11,9 +11,8 @@ from icl_helpers import APPROACH, cell, complete, log_likelihoods, prepared, sha
 from icl_tiny_models import byte_tokenizer
 
 from mlflow_l3d.approaches.icl.encoding import answers_ids, conversation_of, prompt_text, prompts_ids
-from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
-from mlflow_l3d.approaches.icl.prompts.custom import custom_format
-from mlflow_l3d.approaches.icl.prompts.formats import format_for
+from mlflow_l3d.approaches.icl.models import CAUSAL, LoadedModel, load_model
+from mlflow_l3d.approaches.icl.prompts.formats import custom_format, format_for
 from mlflow_l3d.errors import ParameterError
 
 LLAMA = (
@@ -48,7 +47,7 @@ SYSTEM = "<<SYS>>\nYou are a helpful assistant that will follow every instructio
 
 
 def speaker(template: str) -> LoadedModel:
-    return LoadedModel(None, byte_tokenizer(template), "causal", 4096, True, "chatty", "its configuration")
+    return LoadedModel(None, byte_tokenizer(template), CAUSAL, 4096, True, "chatty", "its configuration")
 
 
 def text_of(model: str, task: str, letter: str, names: tuple[str, ...], shots: Any, texts: tuple[str, ...]) -> str:
@@ -153,7 +152,7 @@ def test_likelihoods_are_those_of_the_whole_conversation(model: Any, tmp_path: P
     session = prepared(folder, tmp_path, small_task(test_size=6), chat="turns", calibration="none")
     (found,) = session.run([one])
     assert found.error is None
-    _, prompts, _ = session._asked(one)
+    prompts = session._asked(one).prompts
     assert all(prompt[:-2] == prompts[0][:-2] for prompt in prompts)
     tokenizer = load_model(folder, "cpu", cache=tmp_path).tokenizer
     for row, turns in list(zip(found.scores, prompts, strict=True))[:2]:

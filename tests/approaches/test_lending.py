@@ -19,7 +19,7 @@ from icl_helpers import tiny_model
 from mlflow_l3d.approaches.base import Approach, Session, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.icl import InContextLearning
-from mlflow_l3d.approaches.models.lending import lent
+from mlflow_l3d.approaches.models.sharing import lent
 from mlflow_l3d.execution import sessions as sessions_module
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.sessions import OpenSessions, free_share

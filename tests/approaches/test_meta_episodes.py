@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.meta_learning import episodes
-from mlflow_l3d.approaches.meta_learning.episodes import Episodes, Pieces, mask_stream
+from mlflow_l3d.approaches.meta_learning import chunk as episodes
+from mlflow_l3d.approaches.meta_learning.chunk import Episodes, Pieces, mask_stream
 from mlflow_l3d.approaches.shots import random_shots
 from mlflow_l3d.approaches.stacked.stack import dropout_factors
 from mlflow_l3d.errors import ParameterError

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from meta_learning_cases import Case, Given, case
 
-from mlflow_l3d.approaches.meta_learning.learners import learner_of
+from mlflow_l3d.approaches.meta_learning.session import learner_of
 from mlflow_l3d.approaches.numerics import one_thread
 
 LEARNERS = ("protonet", "maml", "fomaml", "reptile", "reptile adam")

@@ -14,8 +14,8 @@ from meta_learning_cases import Case, case
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk
-from mlflow_l3d.approaches.meta_learning.learners import learner_of
 from mlflow_l3d.approaches.meta_learning.recipe import LEARNERS, Recipe
+from mlflow_l3d.approaches.meta_learning.session import learner_of
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.testing import one_cell
 

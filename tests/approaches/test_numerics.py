@@ -8,7 +8,7 @@ from pretended_cards import pretend_cards
 torch = pytest.importorskip("torch")
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters  # noqa: E402
-from mlflow_l3d.approaches.encoder.features import features_key  # noqa: E402
+from mlflow_l3d.approaches.encoder.features import Encoding, features_key  # noqa: E402
 from mlflow_l3d.approaches.finetuning import Finetuning  # noqa: E402
 from mlflow_l3d.approaches.finetuning.full.loading import compute_dtype  # noqa: E402
 from mlflow_l3d.approaches.finetuning.recipe import Recipe  # noqa: E402
@@ -69,7 +69,7 @@ def test_what_names_the_numbers_of_a_gpu(monkeypatch):
 def test_features_of_two_kinds_of_gpu_are_two_files(monkeypatch):
     found = ModelReference("model", "revision", "folder")
     pretend_cards(monkeypatch, "NVIDIA A100", "NVIDIA H100", "NVIDIA A100")
-    keys = [features_key([["a"]], found, "mean", 8, device) for device in ("cuda", "cuda:1", "cuda:2", "cpu")]
+    keys = [features_key([["a"]], Encoding(found, "mean", 8, device)) for device in ("cuda", "cuda:1", "cuda:2", "cpu")]
     assert keys[0] == keys[2]
     assert len({*keys}) == 3
 

@@ -13,10 +13,9 @@ import pytest
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.project import store as stores
-from mlflow_l3d.approaches.project.approach import _OTHER_EXPERIMENT, Project
+from mlflow_l3d.approaches.project.approach import _OTHER_EXPERIMENT, Project, reseeding_variables
 from mlflow_l3d.approaches.project.entry_points import entry_point
 from mlflow_l3d.approaches.project.located import located
-from mlflow_l3d.approaches.project.reseeding import variables
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.seeds.run import seeds
 from mlflow_l3d.testing import one_cell
@@ -245,7 +244,7 @@ def test_seeds_of_global_generators_are_moved_and_still_differ(tmp_path, monkeyp
     script = "import random; random.seed(40); a = random.random(); random.seed(41); print(a, random.random())"
 
     def drawn(ours, name):
-        given = {**os.environ, **variables({"random.seed": ours}, tmp_path / name)}
+        given = {**os.environ, **reseeding_variables({"random.seed": ours}, tmp_path / name)}
         return subprocess.run(
             [sys.executable, "-c", script], env=given, capture_output=True, text=True, check=True
         ).stdout

@@ -12,7 +12,7 @@ from finetuning_helpers import cell
 import mlflow_l3d.approaches
 from mlflow_l3d.approaches.failures import LostDeviceError
 from mlflow_l3d.approaches.stacked.chunks import StackedSession
-from mlflow_l3d.approaches.stacked.rows import Rows
+from mlflow_l3d.approaches.stacked.stack import Rows
 from mlflow_l3d.cells.cell import Outcome
 
 CELLS = [cell(i) for i in range(7)]

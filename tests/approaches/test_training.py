@@ -22,7 +22,7 @@ from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.functions.estimator import Estimator, random_states
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.execution.pool import pickled
+from mlflow_l3d.execution.processes import pickled
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.packaged import generate
 from mlflow_l3d.testing import one_cell

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.importance.checks.evidence import Evidence
-from mlflow_l3d.analysis.importance.checks.searched import repeated_cells
+from mlflow_l3d.analysis.importance.checks.cells import repeated_cells
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.approaches.base import defect
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
@@ -56,7 +56,9 @@ def test_an_approach_has_no_factor_of_that_name():
 
 def found(table, agreement=None, **how):
     record = importance(np.array(table), np.array([0.1, 0.5, 0.3]), factor=REPLICATE)
-    evidence = Evidence(importances={REPLICATE: record}, golden=record.golden, repeated_agreement=agreement, **how)
+    evidence = Evidence(
+        importances={REPLICATE: record}, golden=record.golden, repeated_agreement=agreement, plan=PlanFacts(**how)
+    )
     return [(check.severity, check.message) for check in repeated_cells(evidence)]
 
 

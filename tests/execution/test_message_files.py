@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.synthetic import Synthetic
-from mlflow_l3d.execution.slurm.files import Inbox, Outbox, Pulse, looked_for
+from mlflow_l3d.execution.slurm.seat import Inbox, Outbox, Pulse, looked_for
 from mlflow_l3d.execution.worker import own_device, refusal
 from mlflow_l3d.testing import Trouble, bench_job
 

@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.numerics import SHARERS
 from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.execution import environment, pool
+from mlflow_l3d.execution import environment, processes
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
@@ -100,9 +100,11 @@ def test_environment_of_a_worker(tmp_path, monkeypatch):
 def test_gpus_are_shared_out(tmp_path, monkeypatch):
     cards = SimpleNamespace(device_count=lambda: 2, get_device_name=lambda _: "H200")
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cards))
-    monkeypatch.setattr(pool, "ProcessWorker", lambda job, device, sharers: SimpleNamespace(device=device, of=sharers))
+    monkeypatch.setattr(
+        processes, "ProcessWorker", lambda job, device, sharers: SimpleNamespace(device=device, of=sharers)
+    )
     assert environment.default_workers("cuda") == 2
-    own = pool.ProcessPool(bench_job(Trouble(), tmp_path), 3, environment.places("cuda"))
+    own = processes.ProcessPool(bench_job(Trouble(), tmp_path), 3, environment.places("cuda"))
     for _ in range(3):
         own.workers.append(own.start())
     assert [(worker.device, worker.of) for worker in own.workers] == [("cuda:0", 2), ("cuda:1", 1), ("cuda:0", 2)]

@@ -8,10 +8,9 @@ import pytest
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.execution import dispatch, workers
-from mlflow_l3d.execution.joint import JointCell, JointJob
+from mlflow_l3d.execution.calls import FIRST_SECONDS, FLOOR_SECONDS, Limits
 from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.execution.sessions import NoFurtherCellError
-from mlflow_l3d.execution.timeouts import FIRST_SECONDS, FLOOR_SECONDS, Limits
+from mlflow_l3d.execution.sessions import JointCell, JointJob, NoFurtherCellError
 from mlflow_l3d.execution.workers import Pool, Ready, Worker
 from mlflow_l3d.testing import Trouble, bench_job, design_cells
 from mlflow_l3d.testing.trouble import worker_processes

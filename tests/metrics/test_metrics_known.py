@@ -15,7 +15,7 @@ import pytest
 
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics import classification, known, rankings, regression, tags, texts
+from mlflow_l3d.metrics import classification, known, lists, regression, texts
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, Metric
 from mlflow_l3d.metrics.forms import form_of
 
@@ -52,7 +52,7 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
     known.registered.cache_clear()
 
 
-OURS = [metric for each in (classification, regression, texts, tags, rankings) for metric in each.METRICS]
+OURS = [metric for each in (classification, regression, texts, lists) for metric in each.METRICS]
 LABELS_OF = {
     "classification": np.random.default_rng(0).integers(0, 3, 40),
     "regression": np.random.default_rng(0).normal(size=40),
@@ -111,7 +111,7 @@ def test_chance_is_known_where_the_classes_are() -> None:
 
 
 def test_a_strangers_metric_is_one_of_them(strangers: dict[str, object]) -> None:
-    from mlflow_l3d.approaches.callbacks import validation_scores
+    from mlflow_l3d.approaches.progress import validation_scores
     from mlflow_l3d.studies.investigation.request import specify
 
     assert known.scores_of(LABELS, PREDICTIONS)["strangers_error"] == 0.5
@@ -123,7 +123,7 @@ def test_a_strangers_metric_is_one_of_them(strangers: dict[str, object]) -> None
 
 
 def test_one_that_approaches_opt_in_to_is_theirs_alone() -> None:
-    from mlflow_l3d.approaches.callbacks import validation_scores
+    from mlflow_l3d.approaches.progress import validation_scores
     from mlflow_l3d.studies.investigation.request import specify
 
     name = "f1_macro_published"

@@ -11,8 +11,11 @@ from specification_helpers import SMALL, FakeApproach, fake, small
 
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.parameters.declaration import read_arguments
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import specify
+from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.tasks.sources.packaged import generate
 
 
@@ -33,6 +36,18 @@ def test_defaults_are_those_of_the_paper() -> None:
 
 def test_numbers_may_be_numbers_or_text() -> None:
     assert small(investigation_runs="5").design() == small(investigation_runs=5).design()
+
+
+def test_none_is_recorded_as_the_default_is_typed() -> None:
+    nothing = read_arguments(dict.fromkeys(SEEDS), SEEDS)
+    assert nothing.texts == read_arguments({}, SEEDS).texts | {"validation_fraction": "0", "cell_timeout": "none"}
+    assert nothing["validation_fraction"] == 0
+
+
+def test_a_metric_may_be_an_object_that_has_an_entry_point_or_is_ours() -> None:
+    request = small(metric=named("accuracy"))
+    assert request.metric is named("accuracy")
+    assert request.given["metric"] == "accuracy"
 
 
 def test_all_is_every_factor_that_has_an_effect() -> None:

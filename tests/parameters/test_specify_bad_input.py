@@ -15,6 +15,7 @@ from specification_helpers import FakeApproach, fake, small
 
 from mlflow_l3d.approaches.synthetic import FACTORS, NO_EFFECT, Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import specify
@@ -65,6 +66,12 @@ def test_unknown_name_lists_what_is_allowed() -> None:
     assert all(factor in shown for factor in (*FACTORS, "all"))
     with pytest.raises(ParameterError, match=r"accuracy, auto, .*f1_macro, .*pearson, .*synthetic_score"):
         small(metric="f1")
+
+
+@pytest.mark.parametrize("name", ["mine", "accuracy"])
+def test_a_metric_that_no_entry_point_names(name: str) -> None:
+    fix = "Give its function, or declare it as an entry point of the group mlflow_l3d.metrics."
+    assert refusal(small, metric=Metric(name)) == f"metric={name}: is an object that no entry point names. {fix}"
 
 
 @pytest.mark.parametrize("name", ["investigation_runs", "mitigation_runs"])

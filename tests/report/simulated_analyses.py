@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import example_votes
-from mlflow_l3d.analysis.consistency.prediction_importance import prediction_importance
-from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.consistency.results import Consistency, prediction_importance
 from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
 from mlflow_l3d.analysis.results import Analysis

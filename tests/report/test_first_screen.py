@@ -11,7 +11,7 @@ from mlflow_l3d.analysis.consistency.consistency import Consistency
 from mlflow_l3d.analysis.consistency.examples import example_votes
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.importance.verdicts import Advice
-from mlflow_l3d.analysis.luck import single_run_limit
+from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
@@ -101,8 +101,7 @@ def test_first_answer_holds_range_mean_and_deviation_of_the_golden_runs(importan
         ),
         (
             ["minor", "minor_2"],
-            "No factor alone is involved in half of the variance. The largest share is that of minor: "
-            "23 % (12 to 36 %).",
+            "No factor alone is involved in half of the variance. The largest share has minor: 23 % (12 to 36 %).",
         ),
         (["undecided", "undecided_2"], "Undecided for all 2 factors: 20 rows are too few."),
         (

@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 from mlflow_l3d.approaches.progress import report_progress, tell
-from mlflow_l3d.studies import progress
-from mlflow_l3d.studies.progress import progress_bar, restart_clock, shows_progress, under_way
+from mlflow_l3d.studies import shown
+from mlflow_l3d.studies.shown import progress_bar, restart_clock, shows_progress, under_way
 
 
 class Terminal(io.StringIO):
@@ -28,7 +28,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """Make stderr a terminal; not as a fixture, whose stderr is another one than that of its test."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(progress, "_TICK", 0.01)
+    monkeypatch.setattr(shown, "_TICK", 0.01)
     return stream
 
 

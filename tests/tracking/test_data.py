@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from mlflow.exceptions import MlflowException
 
-from mlflow_l3d.tracking.data import Data, log_data
+from mlflow_l3d.tracking.pages import Data, log_data
 
 DATA = Data("mine", "0123", "file", {"name": "mine.csv"}, {"examples": 3}, "investigation")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from run_helpers import Place, sqlite_place, wait_until
 
-from mlflow_l3d.tracking import auxiliary
+from mlflow_l3d.tracking import auxiliary, parent
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 
 HOLDER = """
@@ -73,7 +73,7 @@ def test_a_run_of_another_machine_is_ended_with_its_children_once_its_heartbeat_
 
 
 def test_the_heartbeat_is_renewed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auxiliary, "HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(parent, "HEARTBEAT_SECONDS", 0.01)
     with place.entered(), auxiliary_run(place.client, None, role="ablation", title="a", parameters={}) as run:
         place.client.set_tag(run.run_id, "l3d.heartbeat", "0")
         wait_until(lambda: place.client.get_run(run.run_id).data.tags["l3d.heartbeat"] != "0", "a beat")

@@ -22,9 +22,8 @@ from mlflow_l3d.analysis.comparison.difference import (
     runs_to_settle,
     spread,
 )
-from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, ranks
-from mlflow_l3d.analysis.comparison.over_tasks import over_tasks
-from mlflow_l3d.analysis.comparison.resolution import check_effect
+from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks, ranks
+from mlflow_l3d.analysis.comparison.leave_out import check_effect
 from mlflow_l3d.analysis.comparison.results import (
     BETTER,
     EQUIVALENT,
@@ -38,8 +37,7 @@ from mlflow_l3d.analysis.comparison.results import (
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
 from mlflow_l3d.analysis.importance.multiplicity import alike, holm, letters
-from mlflow_l3d.analysis.jackknife import LEVEL, check_level
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, check_level
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.leave_out import IntArray
 from mlflow_l3d.analysis.comparison.system import Pairing, System, paired
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

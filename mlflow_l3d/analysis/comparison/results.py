@@ -8,10 +8,9 @@ from typing import Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
+from mlflow_l3d.analysis.comparison.families import OverTasks
 from mlflow_l3d.analysis.comparison.wins import ExampleWins, Share
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import with_interval
+from mlflow_l3d.analysis.intervals import LEVEL, with_interval
 from mlflow_l3d.metrics.base import Metric
 
 BETTER: Final = "better"

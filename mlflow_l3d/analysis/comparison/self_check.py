@@ -10,8 +10,8 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import p_value, spread
 from mlflow_l3d.analysis.comparison.system import Pairing, System
-from mlflow_l3d.analysis.importance.checks.collapse import wilson_interval
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
+from mlflow_l3d.analysis.intervals import LEVEL
 
 
 @dataclass(frozen=True, slots=True)

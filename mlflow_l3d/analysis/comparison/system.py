@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.leave_out import IntArray, shares
-from mlflow_l3d.analysis.comparison.resolution import metric_width
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.comparison.leave_out import metric_width, shares
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import occurring
@@ -48,7 +47,7 @@ class System:
         Where units are groups: shape (examples of all systems,), which test examples any run saw; else empty.
     width
         The highest less the lowest value of the metric, see
-        :func:`mlflow_l3d.analysis.comparison.resolution.metric_width`; 0 if it has no bounds.
+        :func:`mlflow_l3d.analysis.comparison.leave_out.metric_width`; 0 if it has no bounds.
     examples
         Test examples of a run, on average; 0 if not known.
     """

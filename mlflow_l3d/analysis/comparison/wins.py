@@ -11,12 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.analysis.comparison.covariance import same_cells
-from mlflow_l3d.analysis.comparison.leave_out import IntArray
 from mlflow_l3d.analysis.comparison.system import Pairing, System
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN, all_of_ten
-from mlflow_l3d.analysis.importance.checks.collapse import wilson_interval
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray
 
 _MOST: Final = 1000
 """Runs of each system among which a density is looked for."""

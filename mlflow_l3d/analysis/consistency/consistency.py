@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.analysis.consistency.classes import ClassComparison
 from mlflow_l3d.analysis.consistency.comparable import BASE, GOLDEN, Comparable, Group
+from mlflow_l3d.analysis.consistency.comparisons import ClassComparison, NumberComparison
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.groups import Comparison, Sums, consistency_of, mean_of_known
-from mlflow_l3d.analysis.consistency.numbers import NumberComparison
-from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance, prediction_importance
-from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance, prediction_importance
+from mlflow_l3d.analysis.intervals import FloatArray
 
 
 class Stability:
@@ -83,8 +81,7 @@ class Stability:
         ids = np.asarray(example_ids)
         lengths = (len(ids), len(predictions) if labels is None else len(labels), len(predictions))
         if len(set(lengths)) > 1:
-            msg = f"example_ids, labels and predictions differ in number: {', '.join(map(str, lengths))}"
-            raise ValueError(msg)
+            raise ValueError(f"example_ids, labels and predictions differ in number: {', '.join(map(str, lengths))}")
         finished = self._comparable.finished(groups)
         for comparison in self._comparisons:
             for group in finished:

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.typing import FloatArray, known
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray, known
 from mlflow_l3d.metrics.classification import UNPARSED
 
-IntArray = npt.NDArray[np.int64]
 ROBUST: Final = "robust"
 FRAGILE: Final = "fragile"
 NEVER_RIGHT: Final = "never_right"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mlflow_l3d.analysis.consistency.comparable import Group
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.results import Consistency, root
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 
 Places = npt.NDArray[np.int32]
@@ -150,8 +150,7 @@ class RunGroup(ABC, Generic[Found]):
             If the group is closed.
         """
         if self.closed:
-            msg = "this group is closed"
-            raise ValueError(msg)
+            raise ValueError("this group is closed")
         self.runs += 1
         self.predictions += len(values)
         self.unparsed += unparsed

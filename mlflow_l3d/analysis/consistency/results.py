@@ -1,14 +1,15 @@
-"""The record of one group of runs: how far their predictions agree, and what a finite test set adds to their spread."""
+"""Records of agreement: of one group of runs, and how much of the instability of predictions a factor explains."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.analysis.intervals import FloatArray, known, means_without, ratio_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +109,131 @@ def population_std(accuracies: npt.ArrayLike, correct_consistency: float, exampl
 def root(variance: float) -> float:
     """Return the root of a variance, 0 if it is below zero and nan if it is nan."""
     return math.nan if math.isnan(variance) else math.sqrt(max(0.0, variance))
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionImportance:
+    """Importance of a factor for single predictions, beside its importance for the score.
+
+    Attributes
+    ----------
+    factor
+        The investigated factor.
+    share
+        ``(1 - CON within rows) / (1 - CON of golden runs)``: the total Sobol index of the one-hot predictions, that is
+        the share of their variance that changing this factor alone brings about. Not cut at 1: by chance, or where the
+        golden runs are too alike, it may lie above. nan where golden runs never disagree.
+    share_ci_low, share_ci_high
+        95 % jackknife interval of it, not cut either.
+    importance
+        ``sqrt(share) - sqrt(1 - share)`` with the share cut at 1: on the scale of the importance of a score, above 0
+        where the factor matters more, interactions included, than all others without it. Its interval is that of the
+        share on the same scale.
+    consistency
+        CON within rows.
+    rows
+        Rows behind the number.
+    interval_over
+        What was left out one at a time: ``rows``, and where given ``columns`` and ``golden runs``; ``rows with golden
+        runs`` where the golden runs belong to the rows and left with them.
+    """
+
+    factor: str
+    share: float
+    share_ci_low: float
+    share_ci_high: float
+    importance: float
+    consistency: float
+    rows: int
+    interval_over: tuple[str, ...]
+
+    @property
+    def importance_interval(self) -> tuple[float, float]:
+        """Interval of the importance: that of the share on its scale."""
+        return _importance_of(self.share_ci_low), _importance_of(self.share_ci_high)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers under names of their own; those that are nan are left out."""
+        low, high = self.importance_interval
+        values = {
+            "prediction_importance": self.importance,
+            "prediction_importance_corrected_ci_low": low,
+            "prediction_importance_corrected_ci_high": high,
+            "prediction_share": self.share,
+            "prediction_share_ci_low": self.share_ci_low,
+            "prediction_share_ci_high": self.share_ci_high,
+        }
+        return known(values)
+
+
+def prediction_importance(
+    within: Consistency,
+    golden: Consistency,
+    row_values: Sequence[float] | FloatArray,
+    *,
+    without_column: npt.ArrayLike | None = None,
+    without_golden: npt.ArrayLike | None = None,
+    golden_without_row: npt.ArrayLike | None = None,
+) -> PredictionImportance:
+    """Return the importance of a factor for single predictions.
+
+    Parameters
+    ----------
+    within
+        Consistency of the factor's table: only that factor differs between the runs of a row.
+    golden
+        Consistency of golden runs, in which every factor differs.
+    row_values
+        Shape (M,): CON of each row, whose mean is that of `within`; nan if a row has no pair.
+    without_column
+        Shape (N,): CON within rows where one column is left out of all rows. A crossed design has the same N
+        configurations in every row, so without these the interval is too narrow.
+    without_golden
+        Shape (L,): CON of the golden runs without one of them.
+    golden_without_row
+        Shape (M,): CON of the golden runs without those that belong to a row. In the radial design the runs of the rows
+        are the golden runs, so both parts of the ratio lose a row together; instead of `without_golden`. A row whose
+        value is nan then still counts as a row that may be left out.
+
+    Notes
+    -----
+    A pair of runs disagrees on an example with probability ``1 - CON``, half the expected squared distance of their
+    one-hot predictions. So the numerator is the expected variance given all other factors, the denominator the total
+    variance: Jansen's form of the total Sobol index, for vectors. Interval: jackknife of its logarithm, t quantiles;
+    variances of what is left out are added.
+    """
+    every = np.asarray(row_values, dtype=np.float64)
+    rows = every[~np.isnan(every)]
+    left_out: dict[str, tuple[npt.ArrayLike, npt.ArrayLike]] = {"rows": (means_without(rows), golden.consistency)}
+    if golden_without_row is not None:
+        left_out = {"rows with golden runs": (means_without(every), golden_without_row)}
+    if without_column is not None:
+        left_out["columns"] = (without_column, golden.consistency)
+    if without_golden is not None:
+        left_out["golden runs"] = (within.consistency, without_golden)
+    ratio = float(_ratios(within.consistency, golden.consistency))
+    low, high = ratio_interval(ratio, *(_ratios(*each) for each in left_out.values()))
+    return PredictionImportance(
+        factor=within.group,
+        share=ratio,
+        share_ci_low=low,
+        share_ci_high=high,
+        importance=_importance_of(ratio),
+        consistency=within.consistency,
+        rows=len(rows),
+        interval_over=tuple(left_out),
+    )
+
+
+def _importance_of(share: float) -> float:
+    """Return a share on the scale of importance, cut at 1; nan if it is not known."""
+    cut = share if math.isnan(share) else min(1.0, share)
+    return math.sqrt(cut) - math.sqrt(1 - cut)
+
+
+def _ratios(within: npt.ArrayLike, golden: npt.ArrayLike) -> FloatArray:
+    """Return ``(1 - within) / (1 - golden)``; nan where golden runs never disagree."""
+    golden_left = 1 - np.asarray(golden, dtype=np.float64)
+    varies = golden_left > 0
+    ratios: FloatArray = (1 - np.asarray(within, dtype=np.float64)) / np.where(varies, golden_left, 1.0)
+    return np.where(varies, ratios, math.nan)

@@ -11,12 +11,10 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.consistency.groups import fleiss_kappa
 from mlflow_l3d.analysis.consistency.results import population_std
-from mlflow_l3d.analysis.jackknife import ratio_interval, share_interval
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray, ratio_interval, share_interval
 from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.regression import unit_length
 
-IntArray = npt.NDArray[np.int64]
 Interval = tuple[float, float]
 FEWEST_RUNS: Final = 4
 MOST_RUNS: Final = 200
@@ -98,7 +96,8 @@ def consistency(predictions: npt.ArrayLike, labels: npt.ArrayLike | None = None)
 
     Examples
     --------
-    >>> consistency([[0, 1, 1, 0], [0, 1, 0, 0]])
+    >>> import mlflow_l3d
+    >>> mlflow_l3d.consistency([[0, 1, 1, 0], [0, 1, 0, 0]])
     0.75
     """
     runs = np.asarray(predictions)

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL, combined_error, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, combined_error, t_quantile
 
 BOUNDARY_TAIL: Final = 0.025
 """One-sided level of the F test for rows that differ; the jackknife is used only where they do."""

@@ -13,9 +13,8 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks.long_run import published_interval, uneven_rows
 from mlflow_l3d.analysis.importance.estimate import Estimate
-from mlflow_l3d.analysis.importance.estimators.nested import nested_components
-from mlflow_l3d.analysis.importance.estimators.radial import radial_estimate, variance_without_each
-from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
+from mlflow_l3d.analysis.importance.estimators import CROSSED, TableModel
+from mlflow_l3d.analysis.importance.estimators.nested import nested_components, radial_estimate, variance_without_each
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import (
     known_std,
@@ -25,8 +24,7 @@ from mlflow_l3d.analysis.importance.tables import (
     usable,
     with_scores,
 )
-from mlflow_l3d.analysis.jackknife import LEVEL, ratio_interval
-from mlflow_l3d.analysis.typing import FloatArray, with_interval
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, ratio_interval, with_interval
 
 
 class _Published(NamedTuple):
@@ -84,7 +82,8 @@ def importance(
 
     Examples
     --------
-    >>> record = importance([[0.6, 0.8], [0.4, 0.8]], golden=[0.5, 0.9])
+    >>> import mlflow_l3d
+    >>> record = mlflow_l3d.importance([[0.6, 0.8], [0.4, 0.8]], golden=[0.5, 0.9])
     >>> round(record.contributed_std, 2), round(record.mitigated_std, 2), round(record.importance, 2)
     (0.15, 0.05, 0.5)
     """
@@ -131,9 +130,11 @@ def radial_importance(
 
     Examples
     --------
+    >>> import mlflow_l3d
     >>> base = [0.5, 0.7, 0.6, 0.8]
     >>> swaps = {"data_order": [0.6, 0.7, 0.5, 0.8], "data_split": [0.7, 0.5, 0.9, 0.6]}
-    >>> {factor: round(record.importance_corrected, 2) for factor, record in radial_importance(base, swaps).items()}
+    >>> records = mlflow_l3d.radial_importance(base, swaps)
+    >>> {factor: round(record.importance_corrected, 2) for factor, record in records.items()}
     {'data_order': -0.59, 'data_split': 1.0}
     """
     sets = usable(np.column_stack([base, *swaps.values()]))

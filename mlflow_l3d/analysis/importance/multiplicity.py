@@ -20,8 +20,7 @@ from mlflow_l3d.analysis.importance.estimate import (
     smallest_tail,
 )
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.jackknife import LEVEL, combined_error, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, combined_error, t_quantile
 
 
 def holm(p_values: npt.ArrayLike) -> FloatArray:

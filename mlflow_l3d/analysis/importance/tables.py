@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
 
 ROUNDING: Final = 64 * float(np.finfo(np.float64).eps)
 """A standard deviation below this share of the largest absolute score is rounding, and counts as zero."""

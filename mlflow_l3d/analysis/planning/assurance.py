@@ -11,10 +11,9 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.importance.estimate import Variances, atanh_left, importance_of_logit, importances_of_variances
-from mlflow_l3d.analysis.importance.models import TableModel
+from mlflow_l3d.analysis.importance.estimators import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, t_quantile
 
 MAIN_SHARE: Final = 0.5
 """Share of the contributed variance taken as the main effect where a pilot cannot tell (nested, radial)."""
@@ -87,7 +86,7 @@ def logit_variances(
     mitigated = max(mitigated, 1 / (columns * rows))
     others_share = mitigated / (1 + mitigated)
     if not model.shared_columns:
-        return others_share, _nested_logit_variance(1.0, mitigated, rows, columns), 0.0
+        return others_share, _nested_logit_variance(mitigated, rows, columns), 0.0
     variance = _crossed_logit_variance(main, interaction, mitigated, rows, columns)
     by_columns = 2 * (main + interaction / rows) ** 2 / (columns - 1)
     return others_share, max(0.0, variance - by_columns), by_columns
@@ -113,11 +112,11 @@ def _crossed_logit_variance(main: float, interaction: float, mitigated: float, r
     return contributed / tau2**2 + others / mitigated**2 - 2 * covariance / (tau2 * mitigated)
 
 
-def _nested_logit_variance(contributed: float, mitigated: float, rows: int, columns: int) -> float:
-    within = 2 * contributed**2 / (rows * (columns - 1))
-    of_rows = columns * mitigated + contributed
-    others = (2 * of_rows**2 / (rows - 1) + within) / columns**2
-    return within / contributed**2 + others / mitigated**2 + 2 * within / (columns * contributed * mitigated)
+def _nested_logit_variance(mitigated: float, rows: int, columns: int) -> float:
+    """Return the variance where the contributed one is 1."""
+    within = 2 / (rows * (columns - 1))
+    others = (2 * (columns * mitigated + 1) ** 2 / (rows - 1) + within) / columns**2
+    return within + others / mitigated**2 + 2 * within / (columns * mitigated)
 
 
 DRAWS: Final = 256

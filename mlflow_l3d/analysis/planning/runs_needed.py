@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mlflow_l3d.analysis.importance.models import TableModel
+from mlflow_l3d.analysis.importance.estimators import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of, optimal_columns
 
 MOST_ROWS: Final = 10_000

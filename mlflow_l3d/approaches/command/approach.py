@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +17,10 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession
-from mlflow_l3d.approaches.command.parameters import CommandParameters
-from mlflow_l3d.approaches.command.process import run
-from mlflow_l3d.approaches.command.template import Template, environment
+from mlflow_l3d.approaches.command.template import Template, environment, run
 from mlflow_l3d.approaches.command.written import METRICS, Written, read
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
+from mlflow_l3d.approaches.own_parameters import CommandParameters
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.classification import UNPARSED
@@ -84,6 +83,9 @@ class Command(Approach):
     def __init__(self, command: str | Iterable[str], metric: str = AUTO, here: Path | None = None) -> None:
         self.template = Template.of(command, here)
         self.factors = self.template.factors
+        self._ask_for(metric)
+
+    def _ask_for(self, metric: str) -> None:
         self.asked = metric
         self.metric = "f1_macro" if metric == AUTO else metric
         self.metrics = () if self.metric in registered() else (metric,)
@@ -124,18 +126,37 @@ class Command(Approach):
         return own_data(self.label(hyperparameters), classes, kind)
 
     def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> tuple[tuple[str, ...], bool]:
-        """Return the classes of a run with all seeds 0, and whether it predicts numbers; cached."""
-        key = content_key(dict(self.dependencies(hyperparameters, "")))
-        path = cache / "commands" / f"{key}.json"
-        cached: tuple[tuple[str, ...], list[str], bool] | None = None
+        """Return the classes of a run with all seeds 0, and whether it predicts numbers; cached.
+
+        Raises
+        ------
+        ParameterError
+            If the metric can come neither from predictions nor from the command.
+        """
+        path = cache / "commands" / f"{content_key(dict(self.dependencies(hyperparameters, '')))}.json"
+        kept: tuple[tuple[str, ...], tuple[str, ...], bool] | None = None
         with suppress(OSError, ValueError, LookupError, TypeError):  # a damaged file is made again
             document = json.loads(path.read_text(encoding="utf-8"))
-            cached = tuple(map(str, document["classes"])), [*map(str, document["metrics"])], bool(document["numbers"])
-        if cached is not None:
-            return self._checked(cached[0], cached[1], numbers=cached[2])
+            kept = tuple(map(str, document["classes"])), tuple(map(str, document["metrics"])), bool(document["numbers"])
+        classes, metrics, numbers = kept or self._first_run(hyperparameters)
+        if kept is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(f".{os.getpid()}")
+            partial.write_text(
+                json.dumps({"classes": classes, "metrics": metrics, "numbers": numbers}), encoding="utf-8"
+            )
+            partial.replace(path)
+        scored = (classes and self.metric in registered()) or (numbers and self.asked in (AUTO, *registered()))
+        if self.metric in metrics or scored:
+            return classes, numbers
+        allowed = f"is not among what {self.what} wrote ({', '.join(metrics) or 'predictions alone'})"
+        raise ParameterError("metric", self.metric, allowed, f"Name one of them, or {self.otherwise}.")
+
+    def _first_run(self, hyperparameters: Mapping[str, Value]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+        """Run the command with all seeds 0; return its classes, its metrics, and whether it predicts numbers."""
         _log.warning("%s is run once to see which classes it has; classes=a|b|... saves that", self.what.capitalize())
         written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
-        classes, numbers = written.classes, written.kind == "regression"
+        classes = written.classes
         if classes is not None and written.labels is not None and written.predictions is not None:
             labels, answers = written.labels.tolist(), written.predictions.tolist()
             if written.kind == "texts":
@@ -147,22 +168,7 @@ class Command(Approach):
             for remark in classes.remarks(labels, Counter(answers)):
                 _log.warning("%s", remark)
         names = () if classes is None else tuple(sorted(classes.names, key=order))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        document = {"classes": names, "metrics": sorted(written.metrics), "numbers": numbers}
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps(document), encoding="utf-8")
-        partial.replace(path)
-        return self._checked(names, document["metrics"], numbers=numbers)
-
-    def _checked(
-        self, classes: tuple[str, ...], metrics: Sequence[str], *, numbers: bool
-    ) -> tuple[tuple[str, ...], bool]:
-        """Return classes and kind, or raise if the metric can come neither from predictions nor from the command."""
-        scored = (classes and self.metric in registered()) or (numbers and self.asked in (AUTO, *registered()))
-        if self.metric in metrics or scored:
-            return classes, numbers
-        allowed = f"is not among what {self.what} wrote ({', '.join(metrics) or 'predictions alone'})"
-        raise ParameterError("metric", self.metric, allowed, f"Name one of them, or {self.otherwise}.")
+        return names, tuple(sorted(written.metrics)), written.has_numbers
 
     def execute(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]) -> Written:
         """Run the command once, in a fresh folder, and return what it wrote.
@@ -213,7 +219,7 @@ class CommandSession(CellwiseSession):
             return Outcome(cell.key, metrics=written.metrics)
         if unclassed:
             try:
-                held = written.as_numbers() if self.task.kind == "regression" else written
+                held = written.as_numbers() if self.task.form.has_numbers else written
             except ValueError:
                 raise L3DError(f"{what} wrote predictions that are no numbers, and its task is a regression") from None
             self._check_ids(held)
@@ -224,7 +230,7 @@ class CommandSession(CellwiseSession):
         classes = Classes.named(names)
         labels, predictions = classes.numbers(truth), classes.numbers(answers)
         unknown = classes.strangers(truth, [*answers, *written.scores])
-        if unknown and written.kind == "regression":
+        if unknown and written.has_numbers:
             fix = "name them by hyperparameters.classes=numbers, or write class names"
             raise L3DError(f"{what} wrote decimal numbers, and its task has classes: {fix}")
         if unknown:

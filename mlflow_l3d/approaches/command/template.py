@@ -1,20 +1,23 @@
-"""A command with placeholders: which factors it names, which files its results come from."""
+"""A command with placeholders: which factors it names, which files its results come from, and one run of it."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shlex
 import shutil
+import signal
 import string
+import subprocess
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.privacy import HIDDEN
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.privacy import HIDDEN, public_text
 
 OUTPUT: Final = "output"
 HERE: Final = "here"
@@ -65,7 +68,9 @@ class Template:
         """Return the words of one cell; files that the command names are absolute, since its folder is another one."""
         values: dict[str, object] = {**seeds, OUTPUT: output, HERE: self.here}
         program, *rest = (self._located(word).format_map(values) for word in self.words)
-        return [_program(program), *rest]
+        if program in {"python", "python3"}:  # the interpreter that this one runs in
+            return [sys.executable, *rest]
+        return [shutil.which(program) or program, *rest]
 
     def files(self, more: Iterable[str] = ()) -> dict[str, str]:
         """Return name -> hash of the files that the command names, and of `more` files, and of those in folders of it.
@@ -132,13 +137,6 @@ def _placeholders(word: str, parameter: str, typed: str) -> list[str]:
     return names
 
 
-def _program(word: str) -> str:
-    """Return the program: ``python`` is the interpreter that this one runs in."""
-    if word in {"python", "python3"}:
-        return sys.executable
-    return shutil.which(word) or word
-
-
 def file_hash(path: Path) -> str:
     """Return the SHA-256 of the content of a file."""
     with path.open("rb") as file:
@@ -164,3 +162,66 @@ PASSED_ON: Final = (
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "CUDA_VISIBLE_DEVICES"),
 )
 """Environment variables that every command has: those that programs need to start, one thread a worker, the GPUs."""
+
+
+_LONGEST_LINE: Final = 200
+_idle: dict[int, list[subprocess.Popen[bytes]]] = {}
+"""Process -> supervisors that it has started and that run nothing; a fork must not use those of its parent."""
+
+
+def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """Run a command in a folder until it ends; all that it started ends with it.
+
+    So it does when this process ends, be it killed. Elsewhere than on Linux, what runs on after the command ends only
+    with this process, and not at all if it left the session.
+
+    Returns
+    -------
+    The last line that it wrote to stderr, if any.
+
+    Raises
+    ------
+    L3DError
+        If it cannot be started, or ends with another status than 0; with the last line that it wrote to stderr.
+    """
+    request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
+    supervisor = _supervisor()
+    try:
+        answer = _answer(supervisor, request)
+    except BaseException:
+        supervisor.communicate()  # its stdin ends, so it ends all
+        raise
+    _idle[os.getpid()].append(supervisor)
+    if reason := answer.get("refused"):
+        raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason})")
+    lines, status = answer["said"].split("\n"), answer["status"]
+    last = next((public_text(line.strip())[-_LONGEST_LINE:] for line in reversed(lines) if line.strip()), "")
+    if status:
+        how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+        raise L3DError(f"the command ended with {how}: {last or 'it said nothing'}")
+    return str(last)
+
+
+def _answer(supervisor: subprocess.Popen[bytes], request: Mapping[str, Any]) -> dict[str, Any]:
+    assert supervisor.stdin is not None
+    assert supervisor.stdout is not None
+    try:
+        supervisor.stdin.write(json.dumps(request).encode() + b"\n")
+        supervisor.stdin.flush()
+        answer: dict[str, Any] = json.loads(supervisor.stdout.readline())
+    except (OSError, ValueError) as error:
+        raise L3DError(f"the process that runs the command was ended ({type(error).__name__})") from None
+    return answer
+
+
+def _supervisor() -> subprocess.Popen[bytes]:
+    """Return a supervisor that runs nothing; one is started if there is none."""
+    idle = _idle.setdefault(os.getpid(), [])
+    while idle:
+        if (supervisor := idle.pop()).poll() is None:
+            return supervisor
+        supervisor.communicate()
+    program = [sys.executable, "-IS", str(Path(__file__).with_name("supervisor.py"))]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    # In a session of its own: a signal to ours must not end it before what it runs.
+    return subprocess.Popen(program, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True)  # noqa: S603

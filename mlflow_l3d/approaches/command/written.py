@@ -58,6 +58,11 @@ class Written:
             return ""
         return kind_of({*self.labels.tolist()}, Counter(self.predictions.tolist()), len(self.labels))
 
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the predictions are decimal numbers."""
+        return self.kind == "regression"
+
     def as_numbers(self) -> Written:
         """Return it with labels and predictions as numbers; raise a ValueError if one is none."""
         values = (self.labels, self.predictions)
@@ -69,7 +74,7 @@ class Written:
     @property
     def classes(self) -> Classes | None:
         """Return the classes of labels, predictions and scores; None without predictions, and of a regression."""
-        if self.labels is None or self.predictions is None or self.kind == "regression":
+        if self.labels is None or self.predictions is None or self.has_numbers:
             return None
         return Classes.found([{*self.labels.tolist()}], [*self.predictions.tolist(), *self.scores])
 

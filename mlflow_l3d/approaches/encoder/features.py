@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -33,16 +34,32 @@ _verified: set[tuple[Path, int, int]] = set()
 """Files, as they were when this process found their content to have its checksum."""
 
 
-def load_or_encode(
-    texts: Sequence[Sequence[str]],
-    found: ModelReference,
-    pooling: str = "mean",
-    max_length: int = 128,
-    *,
-    device: str,
-    cache: Path,
-    dtype: str = "float32",
-) -> FloatArray:
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How texts become features.
+
+    Attributes
+    ----------
+    encoder
+        What encodes.
+    pooling
+        ``mean`` over the tokens, or the first one (``cls``).
+    max_length
+        Tokens of an example; more are cut off.
+    device
+        Where it computes.
+    dtype
+        What it computes in: ``float32``, or ``bfloat16``, where its weights stay float32.
+    """
+
+    encoder: ModelReference
+    pooling: str = "mean"
+    max_length: int = 128
+    device: str = "cpu"
+    dtype: str = "float32"
+
+
+def load_or_encode(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Path) -> FloatArray:
     """Return the features of all texts, from the cache if they are there.
 
     One process encodes, with all cores, while others that want the same wait. A file appears under its name only
@@ -52,16 +69,10 @@ def load_or_encode(
     ----------
     texts
         One column of n texts, or two.
-    found, device
-        What encodes, and where.
-    pooling
-        ``mean`` over the tokens, or the first one (``cls``).
-    max_length
-        Tokens of an example; more are cut off.
+    encoding
+        What encodes them, and how.
     cache
         The cache folder; features lie in ``features/``.
-    dtype
-        What the encoder computes in: ``float32``, or ``bfloat16``, where its weights stay float32.
 
     Returns
     -------
@@ -75,8 +86,7 @@ def load_or_encode(
     """
     from filelock import FileLock
 
-    recipe = texts, found, pooling, max_length
-    path = cache / "features" / f"{features_key(*recipe, device, dtype)}.npy"
+    path = cache / "features" / f"{features_key(texts, encoding)}.npy"
     rows = len(texts[0])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +95,7 @@ def load_or_encode(
                 if _stored(path, rows) is None:
                     if path.exists():
                         _log.warning("Features in %s are damaged, or have no checksum, and are made again", path.name)
-                    _write(path, lambda file, free: encode(file, *recipe, device=device, free=free, dtype=dtype))
+                    _write(path, lambda file, free: encode(file, texts, encoding, free=free))
             features = _stored(path, rows)
     except OSError as error:
         allowed = f"the cache folder cannot take the features ({error.strerror or type(error).__name__})"
@@ -113,14 +123,7 @@ def _write(path: Path, encode_into: Callable[[BinaryIO, int], None]) -> None:
         raise
 
 
-def features_key(
-    texts: Sequence[Sequence[str]],
-    found: ModelReference,
-    pooling: str,
-    max_length: int,
-    device: str,
-    dtype: str = "float32",
-) -> str:
+def features_key(texts: Sequence[Sequence[str]], encoding: Encoding) -> str:
     """Return the hash of all that the features depend on: weights, texts, pooling, cut, precision, library versions."""
     digest = hashlib.sha256()
     for column in texts:
@@ -131,12 +134,12 @@ def features_key(
     return content_key(
         {
             "format": 1,
-            "model": found.revision,
+            "model": encoding.encoder.revision,
             "texts": digest.hexdigest(),
-            "pooling": pooling,
-            "max_length": max_length,
-            **device_numerics(device),
-            "dtype": dtype,
+            "pooling": encoding.pooling,
+            "max_length": encoding.max_length,
+            **device_numerics(encoding.device),
+            "dtype": encoding.dtype,
             "torch": minor_version("torch"),
             "transformers": minor_version("transformers"),
         }
@@ -144,16 +147,7 @@ def features_key(
 
 
 def encode(
-    file: BinaryIO,
-    texts: Sequence[Sequence[str]],
-    found: ModelReference,
-    pooling: str,
-    max_length: int,
-    *,
-    device: str,
-    free: int,
-    workers: int | None = None,
-    dtype: str = "float32",
+    file: BinaryIO, texts: Sequence[Sequence[str]], encoding: Encoding, *, free: int, workers: int | None = None
 ) -> None:
     """Encode all texts into a .npy file, row by row, so that memory does not grow with the number of texts.
 
@@ -164,28 +158,27 @@ def encode(
     ----------
     file
         Open for writing in binary mode.
-    texts, found, pooling, max_length, device, dtype
+    texts, encoding
         As for :func:`load_or_encode`.
     free
         Bytes free on the disk: too few are noticed before the work, not after it.
     workers
         Threads; None for one a core (one for an accelerator).
     """
-    tokenizer = load_tokenizer(found)
-    encoder = load_encoder(found)
-    check_length(max_length, tokenizer, encoder.config)
+    device, tokenizer, encoder = encoding.device, load_tokenizer(encoding.encoder), load_encoder(encoding.encoder)
+    check_length(encoding.max_length, tokenizer, encoder.config)
     encoder.to(device)
     rows, width = len(texts[0]), int(encoder.config.hidden_size)
     if free < rows * width * 4:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    tokens = tokenise(tokenizer, texts, max_length)
+    tokens = tokenise(tokenizer, texts, encoding.max_length)
     header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
     np.lib.format.write_array_header_1_0(file, header)
     start, kind, batches = file.tell(), torch.device(device).type, tokens.by_length(np.arange(rows), BATCH)
 
     def one(batch: IntArray) -> npt.NDArray[Any]:
-        with torch.autocast(kind, torch.bfloat16, enabled=dtype == "bfloat16"):  # of this thread alone
-            return pooled(encoder, tokens, batch, pooling, device).cpu().numpy()
+        with torch.autocast(kind, torch.bfloat16, enabled=encoding.dtype == "bfloat16"):  # of this thread alone
+            return pooled(encoder, tokens, batch, encoding.pooling, device).cpu().numpy()
 
     count = workers or (cores() if device == "cpu" else 1)
     before = torch.get_num_threads()

@@ -1,4 +1,9 @@
-"""What all ways of training share: the schedule, the rule of early stopping, the course of a cell and its outcome."""
+"""What all ways of training share: draws, the schedule, early stopping, the course of a cell and its outcome.
+
+Batch order belongs to ``data_order``, dropout to ``model_randomness``, new weights to ``model_initialisation`` (of
+the head: :mod:`mlflow_l3d.approaches.stacked.stack`). Each epoch has a stream of its own, so that no draw depends
+on how many came before it.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +18,55 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.base import OnEpochEnd, answered
-from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.progress import should_stop
 from mlflow_l3d.approaches.stacked.chunks import StackedSession
+from mlflow_l3d.approaches.stacked.stack import FloatArray, dropout_factors
 from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import stream, stream_seed
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO, f1_macro
 from mlflow_l3d.metrics.regression import pearson
-from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.settings import IntArray, Split
+from mlflow_l3d.tasks.settings import Split
+
+
+def batch_order(seed: int, epoch: int, n: int) -> npt.NDArray[np.int64]:
+    """Return the order of the n training examples in one epoch (0-based): shape (n,), a permutation.
+
+    `seed` is that of ``data_order``. Batches are consecutive pieces of it.
+    """
+    return stream(seed, "batch_order", str(epoch)).permutation(n)
+
+
+def dropout_masks(seed: int, epoch: int, n: int, units: int, probability: float) -> FloatArray:
+    """Return the factors of dropout for one epoch: shape (n, units), 0 or 1/(1 - probability).
+
+    `seed` is that of ``model_randomness``. Row i belongs to the i-th example that the epoch visits, whichever that is:
+    another order leaves the stream as it is.
+    """
+    return dropout_factors(dropout_stream(seed, epoch), (n, units), probability)
+
+
+def dropout_stream(seed: int, epoch: int) -> np.random.Generator:
+    """Return what the factors of dropout of one epoch are drawn with; from ``model_randomness``."""
+    return stream(seed, "head_dropout", str(epoch))
+
+
+def initialisation_seed(seed: int) -> int:
+    """Return the global generator's seed while `transformers` fills new weights; from ``model_initialisation``."""
+    return stream_seed(seed, "new_weights")
+
+
+def adapter_seed(seed: int, epoch: int) -> int:
+    """Return where the streams of dropout before adapters begin in one epoch; from ``model_randomness``."""
+    return stream_seed(seed, "lora_dropout", str(epoch))
+
+
+def dropout_seed(seed: int, epoch: int) -> int:
+    """Return the seed of the global generator during one epoch of the whole model; from ``model_randomness``."""
+    return stream_seed(seed, "dropout", str(epoch))
 
 
 class DivergedError(L3DError):
@@ -197,37 +240,18 @@ class CourseSession(StackedSession[C]):
         ]
 
     def _outcome(self, own: Course, logits: torch.Tensor | DivergedError) -> Outcome:
+        """Return the outcome of a cell, without its wall clock.
+
+        Of a regression, whose logits have one column, predictions are float64 and there are no scores.
+        """
         if isinstance(logits, DivergedError):
             return failed(own.cell.key, logits)
-        try:
-            return outcome_of(own.cell.key, self.task, own.split.test, own.progress, logits)
-        except L3DError as error:
-            return failed(own.cell.key, error)
-
-
-def outcome_of(key: str, task: Task, positions: IntArray, progress: Progress, logits: torch.Tensor) -> Outcome:
-    """Return the outcome of a training, without its wall clock.
-
-    Parameters
-    ----------
-    key, task, positions
-        The cell, the data, and its test examples.
-    progress
-        The course of the training.
-    logits
-        Shape (n, C), on the CPU: of the test examples. C counts classes or choices; it is 1 for a regression, which has
-        float64 predictions and no scores.
-
-    Raises
-    ------
-    L3DError
-        If a logit is not finite.
-    """
-    if not bool(torch.isfinite(logits).all()):
-        raise L3DError("the scores of the test examples are nan or inf. Use a lower learning rate.")
-    predictions, scores = logits[:, 0].double().numpy(), None
-    if task.kind != "regression":
-        predictions = logits.argmax(1).numpy().astype(np.int64)
-        scores = torch.softmax(logits.float(), 1).numpy()
-    course = {"metrics": progress.metrics, "curves": progress.curves}
-    return answered(key, task, positions, predictions, scores, **course)
+        if not bool(torch.isfinite(logits).all()):
+            why = "the scores of the test examples are nan or inf. Use a lower learning rate."
+            return failed(own.cell.key, L3DError(why))
+        predictions, scores = logits[:, 0].double().numpy(), None
+        if self.task.form.has_classes:
+            predictions = logits.argmax(1).numpy().astype(np.int64)
+            scores = torch.softmax(logits.float(), 1).numpy()
+        course = {"metrics": own.progress.metrics, "curves": own.progress.curves}
+        return answered(own.cell.key, self.task, own.split.test, predictions, scores, **course)

@@ -1,10 +1,11 @@
-"""A scikit-learn estimator as an approach: each of its random states has a stream of its own."""
+"""Ready approaches: ``@training`` makes one of a function where it stands, :class:`Estimator` one of scikit-learn."""
 
 from __future__ import annotations
 
 import inspect
 import re
 import sys
+from collections import abc
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,17 +14,112 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.functions.approach import FunctionApproach
+from mlflow_l3d.approaches.functions.approach import Function, FunctionApproach
 from mlflow_l3d.approaches.functions.content import content_texts
-from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.settings import Split
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
+
+
+def training(
+    *,
+    factors: Iterable[str],
+    name: str = "",
+    version: str = "",
+    hyperparameters: Mapping[str, Hyperparameter | Value] | None = None,
+    default_task: str = "",
+    task_kinds: Iterable[TaskKind] = ("classification",),
+    metrics: Iterable[str] = (),
+) -> abc.Callable[[Function], Training]:
+    """Return a decorator that makes a function an approach: ``@training(factors=["data_order"])``.
+
+    Parameters
+    ----------
+    factors, default_task, task_kinds, metrics
+        As for :class:`mlflow_l3d.approaches.functions.approach.FunctionApproach`.
+    name
+        Name of the approach; by default that of the function.
+    version
+        Changed by you whenever the same cell would give other predictions. By default the version follows from the
+        content: the source of the function and of the functions and classes of its module that it names, the data that
+        these refer to (numbers, texts, arrays, data frames, lists, ...), and what these refer to in turn. Give one if
+        the function refers to objects whose content is not known, reads files, or uses other modules that change.
+    hyperparameters
+        Name -> default, or a whole declaration.
+
+    Raises
+    ------
+    ParameterError
+        As :class:`mlflow_l3d.approaches.functions.approach.FunctionApproach`.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> from mlflow_l3d.cells.factors import stream
+    >>> @mlflow_l3d.training(factors=["data_order"])
+    ... def last_seen(task, split, seeds, hyperparameters):
+    ...     order = stream(seeds["data_order"], "order").permutation(split.train)
+    ...     return [task.labels[order[-1]]] * len(split.test)
+    >>> mlflow_l3d.self_test("synthetic", approach=last_seen, factor="data_order", executor="inline")
+    self-test: what a new seed changes
+    data_order  400 of 400 predictions
+    replicate   nothing
+    """
+    declared = {
+        key: value if isinstance(value, Hyperparameter) else Hyperparameter(value, key.replace("_", " "))
+        for key, value in (hyperparameters or {}).items()
+    }
+
+    def made(function: Function) -> Training:
+        return Training(
+            function,
+            name=name or getattr(function, "__name__", ""),
+            version=version,
+            factors=factors,
+            hyperparameters=declared,
+            default_task=default_task,
+            task_kinds=task_kinds,
+            metrics=metrics,
+        )
+
+    return made
+
+
+class Training(FunctionApproach):
+    """What :func:`training` makes; called, it is the function."""
+
+    def __init__(self, function: Function, *, version: str = "", **given: Any) -> None:
+        super().__init__(function, version=version or "1", **given)
+        self._source, self._final = "", bool(version)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call the function."""
+        return self.function(*arguments, **named)
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
+        """Return the hash of the source and of all that it refers to, if no version was given.
+
+        Raises
+        ------
+        ParameterError
+            As :func:`mlflow_l3d.approaches.functions.content.content_texts`.
+        """
+        del hyperparameters, model
+        # Asked for when all names of the module are there, and each time: in a notebook data change.
+        if not self._final:
+            self._source = content_key(content_texts(self.function, self.name))
+        return {"source": self._source} if self._source else {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Let workers, which may have no source, take the answer with the object."""
+        return {**vars(self), "_final": self._final or bool(self._source)}
+
 
 ORDER: Final = "data_order"
 RANDOM_STATE: Final = "model_initialisation"
@@ -40,22 +136,33 @@ class Estimator(FunctionApproach):
     Parameters
     ----------
     estimator
-        It is fitted on texts: a list of them, or an array of shape (n, columns) if a task has several columns; on
-        the array of features if it has such. It is cloned for each cell.
+        Fitted on a list of texts, on an array of texts of shape (n, columns) if the task has several columns, or on the
+        array of features if the task has features. It is cloned for each cell.
     name
         Name of the approach; by default that of the last step.
     random_state
-        The factor that decides all random states; empty for none, which leaves them as they are.
+        The factor that decides all random states; if empty, they stay as they are.
     order
-        The factor that decides the order of the training examples; empty leaves them as the split has them.
+        The factor that decides the order of the training examples; if empty, they stay in the order of the split.
     version
-        Changed whenever the same cell would give other predictions, for example if a function is a parameter; other
-        parameters of the estimator and the version of scikit-learn need no change of it.
+        Changed whenever the same cell would give other predictions, for example after a change of a function that is a
+        parameter. Other parameters of the estimator and the version of scikit-learn are part of the cell's key anyway.
 
     Raises
     ------
     ParameterError
         If the estimator has no random state, or two factors are one.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> import mlflow_l3d
+    >>> wine = load_wine(as_frame=True).frame
+    >>> forest = mlflow_l3d.Estimator(RandomForestClassifier(n_estimators=10))
+    >>> run = mlflow_l3d.seeds(wine, approach=forest, label_column="target", seeds=[1, 2, 3], executor="inline")
+    >>> run.study.scores["accuracy"].round(2).tolist()
+    [0.97, 0.94, 0.97]
     """
 
     def __init__(
@@ -116,7 +223,7 @@ class Estimator(FunctionApproach):
         model.fit(_texts(task, train), task.labels[train])
         test = _texts(task, split.test)
         predicted = np.asarray(model.predict(test))
-        scores = None if task.kind == "regression" else _scores(model, test, len(task.class_names))
+        scores = None if task.form.has_numbers else _scores(model, test, len(task.class_names))
         # Those of some estimators, as SVC, name another class than they predict.
         return predicted if scores is None or (scores.argmax(axis=1) != predicted).any() else scores
 

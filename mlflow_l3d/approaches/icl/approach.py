@@ -92,7 +92,11 @@ class InContextLearning(Approach):
         """
         recipe = recipes.Recipe.of(hyperparameters)
         versions = dict(server_of(model).dependencies(recipe))
-        versions |= {f"judge {at}": _judge_identity(name, recipe) for at, name in enumerate(recipe.judge_names)}
+        for at, name in enumerate(recipe.judge_names):
+            try:
+                versions[f"judge {at}"] = server_of(name).judge_identity(recipe.of_judge())
+            except ParameterError as error:
+                raise ParameterError("hyperparameters.judge", error.value, error.allowed, error.fix) from None
         if recipe.engine == "vllm":
             from mlflow_l3d.approaches.icl.engine.vllm import vllm_numerics
 
@@ -205,20 +209,18 @@ class InContextLearning(Approach):
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors without an effect: no examples to choose or order, greedy answers, lists of one."""
+        recipe, several = recipes.Recipe.of(hyperparameters), "set hyperparameter {0} to several, e.g. to {1}"
         inactive: dict[str, str] = {}
-        if hyperparameters["shots"] == 0:
+        if recipe.shots == 0:
             reason = "shots is 0, so that no example stands in the prompt; set hyperparameter shots, e.g. to 2"
             inactive |= {"data_order": reason, "sample_choice": reason}
-        elif hyperparameters["selection"] == "similarity":
+        elif recipe.selection == "similarity":
             inactive["sample_choice"] = "selection=similarity chooses the examples; set hyperparameter selection=random"
-        if hyperparameters["temperature"] == 0:
-            inactive["model_randomness"] = (
-                "temperature is 0, so that the best answer is taken; set hyperparameter temperature, e.g. to 1"
-            )
-        recipe, several = recipes.Recipe.of(hyperparameters), "set hyperparameter {0} to several, e.g. to {1}"
+        if recipe.temperature == 0:
+            reason = "temperature is 0, so that the best answer is taken; set hyperparameter temperature, e.g. to 1"
+            inactive["model_randomness"] = reason
         if len(recipe.formats) == 1:
-            fix = several.format("prompt_format", "A|B|C|D")
-            inactive["prompt_format"] = f"there is one format; {fix}"
+            inactive["prompt_format"] = f"there is one format; {several.format('prompt_format', 'A|B|C|D')}"
         if recipe.choice_order == "fixed":
             inactive["choice_order"] = "choice_order is fixed; set hyperparameter choice_order=random"
         if len(recipe.word_sets) == 1:
@@ -261,14 +263,6 @@ class InContextLearning(Approach):
         recipe = recipes.Recipe.of(hyperparameters)
         torch_numerics(device, self.name)
         return server_of(model).session(task, recipe, device, cache)
-
-
-def _judge_identity(name: str, recipe: recipes.Recipe) -> str:
-    """Return what identifies a judge: the revision of its weights, or what its server says of it."""
-    try:
-        return server_of(name).judge_identity(recipe.of_judge())
-    except ParameterError as error:
-        raise ParameterError("hyperparameters.judge", error.value, error.allowed, error.fix) from None
 
 
 def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:

@@ -1,4 +1,4 @@
-"""What can be said to be wrong before the first cell: too many shots, answers and prompts that cannot work."""
+"""What can be said to be wrong before the first cell, and what is cut off of prompts that are too long."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.approaches.icl.encoding import answers_ids, conversation_of, prompts_ids
+from mlflow_l3d.approaches.icl import encoding
 from mlflow_l3d.approaches.icl.models import LoadedModel
-from mlflow_l3d.approaches.icl.prompts.composition import Conversation, PromptFormat
+from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Prompt, PromptFormat
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -44,12 +44,12 @@ def check_model(
     """
     chat, conversation = uses_chat(recipe.chat, loaded), conversation_in(recipe.chat, loaded)
     if recipe.decision == "score":
-        answers = answers_ids(loaded, prompt_format, chat, conversation)
+        answers = encoding.answers_ids(loaded, prompt_format, chat, conversation)
         check_answers(answers, prompt_format.verbaliser, calibrated=recipe.calibration != "none")
     if loaded.bounded and recipe.truncation == "none":
-        check_context(loaded, task, recipe.shots, classes, prompt_format, chat, conversation)
+        check_context(loaded, task, recipe, classes, prompt_format)
     elif chat:  # the template is tried at least
-        prompts_ids(loaded, [prompt_format.prompt([], ("",) * len(task.texts), conversation)], chat)
+        encoding.prompts_ids(loaded, [prompt_format.prompt([], ("",) * len(task.texts), conversation)], chat)
 
 
 def uses_chat(wanted: str, loaded: LoadedModel) -> bool:
@@ -69,7 +69,7 @@ def uses_chat(wanted: str, loaded: LoadedModel) -> bool:
 
 def conversation_in(wanted: str, loaded: LoadedModel) -> Conversation | None:
     """Return which conversation prompts are; None if they are one text."""
-    return conversation_of(loaded) if wanted == "turns" else None
+    return encoding.conversation_of(loaded) if wanted == "turns" else None
 
 
 def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, calibrated: bool) -> None:
@@ -108,13 +108,7 @@ def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, cal
 
 
 def check_context(
-    loaded: LoadedModel,
-    task: Task,
-    shots: int,
-    classes: Sequence[int],
-    prompt_format: PromptFormat,
-    chat: bool,
-    conversation: Conversation | None = None,
+    loaded: LoadedModel, task: Task, recipe: Recipe, classes: Sequence[int], prompt_format: PromptFormat
 ) -> None:
     """Raise if the prompt of the shortest texts is longer than the context: then every cell must fail.
 
@@ -126,10 +120,11 @@ def check_context(
     ParameterError
         It says by how much at least.
     """
-    nothing = ("",) * len(task.texts)
+    chat, conversation = uses_chat(recipe.chat, loaded), conversation_in(recipe.chat, loaded)
+    nothing, shots = ("",) * len(task.texts), recipe.shots
     answers: list[int | str] = [*range(len(classes))] if task.form.has_classes else [""]
     examples = [(nothing, answer) for answer in answers for _ in range(shots)]
-    frame = len(prompts_ids(loaded, [prompt_format.prompt(examples, nothing, conversation)], chat)[0])
+    frame = len(encoding.prompts_ids(loaded, [prompt_format.prompt(examples, nothing, conversation)], chat)[0])
     members = [np.flatnonzero(task.strata == number) for number in classes]
     characters = np.sum([[len(text) for text in column] for column in task.texts], axis=0)
     if frame + _shortest(characters, members, shots) <= loaded.context:
@@ -152,3 +147,61 @@ def _shortest(lengths: IntArray, members: Sequence[IntArray], shots: int) -> int
     sorted_lengths = [np.sort(lengths[places]) for places in members]
     shortest_input = min((int(row[0]) for row in sorted_lengths if len(row)), default=0)
     return shortest_input + sum(int(row[:shots].sum()) for row in sorted_lengths)
+
+
+def most_tokens(loaded: LoadedModel, answers: Sequence[Sequence[int]], new_tokens: int = 0) -> int:
+    """Return how many tokens of a prompt are kept, so that its answer fits.
+
+    That is what the tokenizer's ``model_max_length`` says, as for ``truncation=True`` of a tokenizer that is called
+    without a number; but no more than the model's context leaves beside the answer.
+
+    Parameters
+    ----------
+    loaded, answers, new_tokens
+        As for :func:`~mlflow_l3d.approaches.icl.encoding.check_length`.
+    """
+    room = loaded.context - loaded.kind.places_behind(answers, new_tokens)
+    return max(1, min(room, int(loaded.tokenizer.model_max_length)))
+
+
+def cut_shares(
+    loaded: LoadedModel,
+    whole: Sequence[Sequence[int]],
+    kept: Sequence[Sequence[int]],
+    inputs: Sequence[Prompt],
+    frame: Prompt,
+    *,
+    chat: bool,
+    side: str,
+) -> dict[str, float]:
+    """Return the share of prompts that were cut, and of those of which the input itself was.
+
+    Parameters
+    ----------
+    loaded, chat, side
+        As for :func:`~mlflow_l3d.approaches.icl.encoding.prompts_ids`.
+    whole, kept
+        Tokens of each of n prompts before and after, n at least 1.
+    inputs
+        The same prompts without any example, n.
+    frame
+        Such a prompt with :data:`~mlflow_l3d.approaches.icl.encoding.PLACEHOLDER` for all its texts.
+
+    Returns
+    -------
+    ``truncated_share``, and ``truncated_input_share``, which also counts inputs of which nothing is left. If the
+    input and its neighbours share a token the second is exact to that token.
+    """
+    around = encoding.prompt_text(loaded, frame, chat)
+    before, behind = around.partition(encoding.PLACEHOLDER)[0], around.rpartition(encoding.PLACEHOLDER)[2]
+    tail, special = len(encoding.bare_ids(loaded, behind)), 0 if chat else loaded.tokenizer.num_special_tokens_to_add()
+    is_cut, input_is_cut = [], []
+    for all_ids, ids, prompt in zip(whole, kept, inputs, strict=True):
+        gone = len(all_ids) - len(ids)
+        is_cut.append(gone > 0)
+        if side == "right" or not gone:
+            input_is_cut.append(gone > tail)
+            continue
+        text = encoding.prompt_text(loaded, prompt, chat)[len(before) :]
+        input_is_cut.append(len(ids) - special < len(encoding.bare_ids(loaded, text)))
+    return {"truncated_share": float(np.mean(is_cut)), "truncated_input_share": float(np.mean(input_is_cut))}

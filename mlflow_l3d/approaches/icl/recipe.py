@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from mlflow_l3d.approaches.hyperparameters import Value, declared, hyperparameter
-from mlflow_l3d.approaches.icl.prompts.words import word_sets
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
@@ -20,6 +19,7 @@ CHOSEN: Final = (PROMPT_FORMAT, CHOICE_ORDER, VERBALISER)
 JUDGE: Final = "judge"
 """The factor of who judges answers that are texts, and how."""
 _BETWEEN: Final = "||"
+_LEAVE: Final = "Leave it out."
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,33 +156,25 @@ class Recipe:
         if recipe.calibration == AUTO:
             recipe = replace(recipe, calibration="batch" if recipe.decision == "score" else "none")
         custom = "custom" in recipe.prompt_format.split("|")
-        for name in ("template", "instruction"):
-            given = getattr(recipe, name)
-            if given != AUTO and not custom:
-                raise ParameterError(f"hyperparameters.{name}", given, "is for prompt_format=custom only")
+        if not custom:
+            recipe.refuse(("template", "instruction"), "is for prompt_format=custom only")
         wordless = recipe.verbaliser == AUTO and recipe.decision == "score"  # else the task decides what is needed
         if custom and (recipe.template == AUTO or wordless):
             missing = "template" if recipe.template == AUTO else "verbaliser"
-            raise ParameterError(f"hyperparameters.{missing}", AUTO, "must be given for prompt_format=custom")
-        for name, usual in (("stop", AUTO), (JUDGE, "none")):
-            if recipe.decision == "score" and getattr(recipe, name) != usual:
-                allowed = "is for decision=generate, in a task of texts"
-                raise ParameterError(f"hyperparameters.{name}", getattr(recipe, name), allowed)
+            raise recipe._wrong(missing, "must be given for prompt_format=custom")
+        if recipe.decision == "score":
+            recipe.refuse(("stop", JUDGE), "is for decision=generate, in a task of texts")
         recipe._check_lists()
         if recipe.decision == "generate" and recipe.calibration != "none":
-            allowed = "needs decision=score: generated answers have no scores"
-            raise ParameterError("hyperparameters.calibration", recipe.calibration, allowed)
+            raise recipe._wrong("calibration", "needs decision=score: generated answers have no scores")
         if recipe.selection == "similarity" and recipe.calibration == "contextual":
-            allowed = "needs selection=random: here every text has a prompt of its own"
-            raise ParameterError("hyperparameters.calibration", recipe.calibration, allowed)
+            raise recipe._wrong("calibration", "needs selection=random: here every text has a prompt of its own")
         if recipe.engine == "vllm" and recipe.quantise not in {AUTO, "none"}:
-            allowed = "is for bitsandbytes, which engine=vllm does without"
-            raise ParameterError("hyperparameters.quantise", recipe.quantise, allowed, "Leave it out.")
+            raise recipe._wrong("quantise", "is for bitsandbytes, which engine=vllm does without", _LEAVE)
         if recipe.engine == "vllm" and recipe.batch_size:
-            allowed = "has no effect: engine=vllm makes batches by itself"
-            raise ParameterError("hyperparameters.batch_size", recipe.batch_size, allowed, "Leave it out.")
+            raise recipe._wrong("batch_size", "has no effect: engine=vllm makes batches by itself", _LEAVE)
         if recipe.selection == "similarity" and recipe.shots == 0:
-            raise ParameterError("hyperparameters.selection", "similarity", "has nothing to select with shots=0")
+            raise recipe._wrong("selection", "has nothing to select with shots=0")
         return recipe
 
     @property
@@ -216,8 +208,9 @@ class Recipe:
 
     @property
     def word_sets(self) -> tuple[str, ...]:
-        """Sets of class words to choose from, each a text."""
-        return word_sets(self.verbaliser)
+        """Sets of class words to choose from: ``bad;good|no;yes`` holds two, ``bad|good`` the words of one."""
+        words = self.verbaliser
+        return tuple(each.strip() for each in words.split("|")) if ";" in words else (words,)
 
     @property
     def thinks(self) -> bool:
@@ -243,40 +236,40 @@ class Recipe:
     def check_task(self, task: Task) -> None:
         """Raise if hyperparameters do not go with what a task's labels are."""
         if task.form.has_classes:
-            for name, usual in (("stop", AUTO), (JUDGE, "none")):
-                if getattr(self, name) != usual:
-                    why = f"has no effect: {task.name} has classes, and no answers that are texts"
-                    raise ParameterError(f"hyperparameters.{name}", getattr(self, name), why, "Leave it out.")
-            return
-        why = f"has no effect: the answers of {task.name} are texts"
-        for name, usual in (("classes", "all"), (VERBALISER, AUTO), (CHOICE_ORDER, "fixed")):
-            if getattr(self, name) != usual:
-                raise ParameterError(f"hyperparameters.{name}", getattr(self, name), why, "Leave it out.")
+            why = f"has no effect: {task.name} has classes, and no answers that are texts"
+            self.refuse(("stop", JUDGE), why, _LEAVE)
+        else:
+            why = f"has no effect: the answers of {task.name} are texts"
+            self.refuse(("classes", VERBALISER, CHOICE_ORDER), why, _LEAVE)
+
+    def refuse(self, names: Sequence[str], allowed: str, fix: str = "") -> None:
+        """Raise a ParameterError if one of some hyperparameters is not at its default."""
+        for name in names:
+            if getattr(self, name) != HYPERPARAMETERS[name].default:
+                raise self._wrong(name, allowed, fix)
+
+    def _wrong(self, name: str, allowed: str, fix: str = "") -> ParameterError:
+        return ParameterError(f"hyperparameters.{name}", getattr(self, name), allowed, fix)
 
     def _check_lists(self) -> None:
         """Raise if there is nothing to choose from although something is to be chosen, or the same twice."""
         templates, instructions = _parts(self.template), _parts(self.instruction)
         if len(instructions) not in {1, len(templates)}:
             allowed = f"{len(instructions)} instructions for {len(templates)} template(s)"
-            raise ParameterError("hyperparameters.instruction", self.instruction, allowed, "Give one, or one for each.")
-        for name in ("judge_template", "judge_words", "judge_temperature", "judge_base_url"):
-            if self.judge == "none" and getattr(self, name) != HYPERPARAMETERS[name].default:
-                raise ParameterError(
-                    f"hyperparameters.{name}", getattr(self, name), "is for a judge, and judge is none"
-                )
+            raise self._wrong("instruction", allowed, "Give one, or one for each.")
+        if self.judge == "none":
+            of_judges = ("judge_template", "judge_words", "judge_temperature", "judge_base_url")
+            self.refuse(of_judges, "is for a judge, and judge is none")
         for name, each in (("template", self.formats), (VERBALISER, self.word_sets), (JUDGE, self.judges)):
             if len(set(each)) < len(each):
-                raise ParameterError(f"hyperparameters.{name}", getattr(self, name), "lists the same twice")
+                raise self._wrong(name, "lists the same twice")
         mixed = AUTO in self.word_sets and (len(self.word_sets) > 1 or self.decision == "score")
         if "custom" in self.prompt_format.split("|") and mixed:
-            raise ParameterError(
-                "hyperparameters.verbaliser", self.verbaliser, "is auto, and prompt_format=custom has no words"
-            )
+            raise self._wrong("verbaliser", "is auto, and prompt_format=custom has no words")
         listed = any(name == "A" or "{options}" in instruction for name, _, instruction in self.formats)
         if self.choice_order == "random" and not listed:
             allowed = f"has nothing to order: prompt_format={self.prompt_format} lists no options"
-            fix = "Use prompt_format=A, or an instruction with {options}."
-            raise ParameterError("hyperparameters.choice_order", "random", allowed, fix)
+            raise self._wrong("choice_order", allowed, "Use prompt_format=A, or an instruction with {options}.")
 
 
 def _parts(text: str) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlflow_l3d.approaches.base import Session
-from mlflow_l3d.approaches.icl.endpoint.reference import is_endpoint, refuse_settings
-from mlflow_l3d.approaches.icl.recipe import Recipe
+from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
+from mlflow_l3d.approaches.icl.recipe import ENDPOINT, Recipe
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
 
@@ -33,7 +33,9 @@ class LocalModel:
 
     def dependencies(self, recipe: Recipe) -> Mapping[str, str]:
         """Return what joins the numerics of the cells: nothing; raise a ParameterError for settings of endpoints."""
-        refuse_settings(self.model, recipe)
+        if not any(map(is_endpoint, recipe.judge_names)):
+            allowed = f"is for a model behind an endpoint, and model={self.model} is none"
+            recipe.refuse(ENDPOINT, allowed, "Use model=openai:NAME, or leave it out.")
         return {}
 
     def judge_identity(self, recipe: Recipe) -> str:  # noqa: ARG002
@@ -65,7 +67,7 @@ class ServedModel:
         L3DError
             If the server does not answer, or not as it should.
         """
-        from mlflow_l3d.approaches.icl.endpoint.connection import identity
+        from mlflow_l3d.approaches.icl.endpoint.engine import identity
 
         return identity(self.model, recipe, cache_folder())
 

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -14,20 +15,18 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.base import CellwiseSession, answered
-from mlflow_l3d.approaches.encoder.features import load_or_encode
-from mlflow_l3d.approaches.icl.answering import calibrated, chosen, probabilities, token_draws
-from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, uses_chat
+from mlflow_l3d.approaches.encoder.features import Encoding, load_or_encode
+from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, cut_shares, most_tokens, uses_chat
 from mlflow_l3d.approaches.icl.choices import PromptChoices
-from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, stop_ids
+from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, prompts_ids, stop_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling
-from mlflow_l3d.approaches.icl.judge.bench import Bench
-from mlflow_l3d.approaches.icl.judge.questions import Question
+from mlflow_l3d.approaches.icl.judge import Bench, Question
 from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
 from mlflow_l3d.approaches.icl.models import LoadedModel
+from mlflow_l3d.approaches.icl.prompts import decisions
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
-from mlflow_l3d.approaches.icl.prompts.parsing import Written, answer_text, has_ended
+from mlflow_l3d.approaches.icl.prompts.decisions import Written
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
-from mlflow_l3d.approaches.icl.truncation import cut_shares, most_tokens, truncated
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
@@ -48,6 +47,26 @@ _MOST_KEPT: Final = 256
 
 EMPTY_INPUTS: Final = ("N/A", "[MASK]", "")
 """Inputs without content (Zhao et al. 2021, section 5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a cell asks.
+
+    Attributes
+    ----------
+    form
+        The format of its prompts.
+    test
+        Positions of its test examples.
+    prompts, empty
+        The prompt of each test example, and those of the empty inputs if they are needed.
+    """
+
+    form: PromptFormat
+    test: IntArray
+    prompts: Sequence[Prompt]
+    empty: Sequence[Prompt]
 
 
 class PromptSession(CellwiseSession):
@@ -87,7 +106,7 @@ class PromptSession(CellwiseSession):
                 opened.pop_all()
         if recipe.selection == "similarity":
             encoder = resolve(recipe.selection_encoder)
-            self.features = load_or_encode(task.texts, encoder, device=device, cache=cache)
+            self.features = load_or_encode(task.texts, Encoding(encoder, device=device), cache)
 
     def _load(self, model: str, device: str, cache: Path) -> None:
         """Load the model, and choose how prompts are put to it."""
@@ -103,42 +122,35 @@ class PromptSession(CellwiseSession):
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Answer the test examples of a cell, with one thread."""
-        test, prompts, empty = self._asked(cell)
+        asked = self._asked(cell)
         same = frozenset(pair for pair in cell.seeds.items() if pair[0] != JUDGE)
         answers = self.kept.pop(same, None)
         if answers is None:
             with one_thread(), torch.inference_mode(), self.loaded.precision():
-                answers = self._answers(cell, test, prompts, empty)
+                answers = self._answers(cell, asked)
             if isinstance(self.engine, CausalEngine):
                 answers[2]["packed"] = float(self.engine.packed)
         if self.bench is not None:  # cells of other judges have the same answers
             self.kept[same] = answers
             if len(self.kept) > _MOST_KEPT:
                 del self.kept[next(iter(self.kept))]
-        return self._judged(cell, test, *answers)
+        return self._judged(cell, asked.test, *answers)
 
-    def _asked(self, cell: Cell) -> tuple[IntArray, list[Prompt], list[Prompt]]:
-        """Return the test examples of a cell, and its prompts as :meth:`_prompts` does."""
-        split = self.task.split(cell.seeds)
-        train, test = (part[np.isin(self.task.strata[part], self.classes)] for part in (split.train, split.test))
-        return test, *self._prompts(cell, train, test)
-
-    def _prompts(self, cell: Cell, train: IntArray, test: IntArray) -> tuple[list[Prompt], list[Prompt]]:
-        """Return the prompt of each test example, and those of the empty inputs if they are needed."""
+    def _asked(self, cell: Cell) -> Asked:
+        """Return what a cell asks."""
         recipe, labels, form = self.recipe, self.task.strata, self.choices.of(cell.seeds)
+        split = self.task.split(cell.seeds)
+        train, test = (part[np.isin(labels[part], self.classes)] for part in (split.train, split.test))
         order = shot_order(cell.seeds["data_order"], recipe.shots * len(self.classes))
-        if self.features is None:
-            drawn = random_shots(cell.seeds["sample_choice"], train, labels, self.classes, recipe.shots)
-            shots = self._shots(drawn[order])
-            prompts = [self._prompt(form, shots, self._texts(at)) for at in test.tolist()]
-            blank = [self._prompt(form, shots, self._same(text)) for text in EMPTY_INPUTS]
-            return prompts, blank if recipe.calibration == "contextual" else []
-        nearest = nearest_shots(self.features, train, labels, self.classes, recipe.shots, test)
-        rows = zip(test.tolist(), nearest, strict=True)
-        return [
-            self._prompt(form, self._shots(nearest_shots_of_text[order]), self._texts(at))
-            for at, nearest_shots_of_text in rows
-        ], []
+        if self.features is not None:
+            nearest = nearest_shots(self.features, train, labels, self.classes, recipe.shots, test)
+            rows = zip(test.tolist(), nearest, strict=True)
+            prompts = [self._prompt(form, self._shots(near[order]), self._texts(at)) for at, near in rows]
+            return Asked(form, test, prompts, [])
+        drawn = random_shots(cell.seeds["sample_choice"], train, labels, self.classes, recipe.shots)
+        shots, inputs = self._shots(drawn[order]), EMPTY_INPUTS if recipe.calibration == "contextual" else ()
+        prompts = [self._prompt(form, shots, self._texts(at)) for at in test.tolist()]
+        return Asked(form, test, prompts, [self._prompt(form, shots, self._same(text)) for text in inputs])
 
     def _prompt(self, form: PromptFormat, shots: Sequence[Shot], texts: tuple[str, ...]) -> Prompt:
         return form.prompt(shots, texts, self.conversation)
@@ -157,18 +169,15 @@ class PromptSession(CellwiseSession):
         return (text,) * len(self.task.texts)
 
     def _tokens(
-        self,
-        form: PromptFormat,
-        test: IntArray,
-        prompts: Sequence[Prompt],
-        empty: Sequence[Prompt],
-        answers: Sequence[Sequence[int]],
-        new: int,
+        self, asked: Asked, answers: Sequence[Sequence[int]], new: int
     ) -> tuple[list[list[int]], dict[str, float]]:
         """Return the tokens of all prompts, cut if that is asked for, and what there is to say about them."""
-        loaded, side, count = self.loaded, self.recipe.truncation, len(prompts)
+        loaded, side, count = self.loaded, self.recipe.truncation, len(asked.prompts)
         most = most_tokens(loaded, answers, new)
-        whole, tokens = truncated(loaded, [*prompts, *empty], self.chat, side=side, most=most)
+        texts = [*asked.prompts, *asked.empty]
+        whole = tokens = prompts_ids(loaded, texts, self.chat)
+        if side != "none":
+            tokens = prompts_ids(loaded, texts, self.chat, side=side, most=most)
         check_length(tokens, answers, loaded, new_tokens=new)
         longest = max(map(len, tokens), default=0)
         if longest > loaded.context and not self.mentioned:
@@ -177,24 +186,24 @@ class PromptSession(CellwiseSession):
             _log.warning("A prompt has %d tokens; %s was trained on %d (%s).", longest, *trained)
         metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[:count]]))}
         if side != "none":
-            inputs = [self._prompt(form, [], self._texts(at)) for at in test.tolist()]
-            frame = self._prompt(form, [], self._same(PLACEHOLDER))
+            inputs = [self._prompt(asked.form, [], self._texts(at)) for at in asked.test.tolist()]
+            frame = self._prompt(asked.form, [], self._same(PLACEHOLDER))
             ids = whole[:count], tokens[:count]
             metrics |= cut_shares(loaded, *ids, inputs, frame, chat=self.chat, side=side)
         return tokens, metrics
 
-    def _answers(self, cell: Cell, test: IntArray, prompts: Sequence[Prompt], empty: Sequence[Prompt]) -> Answers:
-        loaded, recipe, form = self.loaded, self.recipe, self.choices.of(cell.seeds)
+    def _answers(self, cell: Cell, asked: Asked) -> Answers:
+        loaded, recipe, form = self.loaded, self.recipe, asked.form
         if recipe.decision == "generate":
             most, stops = recipe.new_tokens, self._stops()
-            tokens, metrics = self._tokens(form, test, prompts, empty, [], most)
+            tokens, metrics = self._tokens(asked, [], most)
             drawn = None
             if recipe.temperature:
-                draws = token_draws(cell.seeds["model_randomness"], len(tokens), most)
+                draws = decisions.token_draws(cell.seeds["model_randomness"], len(tokens), most)
                 drawn = Sampling(recipe.temperature, draws)
 
             def ended(ids: Sequence[int]) -> bool:
-                return has_ended(decode(loaded, ids), stops, thinks=recipe.thinks)
+                return decisions.has_ended(decode(loaded, ids), stops, thinks=recipe.thinks)
 
             written = self.engine.generate(tokens, most, stop_ids(loaded), sampling=drawn, ended=ended)
             predictions, unparsed = self._read(
@@ -202,9 +211,10 @@ class PromptSession(CellwiseSession):
             )
             return predictions, None, metrics | unparsed
         answers = answers_ids(loaded, form, self.chat, self.conversation)
-        tokens, metrics = self._tokens(form, test, prompts, empty, answers, 0)
+        tokens, metrics = self._tokens(asked, answers, 0)
         scores = self.engine.score(tokens, answers)
-        return self._decided(cell, scores[: len(prompts)], scores[len(prompts) :], metrics)
+        count = len(asked.prompts)
+        return self._decided(cell, scores[:count], scores[count:], metrics)
 
     def _judged(self, cell: Cell, test: IntArray, *answers: *Answers) -> Outcome:
         """Return the outcome, with what a judge says of the answers if there is one."""
@@ -227,7 +237,7 @@ class PromptSession(CellwiseSession):
             places = np.array([form.parse(text) for text in texts], dtype=np.int64)
             predictions, unread = self._numbers(places), (places < 0).tolist()
         else:
-            answers = [answer_text(text, stops) for text in texts]
+            answers = [decisions.answer_text(text, stops) for text in texts]
             predictions, unread = self.task.form.predictions(answers), [not answer for answer in answers]
         lost = (each for each, unreadable in zip(written, unread, strict=True) if unreadable)
         reasons = Counter(each.reason(thinks=thinks) for each in lost)
@@ -251,8 +261,8 @@ class PromptSession(CellwiseSession):
         """Return the answers that log-probabilities lead to, those of the prompts and of the empty inputs."""
         recipe = self.recipe
         if recipe.calibration != "none":
-            scores = calibrated(scores, blank if recipe.calibration == "contextual" else scores)
-        places = chosen(scores, recipe.temperature, cell.seeds["model_randomness"])
+            scores = decisions.calibrated(scores, blank if recipe.calibration == "contextual" else scores)
+        places = decisions.chosen(scores, recipe.temperature, cell.seeds["model_randomness"])
         wide = np.zeros((len(scores), len(self.task.class_names)), dtype=np.float32)
-        wide[:, list(self.classes)] = probabilities(scores)
+        wide[:, list(self.classes)] = decisions.probabilities(scores)
         return self._numbers(places), wide, metrics

@@ -165,11 +165,11 @@ class MetaLearning(Approach):
         check_shots(task, classes, recipe.shots, queries=recipe.queries)
         check_shots(task, classes, recipe.adaptation_shots, hyperparameter="adaptation_shots")
 
-        from mlflow_l3d.approaches.encoder.features import load_or_encode
+        from mlflow_l3d.approaches.encoder.features import Encoding, load_or_encode
         from mlflow_l3d.approaches.meta_learning.session import MetaSession, unusable
 
-        reference = models.resolve(model)
-        features = load_or_encode(task.texts, reference, recipe.pooling, recipe.max_length, device=device, cache=cache)
+        encoding = Encoding(models.resolve(model), recipe.pooling, recipe.max_length, device)
+        features = load_or_encode(task.texts, encoding, cache)
         if wrong := unusable(features):
             allowed = f"gives nan or inf for {wrong} of {len(features)} examples"
             raise ParameterError("model", model, allowed, "Use another model.")

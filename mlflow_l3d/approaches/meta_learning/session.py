@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import answered
-from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.meta_learning.chunk import Draws, Trained, train
-from mlflow_l3d.approaches.meta_learning.learners import learner_of
+from mlflow_l3d.approaches.meta_learning.learner import Learner, ProtoNet
+from mlflow_l3d.approaches.meta_learning.maml import Maml
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
+from mlflow_l3d.approaches.meta_learning.reptile import Reptile
+from mlflow_l3d.approaches.progress import should_stop
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
 from mlflow_l3d.approaches.stacked.stack import FloatArray
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.tasks.base import Task
+
+LEARNERS: Final[Mapping[str, type[Learner]]] = {"protonet": ProtoNet, "maml": Maml, "fomaml": Maml, "reptile": Reptile}
+"""Name -> class."""
+
+
+def learner_of(settings: Recipe) -> Learner:
+    """Return the learner that complete hyperparameters describe."""
+    return LEARNERS[settings.learner](settings)
 
 
 def outcome_of(draws: Draws, trained: Trained, task: Task, classes: Sequence[int]) -> Outcome:

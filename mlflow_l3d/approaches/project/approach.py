@@ -13,21 +13,61 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, Command, listed
-from mlflow_l3d.approaches.command.process import run
-from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of
+from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of, run
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, with_predictions
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
+from mlflow_l3d.approaches.own_parameters import ProjectParameters
 from mlflow_l3d.approaches.project import store
 from mlflow_l3d.approaches.project.entry_points import EntryPoint, entry_point
 from mlflow_l3d.approaches.project.located import ENV_MANAGERS, LOCAL, Located, located
-from mlflow_l3d.approaches.project.parameters import ProjectParameters
-from mlflow_l3d.approaches.project.reseeding import SEEDED
-from mlflow_l3d.approaches.project.reseeding import variables as reseeding
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.privacy import public_text, public_value
+
+SEEDED: Final = ("random.seed", "numpy.random.seed", "torch.manual_seed")
+"""Functions that may stand in the place of a parameter: global generators of a project that takes no seeds."""
+_VARIABLE: Final = "L3D_SEEDS"
+# A project that seeds numpy with 40, or with nothing, is not changed: its interpreter runs this file of ours first.
+_FIRST: Final = f"""
+import importlib, json, os, sys
+
+def moved(function, ours):
+    def seeded(seed=None, *more, **named):
+        whole = seed if isinstance(seed, int) else hash(str(seed)) if seed is not None else 0
+        return function((ours + whole) % 2**32, *more, **named)
+    return seeded
+
+for name, ours in json.loads(os.environ["{_VARIABLE}"]).items():
+    where, _, what = name.rpartition(".")
+    module = importlib.import_module(where)
+    setattr(module, what, moved(getattr(module, what), ours))
+    getattr(module, what)(0)
+sys.path.remove(os.path.dirname(__file__))
+sys.modules.pop("sitecustomize", None)
+try:
+    import sitecustomize
+except ImportError:
+    pass
+"""
+
+
+def reseeding_variables(seeds: Mapping[str, int], folder: Path) -> dict[str, str]:
+    """Write the file that a Python interpreter runs first to a folder, and return the variables that lead it there.
+
+    Parameters
+    ----------
+    seeds
+        Function, one of :data:`SEEDED` -> what is added to each seed that it is given. It is called once before.
+    folder
+        Created here.
+    """
+    if not seeds:
+        return {}
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(_FIRST, encoding="utf-8")
+    return {"PYTHONPATH": str(folder), _VARIABLE: json.dumps(dict(seeds)), "PYTHONHASHSEED": "0"}
+
 
 _MEGABYTE: Final = 10**6
 _OTHER_EXPERIMENT: Final = "active experiment ID does not match environment run ID"
@@ -48,7 +88,7 @@ class Project(Command):
     project_parameters
         Parameter -> value, or ``name=value`` pairs: ``seed={data_split},epochs=3``. Each placeholder but ``{output}``
         and ``{here}`` is a factor. In the place of a parameter may stand a function that seeds a global generator
-        (:data:`mlflow_l3d.approaches.project.reseeding.SEEDED`), for a project that takes no seed.
+        (:data:`mlflow_l3d.approaches.project.approach.SEEDED`), for a project that takes no seed.
     metric
         The metric that is investigated; if it is none of ours, the project logs it.
     here
@@ -88,11 +128,13 @@ class Project(Command):
         self.given = _pairs(project_parameters)
         typed = ",".join(f"{name}={value}" for name, value in self.given.items())
         self.factors = factors_of(self.given.values(), "project_parameters", typed)
-        _check_seeded(self.given, dict.fromkeys((*self.factors, OUTPUT, HERE), 0))
+        places = dict.fromkeys((*self.factors, OUTPUT, HERE), 0)
+        for name in SEEDED:
+            if not self.given.get(name, "0").format_map(places).isdecimal():
+                allowed = "must be a factor in braces, as {data_split}"
+                raise ParameterError(f"project_parameters.{name}", self.given[name], allowed)
         self.template = Template(tuple(self.given.values()), self.here, self.factors)
-        self.asked = metric
-        self.metric = "f1_macro" if metric == AUTO else metric
-        self.metrics = () if self.metric in registered() else (metric,)
+        self._ask_for(metric)
         self._found: dict[tuple[str, str], tuple[Located, EntryPoint]] = {}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
@@ -154,7 +196,9 @@ class Project(Command):
             linked = place.copy(copy)
             tracking = store.fresh(empty, folder, output, str(hyperparameters["experiment"]))
             values = self._values(seeds, output, point)
-            reseeded = reseeding({name: int(values[name]) for name in SEEDED if name in values}, folder / "seeds")
+            reseeded = reseeding_variables(
+                {name: int(values[name]) for name in SEEDED if name in values}, folder / "seeds"
+            )
             line = point.line({name: value for name, value in values.items() if name not in SEEDED})
             _run(line, copy, {**inherited, **tracking, **reseeded})
             place.check(linked)
@@ -186,14 +230,6 @@ def _run(line: str, folder: Path, environment: Mapping[str, str]) -> None:
             raise
         advice = "the project sets an experiment in its code: name it, hyperparameters.experiment=NAME"
         raise L3DError(advice) from None
-
-
-def _check_seeded(given: Mapping[str, str], places: Mapping[str, int]) -> None:
-    for name in SEEDED:
-        if not given.get(name, "0").format_map(places).isdecimal():
-            raise ParameterError(
-                f"project_parameters.{name}", given[name], "must be a factor in braces, as {data_split}"
-            )
 
 
 def _public(values: Mapping[str, str]) -> dict[str, str]:

@@ -14,8 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches.command.process import run
-from mlflow_l3d.approaches.command.template import file_hash
+from mlflow_l3d.approaches.command.template import file_hash, run
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import private_folder

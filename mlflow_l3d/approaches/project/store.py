@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from mlflow_l3d.approaches.command.process import run
+from mlflow_l3d.approaches.command.template import run
 from mlflow_l3d.cells.cell import Logged
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import private_folder

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import check_device, failed, is_out_of_memory
-from mlflow_l3d.approaches.models.memory import free_memory, release
+from mlflow_l3d.approaches.models.sharing import free_memory, release
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.tasks.base import Task

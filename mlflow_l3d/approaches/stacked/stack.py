@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.cells.factors import stream
+from mlflow_l3d.tasks.settings import IntArray
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 VECTOR: Final = 64
@@ -51,38 +52,32 @@ def dropout_factors(generator: np.random.Generator, shape: tuple[int, ...], prob
 
 @dataclass(frozen=True)
 class Moments:
-    """What Adam remembers of the gradients of some tensors.
+    """What Adam remembers of the gradients of a tensor.
 
     Attributes
     ----------
-    means, squares
-        Running means of the gradients and of their squares, shaped as the tensors.
-    steps
-        Steps taken: a scalar for each tensor, the same for all cells.
+    mean, square
+        Running means of the gradients and of their squares, shaped as the tensor.
+    step
+        Steps taken: a scalar, the same for all cells.
     """
 
-    means: list[torch.Tensor]
-    squares: list[torch.Tensor]
-    steps: list[torch.Tensor]
+    mean: torch.Tensor
+    square: torch.Tensor
+    step: torch.Tensor
 
     @classmethod
-    def of(cls, weights: Sequence[torch.Tensor]) -> Moments:
+    def of(cls, weights: torch.Tensor) -> Moments:
         """Return the state before the first step."""
-        means, squares = ([torch.zeros_like(tensor) for tensor in weights] for _ in range(2))
-        return cls(means, squares, [torch.zeros((), device=tensor.device) for tensor in weights])
+        return cls(torch.zeros_like(weights), torch.zeros_like(weights), torch.zeros((), device=weights.device))
 
     def select(self, cells: torch.Tensor) -> Moments:
         """Return a copy with some cells of the leading dimension."""
-        means, squares = ([tensor.index_select(0, cells) for tensor in part] for part in (self.means, self.squares))
-        return Moments(means, squares, [step.clone() for step in self.steps])
+        return Moments(self.mean.index_select(0, cells), self.square.index_select(0, cells), self.step.clone())
 
 
 def adam(
-    weights: Sequence[torch.Tensor],
-    gradients: Sequence[torch.Tensor],
-    moments: Moments,
-    learning_rate: float,
-    weight_decay: float | None = None,
+    weights: torch.Tensor, gradient: torch.Tensor, moments: Moments, learning_rate: float, weight_decay: float | None
 ) -> None:
     """Take one step of Adam in place (Kingma and Ba 2015, algorithm 1; betas 0.9 and 0.999, epsilon 1e-8).
 
@@ -94,14 +89,8 @@ def adam(
     step: Callable[..., None] = plain if weight_decay is None else decoupled
     settings = {"lr": learning_rate, "weight_decay": weight_decay or 0.0, "eps": EPSILON}
     flags = {"fused": True, "amsgrad": False, "maximize": False}
-    tensors = list(weights), list(gradients), moments.means, moments.squares
-    step(*tensors, [], moments.steps, beta1=BETA_1, beta2=BETA_2, **settings, **flags)
-
-
-def sgd(weights: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor], learning_rate: float) -> None:
-    """Take one step of gradient descent in place, without momentum."""
-    for tensor, gradient in zip(weights, gradients, strict=True):
-        tensor.add_(gradient, alpha=-learning_rate)
+    tensors = [weights], [gradient], [moments.mean], [moments.square]
+    step(*tensors, [], [moments.step], beta1=BETA_1, beta2=BETA_2, **settings, **flags)
 
 
 class Stack:
@@ -184,12 +173,12 @@ class Stack:
             Decoupled, on every weight; of ``adamw`` only.
         """
         if optimizer == "sgd":
-            sgd([self._weights], [self._gradients], learning_rate)
+            self._weights.add_(self._gradients, alpha=-learning_rate)
             return
         if self.moments is None:
-            self.moments = Moments.of([self._weights])
+            self.moments = Moments.of(self._weights)
         decay = weight_decay if optimizer == "adamw" else None
-        adam([self._weights], [self._gradients], self.moments, learning_rate, decay)
+        adam(self._weights, self._gradients, self.moments, learning_rate, decay)
 
 
 def _row_of(w1: torch.Tensor, w2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -199,3 +188,56 @@ def _row_of(w1: torch.Tensor, w2: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
     rows = w1.new_zeros(len(w1), sum(widths))
     first, second = rows[:, : sizes[0]], rows[:, widths[0] : widths[0] + sizes[1]]
     return rows, first.view(w1.shape), second.view(w2.shape)
+
+
+ALIGNED: Final = 16
+"""Rows begin at multiples of so many numbers. The order in which libraries sum depends on where a matrix begins in
+memory, so that elsewhere a cell would not have the same numbers at every place of a stack."""
+
+
+class Rows:
+    """Features in memory of torch's own, with the constant 1 behind them.
+
+    Parameters
+    ----------
+    features
+        Shape (N, D), float32 (or float64, which the rows keep), one row per example of the task; may be memory-mapped.
+    positions
+        The examples that are used, each once or more often; what is read of `features` is theirs.
+    device
+        Where the rows are kept.
+    """
+
+    def __init__(self, features: npt.NDArray[np.floating], positions: Sequence[IntArray], device: str) -> None:
+        used = np.zeros(len(features), dtype=bool)
+        for part in positions:
+            used[part] = True
+        used_positions = np.flatnonzero(used)
+        self._place = np.cumsum(used) - 1
+        kind = torch.float64 if features.dtype == np.float64 else torch.float32
+        self._width = features.shape[1] + 1
+        matrix = torch.zeros(len(used_positions), -(-self._width // ALIGNED) * ALIGNED, dtype=kind)
+        matrix.numpy()[:, : self._width - 1] = features[used_positions]
+        matrix[:, self._width - 1] = 1
+        self._matrix = matrix.to(device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the rows."""
+        return self._matrix.dtype
+
+    def places(self, positions: IntArray) -> torch.Tensor:
+        """Return where examples stand in the matrix, in the shape of `positions`, on the device."""
+        return torch.from_numpy(self._place[positions]).to(self._matrix.device)
+
+    def empty(self, count: int) -> torch.Tensor:
+        """Return memory for `count` rows, their ends included; its content is undefined."""
+        return self._matrix.new_empty(count, self._matrix.shape[1])
+
+    def at(self, places: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the rows of some places: shape (*places.shape, D + 1).
+
+        `out`, from :meth:`empty`, takes them if it is given: fresh memory for every step costs as much again.
+        """
+        chosen = torch.index_select(self._matrix, 0, places.reshape(-1), out=out)
+        return chosen.view(*places.shape, self._matrix.shape[1])[..., : self._width]

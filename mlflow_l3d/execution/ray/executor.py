@@ -16,8 +16,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, alive
-from mlflow_l3d.execution.pool import FAREWELL_SECONDS, pickled
-from mlflow_l3d.execution.processes import check_workers, complete
+from mlflow_l3d.execution.processes import FAREWELL_SECONDS, check_workers, complete, pickled
 from mlflow_l3d.execution.ray.actor import BATCH, CellActor, Here
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 

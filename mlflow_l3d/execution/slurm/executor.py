@@ -18,10 +18,8 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, worker_environment
-from mlflow_l3d.execution.pool import FAREWELL_SECONDS, pickled
-from mlflow_l3d.execution.processes import check_workers, complete
-from mlflow_l3d.execution.slurm.files import Inbox, Outbox, Pulse, looked_for, run_folder
-from mlflow_l3d.execution.slurm.seat import ALIVE, BEATS, CALLS, JOB, SAID, STOPS, Seat
+from mlflow_l3d.execution.processes import FAREWELL_SECONDS, check_workers, complete, pickled
+from mlflow_l3d.execution.slurm.seat import BEATS, Inbox, Outbox, Pulse, RunFolder, Seat, looked_for
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ OPTIONS: Final[Mapping[str, Hyperparameter]] = {
 class TaskWorker(Worker):
     """The worker in a seat; another one comes when the scheduler runs that seat again."""
 
-    def __init__(self, seat: int, folder: Path) -> None:
+    def __init__(self, seat: int, folder: RunFolder) -> None:
         super().__init__()
         self.seat = seat
         self.name = ""
@@ -61,7 +59,7 @@ class TaskWorker(Worker):
     def came(self, name: str) -> None:
         """Note the name of the worker that runs in the seat now."""
         self.name = name
-        self._calls = Outbox(self._folder / CALLS / name, "call")
+        self._calls = Outbox(self._folder.calls / name, "call")
 
     def give(self, cells: list[Cell] | None) -> None:
         """Write a call, or None: there are no more."""
@@ -86,12 +84,10 @@ class TaskPool(Pool[TaskWorker]):
     def __init__(self, job: Job, most: int, options: Mapping[str, Any]) -> None:
         super().__init__(most)
         self._patience = float(options["silence_s"])
-        self._folder = run_folder(options)
-        for name in (SAID, CALLS, STOPS):
-            (self._folder / name).mkdir()
-        (self._folder / JOB).write_bytes(pickled(job, "submitit"))
-        self._submitter = submitter(self._folder, options, gpu=job.device.startswith("cuda"))
-        self._inbox = Inbox(self._folder / SAID)
+        self._folder = RunFolder(options)
+        self._folder.job.write_bytes(pickled(job, "submitit"))
+        self._submitter = submitter(self._folder.path, options, gpu=job.device.startswith("cuda"))
+        self._inbox = Inbox(self._folder.said)
         self._over: set[str] = set()
         self._early: list[tuple[str, Message | None]] = []
         self._tasks: dict[int, submitit.Job[None]] = {}
@@ -102,9 +98,9 @@ class TaskPool(Pool[TaskWorker]):
         self._pulse = Pulse(self._live, self._patience / BEATS)
 
     def _live(self) -> None:
-        hidden = self._folder / f".{ALIVE}"
+        hidden = self._folder.path / ".alive"
         hidden.write_text(uuid.uuid4().hex, encoding="ascii")
-        hidden.rename(self._folder / ALIVE)
+        hidden.rename(self._folder.alive)
 
     def start(self) -> TaskWorker:
         """Return the worker of a seat that the scheduler will run again, or of a new one, submitted with the others."""
@@ -169,7 +165,7 @@ class TaskPool(Pool[TaskWorker]):
 
     def _says_more(self, worker: TaskWorker) -> bool:
         """Return whether there are words of a worker that nobody has read."""
-        return any(name.startswith(f"{worker.seat}-") for name in os.listdir(self._folder / SAID))  # noqa: PTH208
+        return any(name.startswith(f"{worker.seat}-") for name in os.listdir(self._folder.said))  # noqa: PTH208
 
     def _submit(self) -> None:
         if not self._wanted:
@@ -194,7 +190,7 @@ class TaskPool(Pool[TaskWorker]):
         tasks = {seat: self._tasks.pop(seat) for seat in tuple(seats) if seat in self._tasks}
         for seat, task in tasks.items():
             if not task.done():
-                (self._folder / STOPS / str(seat)).touch()
+                (self._folder.stops / str(seat)).touch()
         local = self._submitter.cluster == "local"
         if local and looked_for(lambda: _over(tasks.values()), STOP_SECONDS):
             return
@@ -208,7 +204,7 @@ class TaskPool(Pool[TaskWorker]):
         """Cancel tasks that may come back, and remove the folder."""
         self._cancel(tuple(self._tasks))
         self._pulse.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._folder.path, ignore_errors=True)
 
 
 def _over(tasks: Iterable[submitit.Job[None]]) -> bool:
@@ -291,7 +287,7 @@ class SubmititExecutor:
     def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:
         """Return what a task gets when it calls `function`."""
         all_options = complete(OPTIONS, options)
-        folder = run_folder(all_options)
+        folder = RunFolder(all_options).path
         try:
             return submitter(folder, all_options, gpu=True).submit(function, *arguments).result()
         except Exception as error:

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
 from mlflow_l3d.analysis.importance.tables import Tables
-from mlflow_l3d.analysis.typing import FloatArray, with_interval
+from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
+from mlflow_l3d.analysis.intervals import FloatArray, with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO, occurring
 from mlflow_l3d.metrics.known import registered, score

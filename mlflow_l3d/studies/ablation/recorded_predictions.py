@@ -15,11 +15,11 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.ablation.numbers import Answers, IntArray, Place, from_predictions, rescored
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_predictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from mlflow import MlflowClient
 
 _Key = tuple[str, ...]
 _Part = tuple[_Key, "pa.Table"]
@@ -29,7 +29,7 @@ _ROWS: Final = 1 << 16
 
 
 def read_answers(
-    client: MlflowClient, run_id: str, cells: pd.DataFrame, scores: Tables, metric: Metric
+    client: Client, run_id: str, cells: pd.DataFrame, scores: Tables, metric: Metric
 ) -> tuple[Answers | None, str]:
     """Read the predictions of the cells of an investigation: from the parent's one table, else cell by cell.
 
@@ -115,7 +115,7 @@ def _small(values: np.ndarray) -> np.ndarray:
     return values.astype(np.result_type(*(np.min_scalar_type(int(end)) for end in (values.min(), values.max()))))
 
 
-def _of_cells(client: MlflowClient, cells: pd.DataFrame, keys: Sequence[_Key]) -> Iterator[_Part]:
+def _of_cells(client: Client, cells: pd.DataFrame, keys: Sequence[_Key]) -> Iterator[_Part]:
     """Yield the predictions of the cells from their own runs, until one has none."""
     with closing(read_predictions(client, cells)) as read:
         for key, (_, table) in zip(keys, read, strict=True):
@@ -124,7 +124,7 @@ def _of_cells(client: MlflowClient, cells: pd.DataFrame, keys: Sequence[_Key]) -
             yield key, table
 
 
-def _of_parent(client: MlflowClient, run_id: str) -> Iterator[_Part]:
+def _of_parent(client: Client, run_id: str) -> Iterator[_Part]:
     """Yield the predictions of the cells from the parent's one table, where it has one, some of them at a time."""
     import pyarrow.parquet as pq
 

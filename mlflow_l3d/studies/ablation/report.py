@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.strategies import GOLDEN_ROW
-from mlflow_l3d.analysis.typing import with_interval
+from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import Unit, bracketed, shorten, signed, unit_of
-from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, dress, panels
+from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, Axes, Figure, dress, panels
 from mlflow_l3d.report.table import Table, document
 from mlflow_l3d.report.text import WIDTH
 from mlflow_l3d.studies.ablation.numbers import NUMBERS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _KEYS: Final = ["setting", "mitigation_runs", "investigation_runs", "test_examples", "share_of_baseline", "factor"]
 _WORDS: Final = {

@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import Final, Unpack
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import joint_level
-from mlflow_l3d.analysis.jackknife import LEVEL
+from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
+from mlflow_l3d.report import style
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
@@ -30,12 +31,9 @@ from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, p
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, read_listed
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
 
 FRAME_FILE, TABLE_FILE, FIGURE_FILE = "ablation.json", "ablation_table.json", "ablation.png"
 _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
@@ -78,31 +76,41 @@ class Ablation(OnOneScreen):
 
 @with_signature(AblationOptions)
 def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) -> Ablation:
-    """Say what a finished investigation would have found with fewer runs and test examples, without new runs.
+    """Return what a finished investigation would have found with fewer runs and test examples; nothing is trained.
 
     Parameters
     ----------
     parent_run_id
-        A parent, ours or a stranger's, as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`; it is not
-        changed.
+        A parent run, as for :func:`mlflow_l3d.studies.evaluation.run.evaluate`; it is not changed.
     **options
         `metric`: ``auto`` is the parent's own parameter, or ``f1_macro``. `rows`, `columns`: numbers of mitigation and
-        investigation runs, in a list or separated by commas; ``auto`` is about 10, 25 and 50 %, at least 3; all there
-        are come in any case. `test_sizes`: numbers of test examples; ``auto`` is 10 and 50 % if the cells have
-        predictions, ``all`` is not smaller. `repeats`: how many random choices of each setting. `root_seed`: the
-        number that the choices are derived from.
+        investigation runs, in a list or separated by commas; ``auto`` is about 10, 25 and 50 %, at least 3; all of
+        them are always included. `test_sizes`: numbers of test examples; ``auto`` is 10 and 50 % if the cells have
+        predictions, ``all`` adds no smaller number. `repeats`: how many random choices of each setting. `root_seed`:
+        the number that the choices are derived from.
 
     Returns
     -------
     Ablation
         One dimension is varied at a time; the smallest number of rows also with every smaller number of examples (as in
-        the paper's Table 3) and with the fewest columns. Also logged to the run that `mlflow run` made, where there is
+        the paper's Table 3) and with the fewest columns. Also logged to the run that `mlflow run` made, if there is
         one.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> investigation = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic",
+    ...     investigation_runs=3, mitigation_runs=6, golden_runs=6, executor="inline",
+    ... )
+    >>> ablation = mlflow_l3d.ablation(investigation.run_id, rows=3, columns="all", test_sizes="all", repeats=2)
+    >>> ablation.table().loc[("data_order", "importance")].tolist()  # with six rows, and with three
+    ['-0.06', '+0.49']
     """
     with entry_point() as project_run:
         asked = read_arguments({"parent_run_id": parent_run_id, **options}, ABLATION)
@@ -135,7 +143,7 @@ def _wanted(name: str, asked: object) -> list[int] | None:
 
 
 def _ablate(
-    client: MlflowClient,
+    client: Client,
     recorded: Recorded,
     asked: str,
     wanted: Mapping[str, list[int] | None],
@@ -214,9 +222,7 @@ def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
 
 
 def _write(ablation: Ablation, folder: Path) -> list[str]:
-    from mlflow_l3d.report.style import save_png
-
     frame, table = ablation.to_frame().replace([np.inf, -np.inf], np.nan), ablation.table()
     table.columns = pd.Index([" | ".join(column) for column in table.columns])
-    save_png(ablation_figure(ablation.frame), folder / FIGURE_FILE)
+    style.save_png(ablation_figure(ablation.frame), folder / FIGURE_FILE)
     return write_tables(folder, {FRAME_FILE: frame, TABLE_FILE: table.reset_index()})

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
 
 _CHOICE: Final = "choice."
 _LATER: Final = ("num_labelled", "test_size", "test_selection", "design", "root_seed")
@@ -80,7 +77,7 @@ class Parent:
         return choices | {name: own_parameter(self.run, name) or "" for name in _LATER}
 
 
-def read_parents(client: MlflowClient, run_ids: Sequence[str]) -> list[Parent]:
+def read_parents(client: Client, run_ids: Sequence[str]) -> list[Parent]:
     """Return the parent runs to compare.
 
     Raises

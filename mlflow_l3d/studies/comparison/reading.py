@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,8 @@ from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_investigation, read_predictions
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
 
 SEED: Final = "seed."
 _COLUMNS: Final = ("example_id", "label", "prediction")
@@ -98,7 +95,7 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
     return compared, notes
 
 
-def read_runs(client: MlflowClient, parent: Parent, metric: Metric) -> Runs:
+def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
     """Return the independent runs of one parent run; raise a ParameterError if it has none, or no such metric."""
     with temporary_folder() as folder:
         path = fetch_artifact(client, parent.run_id, names.CELLS, folder)
@@ -130,7 +127,7 @@ def read_runs(client: MlflowClient, parent: Parent, metric: Metric) -> Runs:
         )
 
 
-def _of_parent(client: MlflowClient, run_id: str, cells: pd.DataFrame, phase: str, folder: Path) -> Predictions | None:
+def _of_parent(client: Client, run_id: str, cells: pd.DataFrame, phase: str, folder: Path) -> Predictions | None:
     """Return the predictions from the one table of the parent run; None if it lacks a run, or runs have no keys."""
     import pyarrow.parquet as pq
 
@@ -159,7 +156,7 @@ def _graded(answers: Predictions | None, metric: Metric) -> Predictions | None:
     return answers._replace(label=np.zeros(len(right), dtype=np.int64), prediction=right)
 
 
-def _of_cells(client: MlflowClient, cells: pd.DataFrame) -> Predictions | None:
+def _of_cells(client: Client, cells: pd.DataFrame) -> Predictions | None:
     """Return the predictions, read run by run; None if a run has fewer than two."""
     parts: list[list[npt.NDArray[Any]]] = []
     for number, (_, table) in enumerate(read_predictions(client, cells)):

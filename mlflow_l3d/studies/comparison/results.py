@@ -5,29 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.words import advice_on, answers
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import run_page
 
-if TYPE_CHECKING:
-    from mlflow_l3d.report.page import Document
-
-
-_OF_FACTOR: Final = (
-    "importance",
-    "importance_corrected",
-    "importance_corrected_ci_low",
-    "importance_corrected_ci_high",
-)
+_OF_FACTOR: Final = ("importance", *with_interval("importance_corrected"))
 
 
 class ComparedParent(NamedTuple):
@@ -92,8 +86,6 @@ class ComparedRuns(OnOneScreen):
 
     def document(self) -> Document:
         """Return the comparison as people read it."""
-        from mlflow_l3d.studies.comparison.report.page import comparison_document
-
         return comparison_document(
             self.comparison,
             self.scores,

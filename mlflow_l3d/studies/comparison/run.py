@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
+from typing import Any, Final, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -28,11 +28,8 @@ from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.parent import log_metrics, log_results
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
 
 _FEWEST_HALVED: Final = 6
 """Fewest runs of a system that are compared with each other."""
@@ -68,7 +65,19 @@ def compare(
     Raises
     ------
     L3DError
-        With one line that names the fix.
+        If something must be corrected; its one line names the fix.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> sizes = {"investigation_runs": 3, "mitigation_runs": 3, "golden_runs": 6, "executor": "inline"}
+    >>> change = {"a_label_selection": 99, "a_model_initialisation": 99}
+    >>> before = mlflow_l3d.investigate("synthetic", approach="synthetic", **sizes)
+    >>> after = mlflow_l3d.investigate("synthetic", approach="synthetic", hyperparameters=change, **sizes)
+    >>> compared = mlflow_l3d.compare(after, before)
+    >>> compared.to_frame()[["mean_first", "mean_second", "difference", "verdict"]].round(3)
+       mean_first  mean_second  difference verdict
+    0       0.675        0.394        0.28  better
     """
     every = runs if not others else [*(runs if isinstance(runs, list | tuple) else [runs]), *others]
     with entry_point() as project_run:
@@ -95,9 +104,7 @@ def compare(
     return compared
 
 
-def compare_into(
-    client: MlflowClient, run_id: str, run_ids: Sequence[str], options: Mapping[str, object]
-) -> ComparedRuns:
+def compare_into(client: Client, run_id: str, run_ids: Sequence[str], options: Mapping[str, object]) -> ComparedRuns:
     """Compare finished parent runs, and write the result to an existing run.
 
     Parameters
@@ -142,13 +149,13 @@ class Matched(NamedTuple):
     tasks: Mapping[str, Mapping[str, Parent]]
 
 
-def matched(client: MlflowClient, run_ids: Sequence[str], arguments: Arguments) -> Matched:
+def matched(client: Client, run_ids: Sequence[str], arguments: Arguments) -> Matched:
     """Return the parent runs with these ids; raise a ParameterError if they cannot be compared."""
     parents = read_parents(client, run_ids)
     return Matched(metric_of(parents, arguments["metric"]), by_task(parents))
 
 
-def compare_parents(client: MlflowClient, parents: Matched, arguments: Arguments, run_id: str) -> ComparedRuns:
+def compare_parents(client: Client, parents: Matched, arguments: Arguments, run_id: str) -> ComparedRuns:
     """Compare finished parent runs.
 
     Parameters

@@ -1,29 +1,30 @@
-"""`evaluate`: recognises the study of a parent run, and scores it again."""
+"""`evaluate` scores the study of a parent run again; `delete` deletes a parent run and all runs below it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Final
 
 from mlflow_l3d import registry
-from mlflow_l3d.analysis.importance.estimators.reml import MISSING
+from mlflow_l3d.analysis.importance.estimators.missing_cells import MISSING
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import as_text, check_names
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import EVALUATE
 from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
-from mlflow_l3d.studies.progress import shows_progress, under_way
-from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation, evaluate_seeds, is_seeds_study
-from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.studies.sweep.evaluate import SweepEvaluation, evaluate_sweep, is_sweep
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds
+from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
+from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import children_of, found
+from mlflow_l3d.tracking.connection import Client, Run, connect, own_settings
 from mlflow_l3d.tracking.earlier.past import latest_investigation, searched_splits
-from mlflow_l3d.tracking.earlier.reader import read_investigation
-
-if TYPE_CHECKING:
-    from mlflow_l3d.report.page import Document
+from mlflow_l3d.tracking.earlier.reader import parent_run, read_investigation
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,8 +44,6 @@ class Evaluation(OnOneScreen):
 
     def report(self) -> Document:
         """Return the result as people read it."""
-        from mlflow_l3d.studies.investigation.report.page import investigation_document
-
         title = f"evaluation of run {self.run_id}"
         return investigation_document(self.analysis, title=title, lines=[f"{title[:1].upper()}{title[1:]}"])
 
@@ -86,27 +85,40 @@ def evaluate(
     log
         Whether to write metrics and artifacts.
     progress
-        Whether to report progress on stderr; None does in a notebook and on a terminal.
+        Whether to report progress on stderr; None reports it in a notebook and on a terminal.
 
     Raises
     ------
     L3DError
-        With one line that names the missing data.
+        If data are missing; its one line names them.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> investigation = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic",
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
+    ... )
+    >>> evaluation = mlflow_l3d.evaluate(investigation.run_id, metric="accuracy", log=False)
+    >>> evaluation.analysis.to_frame()[["factor", "score_mean", "importance"]].round(3)
+           factor  score_mean  importance
+    0  data_order         0.3       0.199
     """
     if not isinstance(parent_run_id, str):
         raise ParameterError("parent_run_id", type(parent_run_id).__name__, "must be the id of a run, or latest")
     shown, metric = shows_progress(progress), as_text("metric", metric)
     with entry_point() as project_run:
         options = {"where": where, "design": design, "missing": missing, "agreement": agreement}
-        if is_sweep(parent_run_id):
+        client = connect()
+        study = _study_of(client, parent_run_id)
+        if study == "sweep":
             _check_options({**options, "metric": metric}, "a sweep")
             return evaluate_sweep(parent_run_id, project_run=project_run.run_id, log=log)
-        if is_seeds_study(parent_run_id):
-            _check_options(options)
+        if study == "seeds":
+            _check_options(options, "a seeds study")
             return evaluate_seeds(parent_run_id, metric=metric, project_run=project_run.run_id, log=log)
         check_names("design", [design], ["auto", *registry.names("design")])
         check_names("missing", [missing], ["auto", *MISSING])
-        client = connect()
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         with under_way("reading the cells", shown=shown):
             recorded = read_investigation(run_id, client, where="" if where == "none" else where)
@@ -122,8 +134,103 @@ def evaluate(
     return Evaluation(run_id, analysis)
 
 
-def _check_options(options: Mapping[str, str], study: str = "a seeds study") -> None:
+def _study_of(client: Client, parent_run_id: str) -> str:
+    """Return the study of a parent run, or of several by their first: ``investigation``, ``seeds`` or ``sweep``.
+
+    Several investigations of factors are set side by side like the points of a sweep; any other several runs are
+    compared like seeds studies.
+    """
+    first, *others = [part.strip() for part in parent_run_id.split(",") if part.strip()] or [""]
+    run_id = latest_investigation(client) if first == "latest" and not others else first
+    run = found(client.get_run, run_id)
+    tags = {} if run is None else run.data.tags
+    role, is_seeds = tags.get(names.ROLE), tags.get(names.DESIGN) == "seeds"
+    if others:
+        return "sweep" if role in ("investigation", "sweep") and not is_seeds else "seeds"
+    return "sweep" if role == "sweep" else "seeds" if is_seeds else "investigation"
+
+
+def _check_options(options: Mapping[str, str], study: str) -> None:
     """Raise a ParameterError for an option of `evaluate` that has no effect on a study."""
     for name, value in options.items():
         if value != EVALUATE[name].default:
             raise ParameterError(name, value, f"has no effect on {study}", "Leave it out.")
+
+
+_RESTORE: Final = (
+    "Until `mlflow gc` they can be restored: in MLflow's list of runs under State: Deleted, or one by one with "
+    "mlflow.MlflowClient().restore_run(RUN_ID)."
+)
+_PARENTS: Final = ("investigation", "sweep", "gate", "golden_runs")
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """The result of :func:`delete`.
+
+    Attributes
+    ----------
+    runs
+        Number of deleted runs, the parent run included.
+    """
+
+    runs: int
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        return f"{self.runs} runs deleted. {_RESTORE}" if self.runs else "nothing was deleted"
+
+
+def delete(parent_run_id: str, *, ask: bool = False) -> Deletion:
+    """Delete a parent run, sweep or gate, and all runs below it; MLflow keeps deleted runs until its own `mlflow gc`.
+
+    Parameters
+    ----------
+    parent_run_id
+        The parent run.
+    ask
+        Whether to ask on the terminal first.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run, or nobody can be asked.
+    L3DError
+        If it is neither a parent run of cells nor a sweep or gate.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> run = mlflow_l3d.seeds("synthetic", approach="synthetic", seeds=[4, 5, 6], executor="inline")
+    >>> mlflow_l3d.delete(run.run_id)
+    Deletion(runs=4)
+    """
+    if not isinstance(parent_run_id, str):
+        raise ParameterError("parent_run_id", type(parent_run_id).__name__, "must be the id of a run")
+    with own_settings():
+        client = connect()
+        parent = parent_run(client, parent_run_id)
+        if parent.data.tags.get(names.ROLE) not in _PARENTS:
+            msg = f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
+            raise L3DError(msg)
+        below = list(_below(client, parent))
+        if ask and not _agreed(f"{len(below) + 1:,} runs: {parent.info.run_name}, and all below it"):
+            return Deletion(0)
+        for run in (*below, parent):
+            client.delete_run(run.info.run_id)
+    return Deletion(len(below) + 1)
+
+
+def _agreed(what: str) -> bool:
+    """Return whether the user agrees; raise a ParameterError without a terminal."""
+    if not sys.stdin.isatty():
+        raise ParameterError("yes", "false", f"would delete {what}; nobody can be asked here", "Add --yes.")
+    return input(f"Delete {what}? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _below(client: Client, parent: Run) -> Iterator[Run]:
+    """Yield the child runs of a run, each after its own child runs."""
+    for child in list(children_of(client, str(parent.info.experiment_id), str(parent.info.run_id))):
+        if child.data.tags.get(names.ROLE) in _PARENTS:
+            yield from _below(client, child)
+        yield child

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.resolution import least_error
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.comparison.leave_out import least_error
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, blinded_std, correlation, look_at, measure, view
 from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
-    Earlier,
     about,
     append_summary,
+    continued,
     first_notes,
-    resumed,
     run_notes,
     write_record,
     write_results,
@@ -33,17 +32,13 @@ from mlflow_l3d.studies.gate.record import (
 from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, look_line
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.runs import SideRuns, outstanding, systems_of
-from mlflow_l3d.studies.progress import shows_progress
+from mlflow_l3d.studies.shown import shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
+from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.opening import spooled_cells
 from mlflow_l3d.tracking.pages import run_page
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-_logger = logging.getLogger("mlflow_l3d")
 
 
 @dataclass(frozen=True)
@@ -90,7 +85,7 @@ class Gate:
 class Conduct:
     """One gate under way."""
 
-    def __init__(self, request: GateRequest, client: MlflowClient, before: Forecast, *, progress: bool | None) -> None:
+    def __init__(self, request: GateRequest, client: Client, before: Forecast, *, progress: bool | None) -> None:
         self.request, self.client, self.progress = request, client, shows_progress(progress)
         self.answer = GateAnswer(
             baseline=request.baseline.title,
@@ -103,7 +98,7 @@ class Conduct:
         )
         self.runs: dict[str, SideRuns] = {}
 
-    def run(self, project_run: str | None, earlier: Earlier | None) -> Gate:
+    def run(self, project_run: str | None, earlier: Mapping[str, Any] | None) -> Gate:
         """Take the looks that are left, and write what was found."""
         request = self.request
         with auxiliary_run(self.client, project_run, role="gate", title=request.title, parameters=request.given) as run:
@@ -133,18 +128,14 @@ class Conduct:
         answer = self.answer
         return answer.decision != "undecided" or len(answer.looks) == len(answer.plan.looks)
 
-    def _take_over(self, earlier: Earlier | None) -> None:
-        """Begin with what an earlier run of the same gate found."""
-        notes = []
+    def _take_over(self, earlier: Mapping[str, Any] | None) -> None:
+        """Begin with what the record of an earlier run of the same gate says."""
         if earlier is not None:
-            answered = {name: getattr(earlier, name) for name in ("looks", "means", "other", "outstanding")}
-            self.answer = replace(self.answer, **answered)
-            notes = [resumed(earlier.looks)]
+            self.answer = continued(self.answer, earlier)
+        more: Iterable[str] = first_notes(self.request, self.client)
         if earlier is not None and self._is_over:
-            notes += [note for note in earlier.notes if not note.startswith(RESUMED)]
-        else:
-            notes += first_notes(self.request, self.client)
-        self.answer = replace(self.answer, notes=tuple(notes))
+            more = (note for note in earlier["notes"] if not note.startswith(RESUMED))
+        self.answer = replace(self.answer, notes=(*self.answer.notes, *more))
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
         """Say with what either side may be trained; if the answer is known, with nothing but what was left."""
@@ -174,9 +165,8 @@ class Conduct:
         request, plan = self.request, self.request.plan
         random = request.examples == "random"
         systems = systems_of(self.runs, runs, request, predictions=random)
-        measured, spread = measure(systems["candidate"], systems["baseline"], count_examples=random)
-        sign = request.metric.sign
-        measured = measured._replace(difference=sign * measured.difference, skewness=sign * measured.skewness)
+        both = systems["candidate"], systems["baseline"]
+        measured, spread = measure(*both, request.metric.sign, count_examples=random)
         counted = min(each.runs for each in systems.values())
         of_examples = spread.of_examples if random else 0.0
         end = (spread.with_runs(plan.looks[-1])[0] / spread.error) ** 2
@@ -187,8 +177,8 @@ class Conduct:
         if len(self.answer.looks) == 1 and look.decision == "undecided":
             self._forecast_again(runs, Noise(0.0, of_examples, spread.degrees_examples, spread.step))
             if open_questions.equal or not math.isfinite(open_questions.runs):
-                _logger.warning("%s", advice_on(self.answer).text)
-        _logger.warning("%s", look_line(self.answer, look))
+                say([advice_on(self.answer).text])
+        say([look_line(self.answer, look)])
 
     def _forecast_again(self, runs: int, noise: Noise) -> None:
         """Say after the first look what is to be expected, with the spread of differences that was found."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.typing import FloatArray
-from mlflow_l3d.cells.cell import Cell, cell_key, content_key
+from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
 from mlflow_l3d.cells.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
@@ -19,17 +19,14 @@ from mlflow_l3d.studies.cells import CellStudy
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.loop import CellLoop, State
-from mlflow_l3d.studies.progress import progress_bar
 from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.studies.self_test import tested
+from mlflow_l3d.studies.shown import progress_bar
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.parent import Card
+from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import CellRecord
-
-if TYPE_CHECKING:
-    from mlflow_l3d.cells.cell import Outcome
-    from mlflow_l3d.tracking.recorder import RunRecorder
 
 OF_A_PLAN: Final = (
     *("factor", "design", "investigation_runs", "mitigation_runs", "golden_runs", "joint", "mitigation"),
@@ -245,7 +242,7 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
 
     def on_record(self, cell: Cell, record: CellRecord) -> None:
         """Take note of a run that was trained now."""
-        self.on_known(cell, {} if record.error else record.metrics)
+        super().on_record(cell, record)
         self._trained.append(self._number(cell))
 
     def cell_name(self, cell: Cell) -> str:

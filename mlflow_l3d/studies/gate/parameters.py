@@ -73,5 +73,5 @@ VERB = Verb(
     usual="baseline candidate smallest_effect alpha power most_runs metric dry_run",
     order=50,
     instead={"dry_run": ("true", "mlflow_l3d.studies.gate.run:plan_gate")},
-    returns=("mlflow_l3d.studies.gate.conduct:Gate", "mlflow_l3d.studies.gate.plan:GatePlan"),
+    returns=("mlflow_l3d.studies.gate.conduct:Gate", "mlflow_l3d.studies.gate.run:GatePlan"),
 )

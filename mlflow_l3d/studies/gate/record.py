@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.jackknife import unseen_share
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray, unseen_share
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, share_text
@@ -21,14 +19,12 @@ from mlflow_l3d.studies.files import write_json
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, Outstanding
 from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, gate_markdown
 from mlflow_l3d.studies.gate.request import GateRequest
+from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
+from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import known_document
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-_logger = logging.getLogger("mlflow_l3d")
 DOCUMENT: Final = "gate.json"
 SUMMARY_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows below a job."""
@@ -36,53 +32,29 @@ RESUMED: Final = "An earlier run of this gate"
 _SIDES: Final = ("baseline", "candidate")
 
 
-@dataclass(frozen=True)
-class Earlier:
-    """The latest run of the same gate.
-
-    Attributes
-    ----------
-    most
-        Its budget.
-    looks
-        Those that it took.
-    means, other, outstanding
-        As of an answer; known if it was decided.
-    notes
-        What it said.
-    """
-
-    most: int
-    looks: tuple[Look, ...]
-    means: tuple[float, float]
-    other: tuple[float, float] | None
-    outstanding: Outstanding
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Earlier:
-        """Return what the record of a run says."""
-        means = [math.nan if document["means"][name] is None else document["means"][name] for name in _SIDES]
-        other, outstanding = document["other"], document.get("outstanding", {})
-        return cls(
-            int(document["plan"]["looks"][-1]),
-            tuple(map(Look.from_dict, document["looks"])),
-            (means[0], means[1]),
-            None if other is None else (other[0], other[1]),
-            Outstanding(**{name: value for name, value in outstanding.items() if value is not None}),
-            tuple(document["notes"]),
-        )
-
-
-def find_earlier(client: MlflowClient, key: str) -> Earlier | None:
-    """Return the run of the same gate that took the most looks, the latest of them; None if none took one."""
+def find_earlier(client: Client, key: str) -> dict[str, Any] | None:
+    """Return the record of the run of the same gate with the most looks, the latest of them; None if none took one."""
     runs = search(client, None, condition({names.ROLE: "gate", names.GATE_KEY: key}))
-    documents = (known_document(client, str(run.info.run_id), DOCUMENT) for run in runs)
-    records = [Earlier.of(document) for document in documents if document.get("looks")]
-    return max(reversed(records), key=lambda record: len(record.looks), default=None)
+    documents = [known_document(client, str(run.info.run_id), DOCUMENT) for run in runs]
+    begun = [document for document in documents if document.get("looks")]
+    return max(reversed(begun), key=lambda document: len(document["looks"]), default=None)
 
 
-def first_notes(request: GateRequest, client: MlflowClient) -> Iterator[str]:
+def continued(answer: GateAnswer, record: Mapping[str, Any]) -> GateAnswer:
+    """Return an answer with the looks of an earlier run, and if it was decided with what else it found."""
+    baseline, candidate = (math.nan if record["means"][name] is None else record["means"][name] for name in _SIDES)
+    outstanding = {name: value for name, value in record.get("outstanding", {}).items() if value is not None}
+    return replace(
+        answer,
+        looks=tuple(map(Look.from_dict, record["looks"])),
+        means=(baseline, candidate),
+        other=record["other"] and tuple(record["other"]),
+        outstanding=Outstanding(**outstanding),
+        notes=(f"{RESUMED} took {counted(len(record['looks']), 'look')}; what was spent stays spent.",),
+    )
+
+
+def first_notes(request: GateRequest, client: Client) -> Iterator[str]:
     """Yield what is known before any run, and is to be kept in mind."""
     others = _other_gates(client, request.pair, request.key)
     if others:
@@ -125,7 +97,7 @@ def run_notes(request: GateRequest, scores: Mapping[str, FloatArray]) -> Iterato
         )
 
 
-def _other_gates(client: MlflowClient, pair: str, key: str) -> int:
+def _other_gates(client: Client, pair: str, key: str) -> int:
     """Return how many other questions were asked of the same two: gates with another key that took a look."""
     runs = search(client, None, condition({names.ROLE: "gate", names.GATE_PAIR: pair}))
     return len({tag for run in runs if (tag := run.data.tags.get(names.GATE_KEY)) != key and run.data.metrics})
@@ -158,7 +130,7 @@ def write_record(folder: Path, answer: GateAnswer, about: dict[str, Any]) -> Non
         "other": answer.other,
         "outstanding": asdict(answer.outstanding),
         "advice": asdict(advice_on(answer)),
-        "looks": [look.to_dict() for look in answer.looks],
+        "looks": [asdict(look) for look in answer.looks],
         "notes": list(answer.notes),
     }
     write_json(folder / DOCUMENT, content, indent=2)
@@ -180,9 +152,4 @@ def append_summary(summary: str) -> None:
             with Path(path).open("a", encoding="utf-8") as file:
                 file.write(f"{summary}\n")
     except OSError as error:
-        _logger.warning("The summary could not be added to $%s: %s", SUMMARY_VARIABLE, error)
-
-
-def resumed(looks: Sequence[Look]) -> str:
-    """Return what is said of looks that were taken by an earlier run."""
-    return f"{RESUMED} took {counted(len(looks), 'look')}; what was spent stays spent."
+        logger.warning("The summary could not be added to $%s: %s", SUMMARY_VARIABLE, error)

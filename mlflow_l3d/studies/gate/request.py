@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.resolution import check_effect
+from mlflow_l3d.analysis.comparison.leave_out import check_effect
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -22,11 +22,7 @@ from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO, Noise, Outlook, pow
 from mlflow_l3d.studies.gate.numbers.sequential import FEWEST, SequentialPlan, planned_looks
 from mlflow_l3d.studies.gate.parameters import GATE
 from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-Examples = Literal["fixed", "random"]
+from mlflow_l3d.tracking.connection import Client
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +56,7 @@ class GateRequest:
     candidate: Side
     metric: Metric
     plan: SequentialPlan
-    examples: Examples
+    examples: Literal["fixed", "random"]
     paired: bool
     test_examples: int | None
     run_std: float
@@ -104,7 +100,7 @@ def stream() -> np.random.Generator:
     return np.random.default_rng(20_221_122)
 
 
-def specify_gate(parameters: Mapping[str, Any], client: MlflowClient) -> GateRequest:
+def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     """Check the parameters of `gate`, and read what they name.
 
     Raises

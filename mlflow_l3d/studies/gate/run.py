@@ -1,34 +1,119 @@
-"""The entry point `gate`: golden runs of both sides until the candidate is better, worse or equivalent."""
+"""The entry points `gate` and `plan_gate`: golden runs of both sides until there is an answer, and what they take."""
 
 from __future__ import annotations
 
-import logging
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from dataclasses import dataclass, replace
+from typing import Any, Unpack
 
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.report.numbers import counted, rough_duration
+from mlflow_l3d.studies.base import entry_point, expected_workers, say
 from mlflow_l3d.studies.gate.conduct import Conduct, Gate
+from mlflow_l3d.studies.gate.numbers.gate import Forecast
+from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.parameters import GateOptions
-from mlflow_l3d.studies.gate.plan import GatePlan, make_plan
-from mlflow_l3d.studies.gate.record import Earlier, find_earlier
-from mlflow_l3d.studies.gate.request import specify_gate
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.studies.gate.record import find_earlier
+from mlflow_l3d.studies.gate.report.page import plan_lines, plan_text
+from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
+from mlflow_l3d.studies.gate.runs import SideRuns, systems_of
+from mlflow_l3d.tracking.children import finished_cells
+from mlflow_l3d.tracking.connection import Client, connect
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
 
-_logger = logging.getLogger("mlflow_l3d")
+@dataclass(frozen=True)
+class GatePlan:
+    """Looks, bounds, power and cost of a gate; nothing was started.
+
+    Attributes
+    ----------
+    request
+        What was asked for.
+    forecast
+        What is to be expected, as far as is known before.
+    runs, done
+        Golden runs of both sides within the budget, and how many of them are done.
+    hours
+        Wall clock of the others; nan if unknown.
+    exit_status
+        0: a plan is no claim.
+    """
+
+    request: GateRequest
+    forecast: Forecast
+    runs: int
+    done: int
+    hours: float
+    exit_status: int = 0
+
+    def lines(self) -> list[str]:
+        """Return what is said before the first run."""
+        request = self.request
+        cost = f"{counted(self.runs - self.done, 'run')} to train at most, {self.done} are done"
+        hours = "" if math.isnan(self.hours) else f": {rough_duration(self.hours)} at most, loading not counted"
+        return [*plan_lines(request.plan, self.forecast, request.metric), f"{cost}{hours}."]
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        request = self.request
+        return plan_text(request.title, request.plan, request.metric, self.lines())
+
+
+def make_plan(request: GateRequest, client: Client) -> GatePlan:
+    """Return what a gate is going to do.
+
+    Before any run of the candidate is known, its runs are taken to vary as the baseline's do, and to share nothing with
+    them, and so are test examples if they count: with what they share, power is higher.
+    """
+    most = request.plan.looks[-1]
+    noise = Noise(math.sqrt(2) * request.run_std)  # as far as is known before: runs that share nothing
+    if request.examples == "random":
+        # Golden runs of the baseline that say how much of its mean is luck of the test examples.
+        runs = min(30, int(request.baseline.scores(request.metric.name, most).size))
+        golden = {"baseline": SideRuns(request.baseline, request, client)}
+        system = systems_of(golden, runs, request, predictions=True)["baseline"]
+        of_examples = max(0.0, float(mean_scores([system]).of_examples[0, 0]))
+        noise = replace(noise, of_examples=2 * of_examples, degrees_examples=max(1.0, system.units - 1.0))
+    same, worse = request.outlooks(noise)
+    untrained, seconds = {}, _seconds(request)
+    for side in request.sides:
+        wanting = request.wanting(side)
+        if wanting is not None:
+            done = finished_cells(client, wanting.context_key)
+            untrained[side.name] = sum(cell.key not in done for cell in wanting.cells())
+    specified = [each.request for each in request.sides if each.request is not None]
+    setup = specified[-1].setup if specified else None
+    workers = expected_workers(setup) if setup else 1
+    missing = sum(untrained.values())
+    return GatePlan(
+        request,
+        Forecast(noise.std, 0.0, same, worse),
+        2 * most,
+        2 * most - missing,
+        0.0 if not missing else seconds * missing / workers / 3600,
+    )
+
+
+def _seconds(request: GateRequest) -> float:
+    """Return the mean wall clock of a golden run of the baseline; nan if unknown."""
+    cells = request.baseline.cells
+    if cells is None or "duration_seconds" not in cells:
+        return math.nan
+    return float(np.nanmean(cells["duration_seconds"].to_numpy(dtype=np.float64)))
 
 
 @with_signature(GateOptions)
 def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> Gate:
-    """Run until a candidate is better or worse than a baseline, or equivalent within the smallest effect.
+    """Train until a candidate is better than a baseline, worse, or equivalent within the smallest effect.
 
     Parameters
     ----------
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.studies.gate.parameters.GATE`. The candidate is the run id of an
         investigation, or what differs from the baseline: parameters of `main` as ``name=value`` separated by
@@ -37,18 +122,29 @@ def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> 
     Returns
     -------
     Gate
-        Its runs are on the current MLflow tracking server.
+        The result; its runs are on the current MLflow tracking server.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> baseline = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic",
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
+    ... )
+    >>> change = {"hyperparameters": {"a_label_selection": 99, "a_model_initialisation": 99}}
+    >>> gate = mlflow_l3d.gate(baseline=baseline.run_id, candidate=change, most_runs=10, looks=2, executor="inline")
+    >>> gate.decision, gate.exit_status
+    ('better', 0)
     """
     with entry_point() as project_run:
         client = connect()
         plan, earlier = _planned(parameters, client)
-        for line in plan.lines():
-            _logger.warning("%s", line)
+        say(plan.lines())
         return Conduct(plan.request, client, plan.forecast, progress=progress).run(project_run.take(), earlier)
 
 
@@ -64,16 +160,28 @@ def plan_gate(**parameters: Unpack[GateOptions]) -> GatePlan:
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> baseline = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic",
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
+    ... )
+    >>> change = {"hyperparameters": {"a_label_selection": 99, "a_model_initialisation": 99}}
+    >>> plan = mlflow_l3d.plan_gate(baseline=baseline.run_id, candidate=change, most_runs=10, looks=2)
+    >>> plan.runs, plan.request.plan.looks
+    (20, (5, 10))
     """
     with entry_point():
         return _planned({**parameters, "dry_run": False}, connect())[0]
 
 
-def _planned(parameters: Mapping[str, Any], client: MlflowClient) -> tuple[GatePlan, Earlier | None]:
-    """Return the plan of a gate, and what an interrupted command of the same gate left."""
+def _planned(parameters: Mapping[str, Any], client: Client) -> tuple[GatePlan, Mapping[str, Any] | None]:
+    """Return the plan of a gate, and the record that an interrupted command of the same gate left."""
     request = specify_gate(parameters, client)
     earlier = find_earlier(client, request.key)
-    if earlier is not None and earlier.most != request.plan.looks[-1]:
-        request = request.with_budget(earlier.most)
+    if earlier is not None and (most := earlier["plan"]["looks"][-1]) != request.plan.looks[-1]:
+        request = request.with_budget(most)
     return make_plan(request, client), earlier

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.difference import Spread, examples_needed, runs_to_settle
 from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import Look, Outstanding
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.sides import Side
 from mlflow_l3d.studies.loop import State
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
+from mlflow_l3d.tracking.connection import Client
 
 
 @dataclass
@@ -44,7 +41,7 @@ class SideRuns:
 
     side: Side
     request: GateRequest
-    client: MlflowClient
+    client: Client
     training: GoldenRuns | None = None
     stack: ExitStack = field(default_factory=ExitStack)
 

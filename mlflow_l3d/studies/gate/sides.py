@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.sources import RUN_ID, parse
 from mlflow_l3d.parameters.values import as_text, check_names, json_of
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest, specify_golden
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run, read_investigation, read_predictions
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
 
 _TEST_SET: Final = ("test_size", "test_selection")
 
@@ -72,7 +69,7 @@ class Side:
         scores: FloatArray = self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
         return scores
 
-    def predictions(self, client: MlflowClient, runs: int) -> Iterator[pd.DataFrame | None]:
+    def predictions(self, client: Client, runs: int) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` golden runs, None of those that have none."""
         cells = pd.DataFrame(columns=["run_id", "artifact_uri"]) if self.cells is None else self.cells
         cells = cells.reindex(range(runs))
@@ -82,7 +79,7 @@ class Side:
             yield None if table is None else table.to_pandas()
 
 
-def recorded_side(client: MlflowClient, name: str, run_id: str, **machine: str) -> Side:
+def recorded_side(client: Client, name: str, run_id: str, **machine: str) -> Side:
     """Return the side that an investigation is.
 
     Parameters
@@ -137,7 +134,7 @@ def recorded_side(client: MlflowClient, name: str, run_id: str, **machine: str) 
     return replace(side, request=request)
 
 
-def changed_side(text: object, baseline: Side, client: MlflowClient, **machine: str) -> Side:
+def changed_side(text: object, baseline: Side, client: Client, **machine: str) -> Side:
     """Return the candidate: an investigation, or what is said of how it differs from the baseline.
 
     Parameters
@@ -268,7 +265,7 @@ def _check_role(name: str, run: Run) -> None:
         raise ParameterError(name, run.info.run_id, "did not finish", fix)
 
 
-def _golden(client: MlflowClient, name: str, run: Run) -> pd.DataFrame:
+def _golden(client: Client, name: str, run: Run) -> pd.DataFrame:
     try:
         cells = read_investigation(str(run.info.run_id), client).cells
     except ParameterError as error:

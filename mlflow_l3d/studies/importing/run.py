@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
@@ -16,21 +16,18 @@ from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import
 from mlflow_l3d.studies.importing.parameters import IMPORT, ImportOptions
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
-from mlflow_l3d.studies.progress import shows_progress, under_way
 from mlflow_l3d.studies.request import heading, version_words
-from mlflow_l3d.studies.seeds.artifacts import write_scores
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.seeds.report.page import seeds_document
+from mlflow_l3d.studies.seeds.results import write_scores
+from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.reader import fetch_document
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.parent import current_experiment_id
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -65,8 +62,6 @@ class ImportedRuns(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        from mlflow_l3d.studies.seeds.report.page import seeds_document
-
         left_out = len(self.problems)
         advice = f"{left_out} left out, see above: the same command after the fix writes only these"
         lines = [
@@ -86,7 +81,7 @@ def import_runs(path: str | Path, *, progress: bool | None = None, **options: Un
     path
         A file, or a folder that is searched for files.
     progress
-        Whether to report progress on stderr; None does in a notebook and on a terminal.
+        Whether to report progress on stderr; None reports it in a notebook and on a terminal.
     **options
         `from_`: the tool that wrote the files: ``lm-eval``, ``inspect``, ``promptfoo``, ``csv`` or
         ``huggingface-trainer``; ``auto`` recognises it by the files. `task`: the imported task; several, separated by
@@ -100,8 +95,19 @@ def import_runs(path: str | Path, *, progress: bool | None = None, **options: Un
     Raises
     ------
     L3DError
-        With one line that names the fix, if fewer than two runs can be imported. If only some cannot be imported, the
-        others are, and `problems` has a line for each.
+        If fewer than two runs can be imported; its one line names the fix. If only some cannot be imported, the
+        others are, and `problems` of the result has a line for each.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import mlflow_l3d
+    >>> first = pd.DataFrame({"example_id": range(6), "label": [0, 1] * 3, "prediction": [0, 1, 0, 0, 1, 1], "seed": 1})
+    >>> second = first.assign(prediction=[0, 1, 1, 0, 0, 1], seed=2)
+    >>> pd.concat([first, second]).to_csv("runs.csv", index=False)
+    >>> imported = mlflow_l3d.import_runs("runs.csv")
+    >>> imported.written, round(imported.study.own.mean, 2), round(imported.study.pairs["consistency"].mean, 2)
+    (2, 0.67, 0.67)
     """
     if not isinstance(path, str | Path):
         raise ParameterError("path", type(path).__name__, "must be a file or folder")
@@ -138,7 +144,7 @@ def _read(path: Path, arguments: Mapping[str, str]) -> Import:
     return Import(arguments=arguments, runs=runs, metric=metric, problems=tuple(problems), notes=tuple(notes))
 
 
-def _finished(request: Import, client: MlflowClient) -> ImportedRuns | None:
+def _finished(request: Import, client: Client) -> ImportedRuns | None:
     """Return the complete import of the same runs, or None if there is none."""
     tags = {names.INVESTIGATION_KEY: request.key, names.STATE: "complete"}
     keys = {cell.key for cell in request.cells}

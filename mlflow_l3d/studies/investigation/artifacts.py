@@ -17,6 +17,11 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.files import write_json, write_tables
+from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.report.picture import picture
+from mlflow_l3d.studies.investigation.report.runs import Runs
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.investigation.report.words import answers, headline
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
 
@@ -56,10 +61,6 @@ def write_artifacts(
     title, source, notes
         Name of the report, where the result comes from, and remarks.
     """
-    from mlflow_l3d.studies.investigation.report.page import investigation_document
-    from mlflow_l3d.studies.investigation.report.picture import picture
-    from mlflow_l3d.studies.investigation.report.runs import Runs
-
     analysis = scored.analysis
     public = cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore")
     public = public.assign(agreement=list(scored.agreement))
@@ -89,9 +90,6 @@ def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
 
     MLflow shows its first two lines until a reader asks for more: they hold the answer.
     """
-    from mlflow_l3d.studies.investigation.report.verdicts import Shown
-    from mlflow_l3d.studies.investigation.report.words import answers, headline
-
     shown = Shown(analysis)
     luck, which, stable = (answer.markdown(1) for answer in answers(shown))
     first = f"**{marked(headline(shown))}** {which}"

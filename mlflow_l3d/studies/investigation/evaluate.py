@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -26,21 +25,18 @@ from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.request import class_words, heading, version_words
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
+from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, read_predictions
 from mlflow_l3d.tracking.pages import links_in, runs_page, with_link
 from mlflow_l3d.version import __version__
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
 
 _SIZES = ("mitigation_runs", "investigation_runs", "golden_runs")
 _NOT_METRICS = {*names.COORDINATES, "run_id", "cell_key", "status", "artifact_uri", "experiment_id", "predictions"}
 
 
 def score_parent(
-    client: MlflowClient,
+    client: Client,
     parent: Run,
     cells: pd.DataFrame,
     *,
@@ -121,7 +117,7 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
     )
 
 
-def _looks(client: MlflowClient, parent: Run, metric: Metric, design: str) -> pd.DataFrame | None:
+def _looks(client: Client, parent: Run, metric: Metric, design: str) -> pd.DataFrame | None:
     """Return the interim analyses of our investigation; None without a rule, or for another metric or design."""
     rule, tags = own_parameter(parent, "stop") or "none", parent.data.tags
     if names.INVESTIGATION_KEY not in tags or rule == "none":
@@ -174,7 +170,7 @@ def check_metric(cells: pd.DataFrame, metric: Metric) -> None:
         )
 
 
-def _write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path) -> None:
+def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path) -> None:
     """Write an analysis to its parent run: metrics (the path of consistency included), artifacts and tags.
 
     Files that `folder` already has become artifacts, too.
@@ -213,7 +209,7 @@ def _write_scored(client: MlflowClient, run: Run, cells: pd.DataFrame, scored: S
     parents.set_tags(client, run.info.run_id, tags)
 
 
-def _settings(client: MlflowClient, run: Run) -> dict[str, str]:
+def _settings(client: Client, run: Run) -> dict[str, str]:
     """Return the settings in the report: the resolved parameters and, if this package made the runs, more."""
     run_id = str(run.info.run_id)
     ours = names.INVESTIGATION_KEY in run.data.tags
@@ -227,7 +223,7 @@ def _settings(client: MlflowClient, run: Run) -> dict[str, str]:
     return {**heading(run_id), **typed, **{name: words for name, words in about.items() if words}}
 
 
-def _source(client: MlflowClient, run: Run) -> Source:
+def _source(client: Client, run: Run) -> Source:
     """Return where the result comes from, as far as the run says it."""
     run_id = str(run.info.run_id)
     ours = names.INVESTIGATION_KEY in run.data.tags

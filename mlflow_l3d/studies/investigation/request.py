@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from mlflow_l3d.analysis.importance.estimators.reml import Missing
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import OF_NO_APPROACH, REPLICATE, TASK_FACTORS, TEST_SAMPLE
 from mlflow_l3d.designs import Design, design_named
-from mlflow_l3d.designs.joint import factor_members, joint_name
+from mlflow_l3d.designs.configurations import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, splits_of
@@ -25,9 +27,6 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import ReadTask
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tracking import names
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MOST_CELLS: Final = 10_000_000
 
@@ -113,7 +112,7 @@ class InvestigationRequest(CellRequest):
 
         Where a stopping rule may end it, the numbers of rows and golden runs are final only then.
         """
-        runs = self._runs() if self.final_runs else {}
+        runs = self.run_numbers() if self.final_runs else {}
         split = self.split
         labelled, tested = str(len(split.train) + len(split.validation)), str(len(split.test))
         sizes = {"num_labelled": labelled, "test_size": tested} if len(self.setup.task) else {}
@@ -134,11 +133,8 @@ class InvestigationRequest(CellRequest):
         each = (f"Each run: {sizes} examples.",) if sizes else ()
         return (*each, *super().notes(cells), *left_out)
 
-    def resolved_runs(self) -> dict[str, str]:
-        """Return the numbers of rows and golden runs as text, those that are not what was typed."""
-        return self.changed(self._runs())
-
-    def _runs(self) -> dict[str, str]:
+    def run_numbers(self) -> dict[str, str]:
+        """Return the numbers of rows and golden runs as text."""
         golden = "" if self.plan.golden_pooled else str(self.plan.golden_runs)
         return {"mitigation_runs": str(self.plan.mitigation_runs), "golden_runs": golden}
 

@@ -4,34 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import pandas as pd
 
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import cells_frame, description, spooled_predictions, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
+from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.investigation.scoring import Scored, score
-from mlflow_l3d.studies.progress import under_way
+from mlflow_l3d.studies.investigation.scoring import score
 from mlflow_l3d.studies.request import source_of
+from mlflow_l3d.studies.self_test import SelfTest
+from mlflow_l3d.studies.shown import under_way
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import runs_page
-
-if TYPE_CHECKING:
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.cells.cell import Cell
-    from mlflow_l3d.report.page import Document
-    from mlflow_l3d.studies.self_test import SelfTest
-    from mlflow_l3d.tasks.base import TaskLike
-    from mlflow_l3d.tracking.recorder import RunRecorder
-    from mlflow_l3d.tracking.records import CellRecord
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -55,8 +52,6 @@ class Investigation(CellStudyResult[InvestigationRequest]):
 
     def report(self) -> Document:
         """Return the result as people read it."""
-        from mlflow_l3d.studies.investigation.report.page import investigation_document
-
         lines = [
             f"{self.request.title}: {self.computed} cells computed, {self.reused} taken from earlier runs, in "
             f"{self.seconds:.0f} s; report.html is among the artifacts of MLflow run {self.run_id}.",
@@ -86,9 +81,9 @@ def investigate(
     task
         A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
     approach
-        A name, or an object of your own.
+        The name of an approach, or an object: a :class:`~mlflow_l3d.approaches.base.Approach`.
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.studies.investigation.parameters.MAIN`: ``factor``, ``model``,
         ``investigation_runs``, ``mitigation_runs``, ``root_seed``, ...
@@ -96,12 +91,24 @@ def investigate(
     Returns
     -------
     Investigation
-        Its runs are on the current MLflow tracking server.
+        The result; its runs are on the current MLflow tracking server.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> factors = "data_order,model_initialisation"
+    >>> investigation = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic", factor=factors, design="radial", mitigation_runs=20, executor="inline"
+    ... )
+    >>> investigation.to_frame()[["factor", "importance", "verdict"]].round(2)
+                     factor  importance    verdict
+    0            data_order        0.40  undecided
+    1  model_initialisation       -0.56      minor
     """
     return InvestigationStudy.conduct(parameters, approach=approach, task=task, progress=progress)
 
@@ -114,7 +121,7 @@ def self_test(
     progress: bool | None = None,
     **parameters: Unpack[InvestigateOptions],
 ) -> SelfTest:
-    """Return what each seed of a study does to the results, from a few trial runs; nothing is logged.
+    """Return what a new seed of each factor changes in the results, from a few trial runs; nothing is logged.
 
     Parameters
     ----------
@@ -125,6 +132,17 @@ def self_test(
     ------
     L3DError
         If a trial run fails.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> mlflow_l3d.self_test("synthetic", approach="synthetic", factor="data_order", executor="inline")
+    self-test: what a new seed changes
+    data_order            106 of 400 predictions
+    sample_choice         9 of 400 predictions
+    model_initialisation  4 of 400 predictions
+    model_randomness      2 of 400 predictions
+    replicate             nothing
     """
     return InvestigationStudy.try_seeds(parameters, approach=approach, task=task, progress=progress)
 
@@ -161,10 +179,6 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         for step, values in self._monitor.new_steps():
             self.recorder.log_metrics(values, step)
 
-    def on_record(self, cell: Cell, record: CellRecord) -> None:
-        """Let the monitor know."""
-        self.on_known(cell, {} if record.error else record.metrics)
-
     def carry_out(self) -> Investigation:
         """Train, and score what is recorded."""
         self.train()
@@ -177,75 +191,49 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         return self._monitor.steps_done
 
     def conclude(self, rows: int) -> Investigation:
-        """Score what is recorded and end the parent.
+        """Score everything once more from what is recorded, write the parent's artifacts, and end the parent.
 
         Parameters
         ----------
         rows
             As many as are there, if nothing stopped it before.
         """
-        request = self.request
+        request, recorder = self.request, self.recorder
         if not request.final_runs:
             request = request.truncate(self._monitor.stopped or rows)
-            runs = request.resolved_runs()
-            self.recorder.log_params({f"resolved.{name}": value for name, value in runs.items()})
-        whole = bool(self._monitor.stopped) or rows == self.request.plan.mitigation_runs
-        cells, scored = finalize(request, self.recorder, self._monitor.interim_analyses, whole=whole)
+            runs = request.changed(request.run_numbers())
+            recorder.log_params({f"resolved.{name}": value for name, value in runs.items()})
+        with deferred_interrupts():
+            run_ids = recorder.run_ids()
+        cells = cells_frame(request, recorder.spool, run_ids)
+        with temporary_folder() as folder:
+            scored = score(
+                cells,
+                spooled_predictions(cells, recorder.spool),
+                metric=request.metric,
+                planned=_planned(request),
+                interim_analyses=self._monitor.interim_analyses,
+                table_file=folder / names.PREDICTIONS,
+            )
+            notes, run_id = request.notes(cells), recorder.parent.run_id
+            write_artifacts(
+                folder,
+                scored,
+                cells,
+                document=request.document(),
+                settings=_settings(request, run_id),
+                title=request.title,
+                source=source_of(request, run_id, runs_page(recorder.client, recorder.parent.experiment_id)),
+                notes=notes,
+            )
+            for step, metrics in sorted(scored.consistency_steps.items()):
+                recorder.log_metrics(metrics, step)
+            recorder.log_metrics(scored.analysis.metrics(), request.design().steps)
+            recorder.wait()
+            whole = bool(self._monitor.stopped) or rows == self.request.plan.mitigation_runs
+            complete = whole and scored.analysis.cells_failed == 0
+            recorder.finish(folder, complete=complete, description=description(scored.analysis, notes))
         return Investigation(request=request, analysis=scored.analysis, cells=cells, **self.result())
-
-
-def finalize(
-    request: InvestigationRequest,
-    recorder: RunRecorder[CellRecord],
-    interim_analyses: pd.DataFrame | None = None,
-    *,
-    whole: bool = True,
-) -> tuple[pd.DataFrame, Scored]:
-    """Score everything once more from what is recorded, write the parent's artifacts, and end the parent.
-
-    Parameters
-    ----------
-    request
-        What was investigated; if a stopping rule ended it, cut to the rows up to then.
-    recorder
-        Holds the cells.
-    interim_analyses
-        The looks of the stopping rule.
-    whole
-        Whether these are all rows that were asked for.
-    """
-    with deferred_interrupts():
-        run_ids = recorder.run_ids()
-    frame = cells_frame(request, recorder.spool, run_ids)
-    with temporary_folder() as folder:
-        scored = score(
-            frame,
-            spooled_predictions(frame, recorder.spool),
-            metric=request.metric,
-            planned=_planned(request),
-            interim_analyses=interim_analyses,
-            table_file=folder / names.PREDICTIONS,
-        )
-        notes = request.notes(frame)
-        write_artifacts(
-            folder,
-            scored,
-            frame,
-            document=request.document(),
-            settings=_settings(request, recorder.parent.run_id),
-            title=request.title,
-            source=source_of(
-                request, recorder.parent.run_id, runs_page(recorder.client, recorder.parent.experiment_id)
-            ),
-            notes=notes,
-        )
-        for step, metrics in sorted(scored.consistency_steps.items()):
-            recorder.log_metrics(metrics, step)
-        recorder.log_metrics(scored.analysis.metrics(), request.design().steps)
-        recorder.wait()
-        complete = whole and scored.analysis.cells_failed == 0
-        recorder.finish(folder, complete=complete, description=description(scored.analysis, notes))
-    return frame, scored
 
 
 def _planned(request: InvestigationRequest) -> Planned:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
 from mlflow_l3d.designs import Design, all_designs, design_named
-from mlflow_l3d.designs.mitigation import check_mitigation
+from mlflow_l3d.designs.configurations import check_mitigation
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import names_of
 

@@ -5,27 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning.numbers import (
     FEWEST_RUNS,
-    MOST_RUNS,
     ScoreVariances,
     best,
     projection,
     pseudo_values,
     score_variances,
 )
+from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import read_investigation, read_predictions
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-    from mlflow_l3d.studies.budget import Budget
-    from mlflow_l3d.studies.investigation.request import InvestigationRequest
 
 _NEARLY: Final = 1.05
 """How much wider than the narrowest an interval may be that is as good in practice."""
@@ -56,7 +52,7 @@ class Projected(NamedTuple):
 
 
 def projected(
-    request: InvestigationRequest, client: MlflowClient | None, run_id: str | None, budget: Budget, seconds: float
+    request: InvestigationRequest, client: Client | None, run_id: str | None, budget: Budget, seconds: float
 ) -> Projected:
     """Say how to spend a budget so that the mean score is known best.
 
@@ -88,7 +84,7 @@ def projected(
     if not math.isfinite(costs.per_run + costs.per_example):
         return Projected(None, f"{asked}: the seconds of a cell are not known. Give cells, or pilot=run.")
     amount = next(float(each) for each in (budget.cells, budget.requests, budget.seconds) if each is not None)
-    table = projection(variances, amount, per_run=costs.per_run, per_example=costs.per_example, most_runs=MOST_RUNS)
+    table = projection(variances, amount, per_run=costs.per_run, per_example=costs.per_example)
     if table.empty:
         return Projected(None, f"{asked}: it does not pay for {FEWEST_RUNS} cells ({costs.words}).")
     top = best(table)
@@ -126,7 +122,7 @@ def _costs(request: InvestigationRequest, budget: Budget, seconds: float, exampl
 
 
 def _variances(
-    request: InvestigationRequest, client: MlflowClient, run_id: str, lists: Mapping[str, int]
+    request: InvestigationRequest, client: Client, run_id: str, lists: Mapping[str, int]
 ) -> ScoreVariances | None:
     """Return what scores of the pilot's independent runs are made of; None where it cannot be told."""
     cells = read_investigation(run_id, client).cells

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.jackknife import LEVEL, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import score
 
@@ -193,7 +192,6 @@ def projection(
     per_run: float,
     per_example: float,
     most_runs: int = MOST_RUNS,
-    level: float = LEVEL,
 ) -> pd.DataFrame:
     """Say for each number of test examples how many runs a budget allows, and how well they tell the mean score.
 
@@ -207,8 +205,6 @@ def projection(
         Cost of a run, and of each example that it is evaluated on; not negative, one of them above 0.
     most_runs
         More are not had, whatever they cost.
-    level
-        Of the interval.
 
     Returns
     -------
@@ -239,7 +235,7 @@ def projection(
             + by_both**2 / ((runs - 1) * (examples - 1))
         )
         shares = [part / total for part in (by_runs, by_examples, by_both)]
-    quantiles = [t_quantile(float(each), level) if math.isfinite(each) else 0.0 for each in degrees]
+    quantiles = [t_quantile(float(each), LEVEL) if math.isfinite(each) else 0.0 for each in degrees]
     std = np.sqrt(total)
     columns = (examples, runs, runs * (per_run + per_example * examples), std, std * np.array(quantiles), *shares)
     table = pd.DataFrame(dict(zip(PROJECTION_COLUMNS, columns, strict=True)))

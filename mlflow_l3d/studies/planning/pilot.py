@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -19,14 +19,11 @@ from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
+from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.past import investigations, parents_of, similar_cells
 from mlflow_l3d.tracking.earlier.reader import Recorded, read_investigation
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-    from mlflow_l3d.studies.investigation.request import InvestigationRequest
 
 MOST_PARENTS: Final = 5
 """How many earlier investigations are scored at most."""
@@ -82,7 +79,7 @@ class Pilot:
     notes: tuple[str, ...] = ()
 
 
-def past_pilot(request: InvestigationRequest, client: MlflowClient, durations: Iterable[float]) -> Pilot:
+def past_pilot(request: InvestigationRequest, client: Client, durations: Iterable[float]) -> Pilot:
     """Look for cost and variances among all that the tracking server holds (``pilot=auto``).
 
     Parameters
@@ -120,7 +117,7 @@ def past_pilot(request: InvestigationRequest, client: MlflowClient, durations: I
     return Pilot(_mean(values), _source(values, of), found, _notes(request, found))
 
 
-def named_pilot(request: InvestigationRequest, client: MlflowClient, run_id: str, given: str) -> Pilot:
+def named_pilot(request: InvestigationRequest, client: Client, run_id: str, given: str) -> Pilot:
     """Take cost and variances from one parent.
 
     Parameters

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import Final, Unpack
 
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
@@ -15,28 +15,18 @@ from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.planning.budget import projected
-from mlflow_l3d.studies.planning.notes import advice, planner_notes
 from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
-from mlflow_l3d.studies.planning.result import Plan
+from mlflow_l3d.studies.planning.result import Plan, advice, planner_notes
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
+from mlflow_l3d.studies.shown import logger
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import finished_cells
-from mlflow_l3d.tracking.connection import connect, error_line, is_outage
+from mlflow_l3d.tracking.connection import Client, connect, error_line, is_outage
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.tasks.base import TaskLike
-
-_logger = logging.getLogger("mlflow_l3d")
-PLAN_DOCUMENT, PLAN_PAGE = "plan.json", "plan.md"
-PLAN_TABLES: Final = (
-    *("plan_cells.json", "plan_factors.json", "plan_designs.json", "plan_guidance.json"),
-    "plan_projection.json",
-)
+PLAN_TABLES: Final = tuple(f"plan_{name}.json" for name in ("cells", "factors", "designs", "guidance", "projection"))
 
 
 @with_signature(InvestigateOptions)
@@ -50,23 +40,22 @@ def plan(
     progress: bool | None = None,
     **parameters: Unpack[InvestigateOptions],
 ) -> Plan:
-    """Say how many cells an investigation has, what they cost, and how exact it will be; nothing is trained.
+    """Return how many cells an investigation has, what they cost, and how exact it will be, before it starts.
 
     Parameters
     ----------
     task, approach
         As for :func:`mlflow_l3d.studies.investigation.run.investigate`.
     pilot
-        Where cost and variances come from. ``auto``: cells of the same settings on the tracking server, else similar
-        ones. The id of a parent run: that one. ``run``: a small part of the plan, three rows and columns, is run now;
-        its cells are not computed again. ``none``: neither cost nor variances.
+        Source of cost and variances. ``auto``: cells of the same settings on the tracking server, else similar
+        ones. The id of a parent run: that one. ``run``: a small part of the plan, three rows and columns, is trained
+        now; its cells are not computed again. ``none``: neither cost nor variances.
     assurance
-        Probability with which the interval shall be as narrow as `half_width`, above 0 and below 1. With the runs that
-        make it so narrow on average, it is so in half of all investigations.
+        Probability with which the interval shall be as narrow as `half_width`, above 0 and below 1. The number of runs
+        that is enough on average is enough in only half of all investigations.
     budget
-        What may be spent on knowing the mean score: ``2h`` or ``90m`` of one worker, ``500 cells``, or ``10000
-        requests`` to an endpoint. The plan then says how many cells, evaluated on how many test examples, it is best
-        spent on.
+        What may be spent on the mean score: ``2h`` or ``90m`` of one worker, ``500 cells``, or ``10000
+        requests`` to an endpoint. The plan then gives the best number of cells, and of test examples per cell.
     progress
         Whether ``pilot=run`` shows progress on stderr; None does in a notebook and on a terminal.
     **parameters
@@ -75,13 +64,25 @@ def plan(
     Returns
     -------
     Plan
-        Also logged to the run that `mlflow run` made, where there is one.
+        Also logged to the run that `mlflow run` made, if there is one.
 
     Raises
     ------
     L3DError
-        With one line that says what to change. A tracking server that is away is an error only where the pilot is on
-        it, or is to be run.
+        If something must be corrected; its one line says what to change. An unreachable tracking server is an error
+        only if the pilot is on it, or is run.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> plan = mlflow_l3d.plan("synthetic", approach="synthetic", factor="data_order,data_split", pilot="none")
+    >>> plan.cells
+    600
+    >>> plan.designs[["design", "rows", "columns", "golden_runs", "cells"]]
+        design  rows  columns  golden_runs  cells
+    0  crossed    20       10          200    600
+    1   nested    20       10          200    600
+    2   radial    20        2            0     60
     """
     with entry_point() as project_run:
         request = specified(specify, approach, task, parameters)
@@ -115,13 +116,13 @@ def plan(
             found = projected(request, client, made.pilot_run_id, allowed, known.seconds)
             made = replace(made, projection=found.table, notes=(*made.notes, found.note))
         if made.run_id is not None and client is None:
-            _logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
+            logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
         elif made.run_id is not None and client is not None:
             _record(made, client, made.run_id, pilot, str(allowed))
     return made
 
 
-def _server(*, needed: bool) -> tuple[MlflowClient | None, str]:
+def _server(*, needed: bool) -> tuple[Client | None, str]:
     """Connect; where the server is not needed, return why it did not answer instead of raising."""
     try:
         return connect(), ""
@@ -173,7 +174,7 @@ def _assemble(
     )
 
 
-def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str, budget: str) -> None:
+def _record(made: Plan, client: Client, run_id: str, pilot: str, budget: str) -> None:
     """Write a plan to the run that `mlflow run` made for it."""
     request = made.request
     page = f"```text\n{made.summary()}```\n"
@@ -191,6 +192,6 @@ def _record(made: Plan, client: MlflowClient, run_id: str, pilot: str, budget: s
         auxiliary_run(client, run_id, role="plan", title=title, parameters=given) as run,
     ):
         tables = write_tables(folder, dict(zip(PLAN_TABLES, frames, strict=True)))
-        write_json(folder / PLAN_DOCUMENT, made.document())
-        (folder / PLAN_PAGE).write_text(page, encoding="utf-8")
+        write_json(folder / "plan.json", made.document())
+        (folder / "plan.md").write_text(page, encoding="utf-8")
         run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)

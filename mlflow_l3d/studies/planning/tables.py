@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.assurance import Outlook, optimal_columns
 from mlflow_l3d.designs import design_named, plannable_designs
-
-if TYPE_CHECKING:
-    from mlflow_l3d.studies.investigation.request import InvestigationRequest
-    from mlflow_l3d.studies.planning.pilot import FactorPilot
+from mlflow_l3d.studies.investigation.request import InvestigationRequest
+from mlflow_l3d.studies.planning.pilot import FactorPilot
 
 CELL_COLUMNS: Final = ("phase", "factor", "cells", "done", "to_compute")
 _OF_PILOT: Final = (

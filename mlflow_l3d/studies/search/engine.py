@@ -53,7 +53,7 @@ class StageRun:
 
     def __post_init__(self) -> None:
         request = self.request
-        self.study = new_study(request.pruner, greater_is_better=request.greater_is_better)
+        self.study = new_study(request.pruner, greater_is_better=request.metric.greater_is_better)
         self._distributions = distributions(self.space)
         self._running: dict[str, list[tuple[Trial, FinishedTrial]]] = {}
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlflow_l3d.analysis.jackknife import t_quantile
-from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.analysis.intervals import LEVEL, known, t_quantile
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import value_text
@@ -44,7 +43,7 @@ class HeldOut:
     difference: float
     ci_low: float
     ci_high: float
-    level: float = 0.95
+    level: float = LEVEL
     missing: int = 0
 
     @property
@@ -53,7 +52,7 @@ class HeldOut:
         return len(self.found)
 
 
-def compare_held_out(found: ArrayLike, default: ArrayLike, *, level: float = 0.95) -> HeldOut:
+def compare_held_out(found: ArrayLike, default: ArrayLike) -> HeldOut:
     """Compare two settings on the same configurations.
 
     Parameters
@@ -61,8 +60,6 @@ def compare_held_out(found: ArrayLike, default: ArrayLike, *, level: float = 0.9
     found, default
         Scores as fractions, shape (n,); entry i of both is of the same configuration. A pair in which one is not finite
         (a run that failed) is left out and counted.
-    level
-        Level of the interval, in (0, 1).
 
     Returns
     -------
@@ -74,10 +71,10 @@ def compare_held_out(found: ArrayLike, default: ArrayLike, *, level: float = 0.9
     differences = finite_pairs[0] - finite_pairs[1]
     n = len(differences)
     mean = float(differences.mean()) if n else math.nan
-    half_width = t_quantile(n - 1, level) * float(differences.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    half_width = t_quantile(n - 1, LEVEL) * float(differences.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
     found_scores, default_scores = map(tuple, finite_pairs.tolist())
     interval = mean - half_width, mean + half_width
-    return HeldOut(found_scores, default_scores, mean, *interval, level, missing=pairs.shape[1] - n)
+    return HeldOut(found_scores, default_scores, mean, *interval, missing=pairs.shape[1] - n)
 
 
 @dataclass(frozen=True, slots=True)

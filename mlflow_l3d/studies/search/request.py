@@ -56,11 +56,6 @@ class SearchRequest(StudyRequest):
         """Name of the parent run as people read it."""
         return self.setup.title("search")
 
-    @property
-    def greater_is_better(self) -> bool:
-        """Whether of two scores the greater is the better one."""
-        return self.metric.greater_is_better
-
     def _seeds(self, base: int, count: int) -> tuple[dict[str, int], ...]:
         """Return factor -> seed of `count` configurations from `base` on.
 

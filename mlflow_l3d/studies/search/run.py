@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters.search_document import search_document
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
-from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.progress import progress_bar
-from mlflow_l3d.studies.search.artifacts import write_search
+from mlflow_l3d.studies.files import temporary_folder, write_json, write_table
 from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
 from mlflow_l3d.studies.search.optimiser import Stage, compute_importances
 from mlflow_l3d.studies.search.parameters import SearchOptions
-from mlflow_l3d.studies.search.report.words import search_answers
+from mlflow_l3d.studies.search.report.page import search_answers, search_report
 from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.training import Tuned
 from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_trials, spooled_records, trials_table
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.shown import OnOneScreen, logger, progress_bar
+from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import TrialRecord
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from mlflow_l3d.approaches.hyperparameters import Value
     from mlflow_l3d.cells.cell import Outcome
     from mlflow_l3d.tasks.base import TaskLike
-
-_logger = logging.getLogger("mlflow_l3d")
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,9 +63,8 @@ class HyperparameterSearch(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.studies.search.report.page import summary
-
-        return summary(self.result, lines=[f"MLflow run {self.run_id}; search.html is among its artifacts"])
+        lines = [f"MLflow run {self.run_id}; search.html is among its artifacts"]
+        return search_report(self.result, lines=lines).to_text()
 
 
 @with_signature(SearchOptions)
@@ -78,28 +75,43 @@ def search(
     progress: bool | None = None,
     **parameters: Unpack[SearchOptions],
 ) -> HyperparameterSearch:
-    """Search hyperparameters on two stages (Pecher et al. 2024, Appendix D), before an investigation.
+    """Search hyperparameters in two stages (Pecher et al. 2024, Appendix D), before an investigation.
 
     Parameters
     ----------
     task
         A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
     approach
-        A name, or an object of your own.
+        The name of an approach, or an object: a :class:`~mlflow_l3d.approaches.base.Approach`.
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.studies.search.parameters.SEARCH`.
 
     Returns
     -------
     HyperparameterSearch
-        Its runs are on the current MLflow tracking server.
+        The result; its runs are on the current MLflow tracking server.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> found = mlflow_l3d.search(
+    ...     "synthetic", approach="synthetic", space="a_data_order=0..9", metric="synthetic_score",
+    ...     coarse_trials=3, fine_trials=0, held_out_runs=4, executor="inline",
+    ... )
+    >>> found.hyperparameters["a_data_order"]
+    9.0
+    >>> found.result.trials[["a_data_order", "score"]].round(3)
+       a_data_order  score
+    0           0.0  0.541
+    1           4.5  0.558
+    2           9.0  0.561
     """
     return SearchStudy.conduct(parameters, approach=approach, task=task, progress=progress)
 
@@ -163,7 +175,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         recorded = {record.number: record.hyperparameters for record in spooled_records(recorder, stage)}
         on_finished = partial(self._record, stage)
         stage_run = StageRun(request, stage, space, on_finished, {**known, **known_trials(recorder, stage)}, recorded)
-        tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.greater_is_better)
+        tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.metric.greater_is_better)
         trials, queue = stage_run.plan(best)
         stage_run.run(trials, executor_of(setup, job_of(setup, tuned)), queue, best)
         return stage_run
@@ -174,7 +186,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             record = trial.record(stage, f"{stage} {trial.number}", self.request.searched_on, outcome)
             self.metrics[trial.key] = self.recorder.add(record).metrics
         if trial.state == "failed":
-            _logger.warning("%s trial %d failed: %s", stage, trial.number, trial.error)
+            logger.warning("%s trial %d failed: %s", stage, trial.number, trial.error)
         if trial.state == "complete":
             self.best_score = max(self.best_score, trial.score, key=lambda score: self.metric.sign * score)
             self.recorder.log_metrics({"score": trial.score, "best_score": self.best_score}, self.ended)
@@ -211,7 +223,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
                 recorder.add(ended.record("held_out", name, cell.configurations_seeds, outcome))
                 scores[ended.key] = ended.score
                 if ended.error is not None:
-                    _logger.warning("%s failed: %s", name, ended.error)
+                    logger.warning("%s failed: %s", name, ended.error)
                 bar.update()
         found, given = ([scores[cell.key] for cell in cells[kind]] for kind in settings)
         return compare_held_out(found, given)
@@ -250,3 +262,40 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             run_id=recorder.parent.run_id,
             notes=(*setup.origin.notes, *setup.task.notes, *([why_none] if why_none else [])),
         )
+
+
+def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> None:
+    """Write the found hyperparameters, everything to repeat the search, trials, plots and the page.
+
+    Parameters
+    ----------
+    folder
+        Where the files go; it exists.
+    request, result
+        Of the search.
+    """
+    hyperparameters = search_document(
+        request.setup.subject,
+        result.best,
+        score=result.best_score,
+        metric=result.metric.name,
+        search_run_id=result.run_id,
+        searched_on=request.searched_on,
+    )
+    write_json(folder / names.HYPERPARAMETERS, hyperparameters, indent=2)
+    document = {**request.document(), "result": result.document()}
+    write_json(folder / names.SEARCH_DOCUMENT, document, indent=2)
+    write_table(folder / names.TRIALS, result.trials)
+    more = {
+        "samplers": ", ".join(f"{sampler} ({stage})" for stage, sampler in request.samplers.items()),
+        "pruner": request.pruner,
+        "configurations a trial": str(request.search_seeds),
+        "root seed": str(request.root_seed),
+    }
+    settings = request.settings(more, result.run_id)
+    del settings["hyperparameters"]  # the page shows them next to those that were found
+    report = search_report(result, settings=settings)
+    (folder / names.SEARCH_REPORT).write_text(report.to_html(), encoding="utf-8")
+    for picture in report.pictures:
+        if picture.name != "importances":  # of which the page has the only copy
+            picture.save(folder)

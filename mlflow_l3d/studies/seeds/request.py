@@ -9,7 +9,7 @@ from typing import Any, Final
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
-from mlflow_l3d.designs.seeds import PAPER_SEEDS, SEED, SeedsDesign
+from mlflow_l3d.designs.layout import PAPER_SEEDS, SEED, SeedsDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.search_document import Searches

@@ -5,29 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import pandas as pd
 
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder, write_json
-from mlflow_l3d.studies.progress import under_way
-from mlflow_l3d.studies.seeds.artifacts import write_scores
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SeedsOptions
+from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
+from mlflow_l3d.studies.seeds.results import write_scores
+from mlflow_l3d.studies.self_test import SelfTest
+from mlflow_l3d.studies.shown import under_way
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tasks.sources.glue import benchmark_of
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.recorder import RunRecorder
-
-if TYPE_CHECKING:
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.cells.cell import Cell
-    from mlflow_l3d.studies.self_test import SelfTest
-    from mlflow_l3d.tasks.base import TaskLike
-    from mlflow_l3d.tracking.records import CellRecord
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -47,8 +44,6 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
 
     def summary(self) -> str:
         """Return the text that the command line prints at the end."""
-        from mlflow_l3d.studies.seeds.report.page import seeds_document
-
         new = f"{self.computed} seed{'' if self.computed == 1 else 's'}"
         lines = [
             f"{new} trained, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
@@ -66,28 +61,38 @@ def seeds(
     progress: bool | None = None,
     **parameters: Unpack[SeedsOptions],
 ) -> SeedsRun:
-    """Train one task with S seeds, and say how much scores and single predictions depend on them.
+    """Train one task with several seeds, and measure how much scores and single predictions depend on the seed.
 
     Parameters
     ----------
     task
         A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
     approach
-        A name, or an object of your own.
+        The name of an approach, or an object: a :class:`~mlflow_l3d.approaches.base.Approach`.
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.studies.seeds.parameters.SEEDS`.
 
     Returns
     -------
     SeedsRun
-        Its runs are on the current MLflow tracking server.
+        The result; its runs are on the current MLflow tracking server.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> run = mlflow_l3d.seeds("synthetic", approach="synthetic", seeds=[1, 2, 3], executor="inline")
+    >>> run.study.to_frame()[["seed", "accuracy", "consistency"]].round(3)
+       seed  accuracy  consistency
+    0     1     0.162        0.935
+    1     2     0.265        0.911
+    2     3     0.190        0.949
     """
     return SeedsStudyRun.conduct(parameters, approach=approach, task=task, progress=progress)
 
@@ -100,7 +105,7 @@ def self_test_seeds(
     progress: bool | None = None,
     **parameters: Unpack[SeedsOptions],
 ) -> SelfTest:
-    """Return what each seed of a study does to the results, from a few trial runs; nothing is logged.
+    """Return what a new seed changes in the results, from a few trial runs; nothing is logged.
 
     Parameters
     ----------
@@ -111,6 +116,14 @@ def self_test_seeds(
     ------
     L3DError
         If a trial run fails.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> mlflow_l3d.self_test_seeds("synthetic", approach="synthetic", executor="inline")
+    self-test: what a new seed changes
+    seed       12 of 400 predictions
+    replicate  nothing
     """
     return SeedsStudyRun.try_seeds(parameters, approach=approach, task=task, progress=progress)
 
@@ -132,70 +145,52 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         if (score := metrics.get(self.request.metric.name)) is not None and math.isfinite(score):
             self.recorder.log_metrics({"score": score}, cell.index or 0)
 
-    def on_record(self, cell: Cell, record: CellRecord) -> None:
-        """Log the score."""
-        self.on_known(cell, {} if record.error else record.metrics)
-
     def carry_out(self) -> SeedsRun:
         """Train, and score what is recorded."""
         self.train()
         with under_way("scoring", shown=self.progress):
-            study, notes = _finalize(self.request, self.recorder)
-        return SeedsRun(request=self.request, study=study, notes=notes, **self.result())
+            return self.conclude()
 
-
-def _finalize(request: SeedsRequest, recorder: RunRecorder[CellRecord]) -> tuple[SeedsStudy, tuple[str, ...]]:
-    """Score everything from what is recorded, write the parent's artifacts, and end the parent."""
-    with deferred_interrupts():
-        run_ids = recorder.run_ids()
-    frame, predictions = _recorded(request, recorder, run_ids)
-    task = request.setup.task
-    finished = frame[frame["status"].eq("FINISHED")]
-    study = seeds_study(
-        finished.rename(columns={"seed.seed": "seed"}),
-        predictions,
-        metric=request.metric,
-        kind=task.kind,
-        task=task.name,
-        model=request.setup.model,
-        benchmark=benchmark_of(task.name),
-        training_size=len(request.split.train),
-        classes=len(task.class_names) or None,
-    )
-    failed = len(frame) - len(finished)
-    about = {
-        "task": f"{task.name} ({task.kind.replace('_', ' ')})",
-        "seeds": ", ".join(map(str, request.seeds)),
-    }
-    notes = request.notes(frame)
-    with temporary_folder() as folder:
-        write_json(folder / names.INVESTIGATION, request.document(), indent=2)
-        description = write_scores(
-            folder,
-            study,
-            frame,
+    def conclude(self) -> SeedsRun:
+        """Score everything from what is recorded, write the parent's artifacts, and end the parent."""
+        request, recorder, task = self.request, self.recorder, self.request.setup.task
+        frame, predictions = self._recorded()
+        finished = frame[frame["status"].eq("FINISHED")]
+        study = seeds_study(
+            finished.rename(columns={"seed.seed": "seed"}),
             predictions,
-            title=request.title,
-            notes=notes,
-            settings=request.settings(about, recorder.parent.run_id),
+            metric=request.metric,
+            kind=task.kind,
+            task=task.name,
+            model=request.setup.model,
+            benchmark=benchmark_of(task.name),
+            training_size=len(request.split.train),
+            classes=len(task.class_names) or None,
         )
-        recorder.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
-        recorder.wait()
-        recorder.finish(folder, complete=failed == 0, description=description)
-    return study, notes
+        failed = len(frame) - len(finished)
+        seeds = ", ".join(map(str, request.seeds))
+        about = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": seeds}
+        notes = request.notes(frame)
+        with temporary_folder() as folder:
+            write_json(folder / names.INVESTIGATION, request.document(), indent=2)
+            settings = request.settings(about, recorder.parent.run_id)
+            text = write_scores(folder, study, frame, predictions, title=request.title, notes=notes, settings=settings)
+            recorder.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
+            recorder.wait()
+            recorder.finish(folder, complete=failed == 0, description=text)
+        return SeedsRun(request=request, study=study, notes=notes, **self.result())
 
-
-def _recorded(
-    request: SeedsRequest, recorder: RunRecorder[CellRecord], run_ids: Mapping[str, str]
-) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """Return one row per seed, and all predictions (None if there are none)."""
-    rows, tables = [], []
-    for cell in request.design().cells():
-        record, path, seed = recorder.spool.record(cell.key), recorder.spool.predictions(cell.key), cell.seeds["seed"]
-        row = {"phase": cell.phase, "index": cell.index, "seed.seed": seed, "run_id": run_ids.get(cell.key)}
-        row |= {"cell_key": cell.key, "status": record.status}
-        rows.append({**row, **({} if record.error else record.metrics)})
-        if path is not None and not record.error:
-            predictions = pd.read_parquet(path)[["example_id", "label", "prediction"]]
-            tables.append(predictions.assign(seed=seed, cell_key=cell.key))
-    return pd.DataFrame(rows), pd.concat(tables, ignore_index=True) if tables else None
+    def _recorded(self) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+        """Return one row per seed, and all predictions (None if there are none)."""
+        with deferred_interrupts():
+            run_ids = self.recorder.run_ids()
+        spool, rows, tables = self.recorder.spool, [], []
+        for cell in self.request.design().cells():
+            record, path, seed = spool.record(cell.key), spool.predictions(cell.key), cell.seeds["seed"]
+            row = {"phase": cell.phase, "index": cell.index, "seed.seed": seed, "run_id": run_ids.get(cell.key)}
+            row |= {"cell_key": cell.key, "status": record.status}
+            rows.append({**row, **({} if record.error else record.metrics)})
+            if path is not None and not record.error:
+                predictions = pd.read_parquet(path)[["example_id", "label", "prediction"]]
+                tables.append(predictions.assign(seed=seed, cell_key=cell.key))
+        return pd.DataFrame(rows), pd.concat(tables, ignore_index=True) if tables else None

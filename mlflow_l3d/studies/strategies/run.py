@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import Final, Unpack
 
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.strategies import (
+from mlflow_l3d.analysis.importance.verdicts import (
     StrategyResult,
     golden_strategy,
     interactions_strategy,
@@ -18,6 +18,7 @@ from mlflow_l3d.analysis.importance.strategies import (
     strategy_table,
 )
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.numbers import Unit, bracketed, signed, unit_of
@@ -28,18 +29,13 @@ from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.strategies.parameters import STRATEGIES, StrategiesOptions
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import condition, found, search
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.tasks.base import TaskLike
 
 DESIGNS: Final = ("random", "fixed", "crossed")
 """In the paper's order; the last is the published method, *interactions*."""
@@ -106,25 +102,40 @@ def strategies(
 ) -> ComparedStrategies:
     """Investigate the same factors by the strategies random, fixed and interactions (the published method).
 
-    Each is an investigation of its own, with the tag ``l3d.comparison``; all share the golden runs. The run that holds
-    the table has the role ``comparison``.
+    Each strategy is an investigation with the tag ``l3d.comparison``; all share the golden runs. The run with the
+    table has the role ``comparison``.
 
     Parameters
     ----------
     task
         A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
     approach
-        A name, or an object of your own.
+        The name of an approach, or an object: a :class:`~mlflow_l3d.approaches.base.Approach`.
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As for :func:`mlflow_l3d.studies.investigation.run.investigate`, without ``design`` and what belongs to one
         design.
 
+    Returns
+    -------
+    ComparedStrategies
+        The result; its runs are on the current MLflow tracking server.
+
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> compared = mlflow_l3d.strategies(
+    ...     "synthetic", approach="synthetic", factor="data_order",
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
+    ... )
+    >>> compared.table().loc["data_order"].to_dict()
+    {'random': '9.653 (*)', 'fixed': '9.739 (*)', 'interactions': '9.281 (*)'}
     """
     with entry_point() as project_run:
         check_names("parameter", parameters, STRATEGIES)
@@ -154,7 +165,7 @@ def strategies(
     return comparison
 
 
-def _finished_part(client: MlflowClient, key: str) -> str | None:
+def _finished_part(client: Client, key: str) -> str | None:
     """Return the parent of a part that an interrupted comparison had finished, open again; None where there is none."""
     wanted = {names.INVESTIGATION_KEY: key, names.ROLE: "investigation", names.STATE: "complete"}
     for run in search(client, [current_experiment_id(client)], condition(wanted, "FINISHED")):

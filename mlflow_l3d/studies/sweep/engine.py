@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
-from mlflow_l3d.execution.joint import NOT_PREPARED, JointJob
+from mlflow_l3d.execution.sessions import NOT_PREPARED, JointJob
 from mlflow_l3d.studies.base import executor_of, job_of
+from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.loop import OPEN, CellLoop, State
-from mlflow_l3d.studies.progress import progress_bar, restart_clock
+from mlflow_l3d.studies.shown import progress_bar, restart_clock
 from mlflow_l3d.studies.sweep.plan import turns
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.tracking.connection import error_line
 
-if TYPE_CHECKING:
-    from mlflow_l3d.cells.cell import Cell, Outcome
-    from mlflow_l3d.studies.budget import Budget
-
-_logger = logging.getLogger("mlflow_l3d")
 CALL_SECONDS: Final = 10.0
 """About as long is a worker busy with one call: longer ones leave workers idle at the end, and overrun a budget."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -18,16 +18,11 @@ from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.budget import duration_text
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.numbers.point import value_text
-from mlflow_l3d.studies.sweep.points import PointRequest
-from mlflow_l3d.studies.sweep.request import SweepRequest
+from mlflow_l3d.studies.sweep.request import PointRequest, SweepRequest
 from mlflow_l3d.tracking.children import finished_cells
+from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import similar_cells
 from mlflow_l3d.tracking.opening import spooled_cells
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
-
 
 FIRST_STEPS: Final = 2
 """Steps of every point in the first round: a spread of row means needs two rows."""
@@ -129,22 +124,19 @@ def turns(steps: Sequence[int]) -> Iterator[tuple[int, int]]:
         until *= 2
 
 
-_Finished: TypeAlias = "Mapping[str, Mapping[str, Run]]"
-"""Context -> key -> run of every finished cell."""
-
-
-def make_plan(request: SweepRequest, client: MlflowClient) -> SweepPlan:
+def make_plan(request: SweepRequest, client: Client) -> SweepPlan:
     """Count what there is to do, and look up how long earlier cells took."""
     points = request.points
     contexts = dict.fromkeys(point.context_key for point in points)
     done = {context: finished_cells(client, context) for context in contexts}
-    keys = [_Counted(point, {*done[point.context_key], *spooled_cells(client, point.key)}) for point in points]
+    left = [_left(point, {*done[point.context_key], *spooled_cells(client, point.key)}) for point in points]
     seconds = _seconds(points, client, done)
     workers = expected_workers(points[0].setup)
-    new = _new(keys)
+    new = _new(left)
     rows = []
-    for point, known, each, own in zip(points, keys, seconds, new, strict=True):
-        row = {**point.choices, "cells": known.cells, "done": known.done, "to_compute": sum(own)}
+    for point, lacking, each, own in zip(points, left, seconds, new, strict=True):
+        cells = len(point.design())
+        row = {**point.choices, "cells": cells, "done": cells - sum(map(len, lacking)), "to_compute": sum(own)}
         row |= {"steps": len(own), "steps_in_budget": 0, "seconds_per_cell": each}
         rows.append({**row, "hours": each * sum(own) / 3600 / workers if sum(own) else 0.0})
     frame = pd.DataFrame(rows)
@@ -178,33 +170,25 @@ def steps_in_budget(
     return begun
 
 
-class _Counted:
-    """The cells of a point, step by step: how many there are, how many are done, and the keys of the others."""
-
-    def __init__(self, point: PointRequest, done: set[str]) -> None:
-        design = point.design()
-        self.context = point.context_key
-        self.cells = self.done = 0
-        self.left: list[list[str]] = []
-        for _, cells in groupby(design.cells(), key=design.step_of):
-            keys = [cell.key for cell in cells]
-            self.cells += len(keys)
-            self.left.append([key for key in keys if key not in done])
-            self.done += len(keys) - len(self.left[-1])
+def _left(point: PointRequest, done: set[str]) -> list[list[str]]:
+    """Return step -> keys of the cells of a point that are not done."""
+    design = point.design()
+    steps = groupby(design.cells(), key=design.step_of)
+    return [[cell.key for cell in cells if cell.key not in done] for _, cells in steps]
 
 
-def _new(points: Sequence[_Counted]) -> list[list[int]]:
+def _new(left: Sequence[Sequence[Sequence[str]]]) -> list[list[int]]:
     """Return point -> step -> cells that no point before it, in the order of work, has computed by then."""
     seen: set[str] = set()
-    counts = [[0] * len(point.left) for point in points]
-    for point, step in turns([len(each.left) for each in points]):
-        fresh = set(points[point].left[step]) - seen
+    counts = [[0] * len(steps) for steps in left]
+    for point, step in turns([len(steps) for steps in left]):
+        fresh = set(left[point][step]) - seen
         counts[point][step] = len(fresh)
         seen |= fresh
     return counts
 
 
-def _seconds(points: Sequence[PointRequest], client: MlflowClient, done: _Finished) -> list[float]:
+def _seconds(points: Sequence[PointRequest], client: Client, done: Mapping[str, Mapping[str, Run]]) -> list[float]:
     """Return for each point how long earlier cells took: of its settings, else of its task, approach and model."""
 
     @cache

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.execution.environment import deferred_interrupts
-from mlflow_l3d.execution.joint import JointCell
+from mlflow_l3d.execution.sessions import JointCell
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.loop import OPEN, OVER, State
+from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.plan import FIRST_STEPS
-from mlflow_l3d.tracking.recorder import patience_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mlflow_l3d.analysis.results import Analysis
-    from mlflow_l3d.cells.cell import Cell, Outcome
-    from mlflow_l3d.studies.sweep.points import PointRequest
-    from mlflow_l3d.tracking.recorder import RunRecorder
-    from mlflow_l3d.tracking.records import CellRecord
-
-_logger = logging.getLogger("mlflow_l3d")
+from mlflow_l3d.studies.sweep.request import PointRequest
+from mlflow_l3d.tracking.recorder import RunRecorder, patience_seconds
+from mlflow_l3d.tracking.records import CellRecord
 
 
 class PointStudy(InvestigationStudy):
@@ -181,7 +174,7 @@ class PointStudy(InvestigationStudy):
     def fail(self, line: str) -> None:
         """End the parent as failed; the other points go on."""
         self.error = line
-        _logger.error("The point %s failed: %s", self.request.name, line)
+        logger.error("The point %s failed: %s", self.request.name, line)
         self.end("FAILED", line)
 
     def swept(self) -> SweptPoint:

@@ -8,39 +8,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
-from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.importance.checks.collapse import Collapse
+from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
+from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS, Check, Importance
 from mlflow_l3d.analysis.importance.tables import uncollapsed
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.intervals import FloatArray, with_interval
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.sweep.numbers.point import Choice, SweptPoint
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
-from mlflow_l3d.tracking.connection import error_line
+from mlflow_l3d.tracking.connection import Client, Run, error_line
 from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import known_document, parent_run
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
-
-_CORRECTED: Final = (
-    "importance",
-    "importance_corrected",
-    "importance_corrected_ci_low",
-    "importance_corrected_ci_high",
-)
+_CORRECTED: Final = ("importance", *with_interval("importance_corrected"))
 _CHOICE: Final = "choice."
 _HOW: Final = ("device", "executor", "workers", "cell_timeout", "executor_options")
 _NO_CHOICES: Final = (*_HOW, "factor", "hyperparameters", "stop", "half_width", "epsilon")
@@ -63,7 +53,7 @@ class ReadPoints:
     experiments: Mapping[str, str]
 
 
-def points_of_sweep(client: MlflowClient, run_id: str) -> ReadPoints:
+def points_of_sweep(client: Client, run_id: str) -> ReadPoints:
     """Return the points of a sweep in its own order, those that failed before they had a run included.
 
     Parameters
@@ -99,7 +89,7 @@ def points_of_sweep(client: MlflowClient, run_id: str) -> ReadPoints:
     return ReadPoints((*begun_points.points, *unbegun), begun_points.experiments)
 
 
-def points_of_runs(client: MlflowClient, run_ids: Sequence[str]) -> ReadPoints:
+def points_of_runs(client: Client, run_ids: Sequence[str]) -> ReadPoints:
     """Return investigations as points, also such as were never swept; their choices are what they differ in.
 
     Raises
@@ -114,7 +104,7 @@ def points_of_runs(client: MlflowClient, run_ids: Sequence[str]) -> ReadPoints:
     return points_of(client, parents)
 
 
-def points_of(client: MlflowClient, parents: Sequence[Run]) -> ReadPoints:
+def points_of(client: Client, parents: Sequence[Run]) -> ReadPoints:
     """Return one point a parent, in their order; one that was not scored says why."""
     with ThreadPoolExecutor(8) as pool:
         analyses = list(pool.map(partial(_analysis, client), parents))
@@ -155,7 +145,9 @@ def _parameters(run: Run) -> Iterator[tuple[str, str]]:
     if not one_by_one:
         try:
             together = json.loads(own_parameter(run, "hyperparameters") or "")
-            one_by_one = {name: _text(value) for name, value in together.items()}
+            one_by_one = {
+                name: value if isinstance(value, str) else json.dumps(value) for name, value in together.items()
+            }
         except (ValueError, AttributeError):  # a name such as auto, or a stranger's
             one_by_one = {}
     yield from one_by_one.items()
@@ -166,11 +158,7 @@ def _under(run: Run, start: str) -> dict[str, str]:
     return {name.removeprefix(start): value for name, value in params.items() if name.startswith(start)}
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _analysis(client: MlflowClient, run: Run) -> tuple[Analysis | None, str]:
+def _analysis(client: Client, run: Run) -> tuple[Analysis | None, str]:
     """Return what a parent says, or why it says nothing."""
     tags = run.data.tags
     document = known_document(client, str(run.info.run_id), names.IMPORTANCE)

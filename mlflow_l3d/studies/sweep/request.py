@@ -2,24 +2,181 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, partial
 from typing import Any
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import content_key
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.shared import PLACE
-from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.parameters.values import as_text, public_parameter
+from mlflow_l3d.studies.base import specified
 from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.sweep.asked import merged, read_request
+from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
+from mlflow_l3d.studies.sweep.asked import SET, Asked, merged, read_request
 from mlflow_l3d.studies.sweep.parameters import SWEEP
-from mlflow_l3d.studies.sweep.points import PointRequest, specify_points, typed_text
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.resolve import read_task
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointRequest(InvestigationRequest):
+    """One point: the request of the separate command, and its place in a sweep.
+
+    Attributes
+    ----------
+    choices
+        What differs between points -> its value here.
+    sweep
+        Run of the sweep; the empty text before there is one.
+    budgeted
+        Whether it may be scored before all of its rows are there.
+    """
+
+    choices: Mapping[str, str | float] = field(default_factory=dict)
+    sweep: str = ""
+    budgeted: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its choices in a few words, as in ``shots=4, prompt_format=B``; the task if there is nothing to choose."""
+        words = (f"{name}={value_text(value)}" for name, value in self.choices.items())
+        return ", ".join(words) or self.setup.task.name
+
+    @property
+    def title(self) -> str:
+        """Name of the parent: first what tells it from its neighbours."""
+        return f"{self.name} | {super().title}" if self.choices else super().title
+
+    @property
+    def final_runs(self) -> bool:
+        """Whether the numbers of runs are final before it begins."""
+        return super().final_runs and not self.budgeted
+
+    def card(self) -> Card:
+        """Return what the parent says of itself: also its choices, one by one, and its sweep."""
+        card = super().card()
+        chosen = {f"choice.{name}": value_text(value) for name, value in self.choices.items()}
+        tags = {names.SWEEP: self.sweep, names.PARENT_RUN_ID: self.sweep}
+        return replace(card, tags={**card.tags, **tags}, params={**card.params, **chosen})
+
+
+def specify_points(
+    asked: Sequence[Asked], *, searches: Searches | None = None, budgeted: bool = False
+) -> tuple[PointRequest, ...]:
+    """Specify every point; data that several share is read once, and is one object.
+
+    Raises
+    ------
+    ParameterError
+        If a point cannot be specified, or two are the same investigation; it names the point.
+    """
+    labels, read = _labels(asked), cache(read_task)
+    # One object for equal tasks, so that a job with many points holds, and pickles, their data once.
+    shared: dict[Any, Task] = {}
+    requests = []
+    for each, label in zip(asked, labels, strict=True):
+        request = _specified(each, label, partial(specify, read=read), searches)
+        if type(task := request.setup.task) is Task:
+            task = shared.setdefault((task.fingerprint, task.name, task.settings, task.notes), task)
+        requests.append(replace(request, setup=replace(request.setup, task=task)))
+    choices = _choices(asked, requests)
+    points = tuple(
+        PointRequest(
+            **{part.name: getattr(each, part.name) for part in fields(each)}, choices=point_choices, budgeted=budgeted
+        )
+        for each, point_choices in zip(requests, choices, strict=True)
+    )
+    _check_distinct(points, labels)
+    return points
+
+
+def value_text(value: str | float) -> str:
+    """Return a value of a choice as people write it."""
+    return f"{value:.12g}" if isinstance(value, int | float) else value
+
+
+def _specified(
+    asked: Asked, label: str, specify_one: Callable[..., InvestigationRequest], searches: Searches | None
+) -> InvestigationRequest:
+    """Specify a point; an error says which one it is."""
+    try:
+        parameters = asked.given()
+        return specified(
+            specify_one, parameters.pop("approach", None), parameters.pop("task", None), parameters, searches
+        )
+    except ParameterError as error:
+        if not label:
+            raise
+        raise ParameterError(error.name, error.value, f"at the point {label}: {error.allowed}", error.fix) from error
+    except L3DError as error:
+        if not label:
+            raise
+        raise L3DError(f"At the point {label}: {error}") from error
+
+
+def typed_text(name: str, value: Any) -> str:
+    """Return what was asked for as people type it; of objects the name."""
+    if isinstance(value, list | tuple):
+        return ",".join(typed_text(name, each) for each in value)
+    return str(value.name) if isinstance(value, Approach | Task) else as_text(name, value)
+
+
+def _labels(asked: Sequence[Asked]) -> list[str]:
+    """Return for each point what was asked for there and not at all others."""
+    texts = [{name: typed_text(name, value) for name, value in each.values.items()} for each in asked]
+    names = [name for name in dict.fromkeys(n for each in texts for n in each) if len({e.get(name) for e in texts}) > 1]
+    return [", ".join(f"{name}={each[name]}" for name in names if name in each) for each in texts]
+
+
+def _choices(asked: Sequence[Asked], found: Sequence[InvestigationRequest]) -> list[dict[str, str | float]]:
+    """Return for each point the value of everything that was asked for by name and differs between points."""
+    named = dict.fromkeys(name for each in asked for name in each.values)
+    columns: dict[str, list[str | float | None]] = {}
+    for name in named:
+        values = [_final(name, *pair) for pair in zip(asked, found, strict=True)]
+        if len(set(values)) > 1:
+            columns[name] = _numbers(values)
+    return [
+        {name: value for name, values in columns.items() if (value := values[number]) is not None}
+        for number in range(len(asked))
+    ]
+
+
+def _final(name: str, asked: Asked, found: InvestigationRequest) -> str | None:
+    """Return the value of a parameter, hyperparameter or set at a point as text; None if it has none."""
+    setup = found.setup
+    if name == SET:
+        return asked.set
+    if name in found.given:
+        public_names = {"task": setup.task.name, "model": setup.model, "approach": setup.approach.name}
+        typed = asked.parameters.get(name, found.given[name])
+        return public_names.get(name) or public_parameter(name, as_text(name, typed))
+    return str(setup.hyperparameters[name]) if name in setup.hyperparameters else None
+
+
+def _numbers(values: Sequence[str | None]) -> list[str | float | None]:
+    """Return numbers if all values are."""
+    try:
+        return [None if value is None else float(value) for value in values]
+    except ValueError:
+        return list(values)
+
+
+def _check_distinct(points: Sequence[PointRequest], labels: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for number, (point, label) in enumerate(zip(points, labels, strict=True), start=1):
+        shown = f"{number} ({label})" if label else str(number)
+        if point.key in seen:
+            raise ParameterError(
+                "point", shown, f"is the same investigation as point {seen[point.key]}", "Leave one out."
+            )
+        seen[point.key] = shown
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
@@ -15,8 +14,6 @@ from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.self_test import tested
-from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.studies.sweep.artifacts import SweepResult, description, links_of, write_sweep
 from mlflow_l3d.studies.sweep.engine import Engine
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.parameters import SweepOptions
@@ -24,6 +21,7 @@ from mlflow_l3d.studies.sweep.plan import SweepPlan, make_plan
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.studies.sweep.read import points_of
 from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
+from mlflow_l3d.studies.sweep.results import SweepEvaluation, description, links_of, write_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect
@@ -32,21 +30,17 @@ from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-_logger = logging.getLogger("mlflow_l3d")
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Sweep(OnOneScreen):
+class Sweep(SweepEvaluation):
     """A finished sweep.
 
     Attributes
     ----------
     run_id
         The run on top.
+    result
+        What the points say together.
     request
         What was asked.
     points
@@ -57,21 +51,13 @@ class Sweep(OnOneScreen):
         Wall clock.
     spent
         Whether the budget ended it before all was done.
-    result
-        What the points say together.
     """
 
-    run_id: str
-    request: SweepRequest = field(repr=False)
-    points: tuple[SweptPoint, ...] = field(repr=False)
+    request: SweepRequest
+    points: tuple[SweptPoint, ...]
     computed: int
     seconds: float
     spent: bool
-    result: SweepResult = field(repr=False)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return the table of all points and factors."""
-        return self.result.to_frame()
 
     def summary(self) -> str:
         """Return what the command line prints at the end."""
@@ -94,36 +80,48 @@ def sweep(
     progress: bool | None = None,
     **parameters: Any,
 ) -> Sweep:
-    """Investigate at several points: models, tasks, hyperparameters, and whatever else `main` has a parameter for.
+    """Investigate several points, which differ in model, task, hyperparameters or any other parameter.
 
     Parameters
     ----------
     approach, task
-        A name, an object of your own, or a list of them.
+        A name, an object, or a list of names and objects.
     progress
-        Whether to show progress on stderr; None does in a notebook and on a terminal.
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
         As on the command line, see :data:`mlflow_l3d.studies.sweep.parameters.SWEEP`: those of
         :func:`mlflow_l3d.studies.investigation.run.investigate`, each a value or a list of values; ``over``, a mapping
-        of hyperparameter to values; ``file``; ``budget``. Here also ``sets``, ``exclude`` and
-        ``overrides``, as a file has them; approaches and tasks in a set may be objects.
+        of hyperparameter to values; ``file``; ``budget``. Also ``sets``, ``exclude`` and
+        ``overrides``, as in a file; approaches and tasks in a set may be objects.
 
     Returns
     -------
     Sweep
-        Its runs are on the current MLflow tracking server.
+        The result; its runs are on the current MLflow tracking server.
 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> sweep = mlflow_l3d.sweep(
+    ...     "synthetic", approach="synthetic", factor="data_order", over={"a_data_order": [0, 9]},
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
+    ... )
+    >>> sweep.to_frame()[["choice.a_data_order", "factor", "importance"]].round(2)
+       choice.a_data_order      factor  importance
+    0                  0.0  data_order        0.20
+    1                  9.0  data_order       -0.58
     """
     with entry_point() as project_run:
         request = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
         say(request.remarks)
         plan = make_plan(request, connect())
         plan.check()
-        _logger.warning("%s", plan.line())
+        say([plan.line()])
         return SweepStudy(request, plan, progress=progress).run(project_run.take())
 
 
@@ -139,7 +137,18 @@ def plan_sweep(task: Any = None, *, approach: Any = None, **parameters: Any) -> 
     Raises
     ------
     L3DError
-        With one line that says what to change.
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> plan = mlflow_l3d.plan_sweep(
+    ...     "synthetic", approach="synthetic", factor="data_order,data_split", design=["crossed", "radial"]
+    ... )
+    >>> plan.to_frame()[["design", "cells"]]
+        design  cells
+    0  crossed    600
+    1   radial    300
     """
     with entry_point():
         request = specify_sweep(parameters, approach=approach, task=task, searches=find_search, plans=True)
@@ -189,7 +198,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             ends = [{"run_id": point.run_id, "complete": point.is_complete, "error": point.error} for point in points]
             write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
             counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
-            self.recorder.log_metrics({**counts, "cells_computed": self._computed(engine), **result.metrics()}, 0)
+            self.recorder.log_metrics({**counts, "cells_computed": self._computed(engine), **result.sweep.metrics()}, 0)
             finished = Sweep(
                 run_id=self.recorder.parent.run_id,
                 request=request,

@@ -12,10 +12,25 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.agreement.base import Similarity
 from mlflow_l3d.analysis.consistency.agreement.choice import SCORINGS, scoring
-from mlflow_l3d.analysis.consistency.agreement.matching import EntityF1, ExactMatch, TokenMatch
-from mlflow_l3d.analysis.consistency.agreement.rankings import Ndcg, Overlap, RankBiasedOverlap
-from mlflow_l3d.analysis.consistency.agreement.structures import Attachment, Closeness, SetF1
-from mlflow_l3d.analysis.consistency.agreement.texts import Bleu, Chrf, Rouge, SquadExact, SquadF1, normalised
+from mlflow_l3d.analysis.consistency.agreement.structures import (
+    Attachment,
+    Closeness,
+    Ndcg,
+    Overlap,
+    RankBiasedOverlap,
+    SetF1,
+)
+from mlflow_l3d.analysis.consistency.agreement.texts import (
+    Bleu,
+    Chrf,
+    EntityF1,
+    ExactMatch,
+    Rouge,
+    SquadExact,
+    SquadF1,
+    TokenMatch,
+    normalised,
+)
 from mlflow_l3d.errors import L3DError, ParameterError
 
 WORDS = st.sampled_from(["the", "a", "cat", "Cat!", "sat", "mat", "on", "été", "日本", ""])

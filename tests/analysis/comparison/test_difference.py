@@ -20,7 +20,7 @@ from mlflow_l3d.analysis.comparison.difference import (
     runs_needed,
     spread,
 )
-from mlflow_l3d.analysis.comparison.resolution import check_effect, least_error
+from mlflow_l3d.analysis.comparison.leave_out import check_effect, least_error
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 

@@ -11,8 +11,7 @@ from comparison_cases import answers, scored, system
 from mlflow_l3d.analysis.comparison.compare import compare_systems
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import contrasts, correlations, p_value, spread
-from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, ranks
-from mlflow_l3d.analysis.comparison.over_tasks import over_tasks
+from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks, ranks
 from mlflow_l3d.analysis.comparison.self_check import halves, swapped
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.errors import ParameterError

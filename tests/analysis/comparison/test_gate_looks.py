@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from comparison_cases import answers, scored, system
 from scipy import stats
 
-from mlflow_l3d.analysis.jackknife import unseen_share
+from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.studies.files import json_types
 from mlflow_l3d.studies.gate.numbers.gate import (
     Forecast,
     GateAnswer,
@@ -68,10 +68,10 @@ def test_test_examples_widen_the_interval_and_have_no_skewness_that_is_known(rng
 def test_a_look_is_the_same_after_it_was_written_down(rng):
     found, _ = measure(*both(rng), count_examples=False)
     look = look_at(PLAN, (), 10, 10, found, 0.5)
-    assert Look.from_dict(json.loads(json.dumps(look.to_dict()))) == look
+    assert Look.from_dict(json_types(asdict(look))) == look
     early = look_at(PLAN, (), 10, 10, found, 1e-30)
     assert (early.low, early.high, early.decision) == (-math.inf, math.inf, "undecided")
-    again = Look.from_dict(json.loads(json.dumps(early.to_dict())))
+    again = Look.from_dict(json_types(asdict(early)))
     assert (again.low, again.high) == (-math.inf, math.inf)
 
 

@@ -14,8 +14,7 @@ from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report import style
 from mlflow_l3d.studies.comparison.report.figures import difference_figure, score_figure
-from mlflow_l3d.studies.comparison.report.page import comparison_document
-from mlflow_l3d.studies.comparison.report.tables import luck_table
+from mlflow_l3d.studies.comparison.report.page import comparison_document, luck_table
 from mlflow_l3d.studies.comparison.report.words import advice_on, answers
 
 

@@ -19,8 +19,7 @@ from mlflow_l3d import cli
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.studies.evaluation.delete import delete
-from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.evaluation.run import delete, evaluate
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.investigation.scoring import score
 

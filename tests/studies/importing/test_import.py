@@ -16,7 +16,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.comparison.run import compare
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
-from mlflow_l3d.studies.seeds.evaluate import SeedsEvaluation
+from mlflow_l3d.studies.seeds.results import SeedsEvaluation
 
 LOGS = Path(__file__).parent / "logs" / "lm_eval"
 EXAMPLES = 40

@@ -195,21 +195,18 @@ class Stopped(BaseException):
 
 @pytest.fixture(scope="module")
 def _silent(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> Place:
-    from mlflow_l3d import investigate as _  # noqa: F401
+    from mlflow_l3d.studies.investigation.run import InvestigationStudy
     from mlflow_l3d.tracking.recorder import RunRecorder
 
-    module = sys.modules["mlflow_l3d.studies.investigation.run"]
     recorders: list[RunRecorder[CellRecord]] = []
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("silent"))
 
-    def stop(
-        _specification: object, recorder: RunRecorder[CellRecord], _interim_analyses: object, **_more: object
-    ) -> None:
-        recorders.append(recorder)
+    def stop(study: InvestigationStudy, _rows: int) -> None:
+        recorders.append(study.recorder)
         raise Stopped
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "finalize", stop)
+        patch.setattr(InvestigationStudy, "conclude", stop)
         with pytest.raises(Stopped):
             place.investigate()
     recorders[0]._close()

@@ -14,8 +14,8 @@ from synthetic_truth import true_importance_corrected
 
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.report import all_checks
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
-from mlflow_l3d.analysis.importance.models import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS, IntervalRule
 from mlflow_l3d.approaches.synthetic import score

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.jackknife import t_quantile
+from mlflow_l3d.analysis.intervals import t_quantile
 from mlflow_l3d.metrics.known import named, score
 from mlflow_l3d.studies.planning.numbers import (
     ScoreVariances,

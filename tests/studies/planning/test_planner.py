@@ -19,7 +19,7 @@ from run_helpers import CELLS, SMALL, Place
 import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit, total_index_of
-from mlflow_l3d.analysis.importance.models import CROSSED
+from mlflow_l3d.analysis.importance.estimators import CROSSED
 from mlflow_l3d.analysis.planning.assurance import Outlook, optimal_columns
 from mlflow_l3d.designs import base as designs
 from mlflow_l3d.designs import design_named
@@ -28,9 +28,8 @@ from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.run import Investigation
-from mlflow_l3d.studies.planning.notes import stop_notes
 from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters
-from mlflow_l3d.studies.planning.result import Plan
+from mlflow_l3d.studies.planning.result import Plan, stop_notes
 from mlflow_l3d.studies.planning.run import PLAN_TABLES, _assemble
 from mlflow_l3d.studies.planning.run import plan as plan
 from mlflow_l3d.studies.planning.tables import assumed_variances, cell_table, factor_table

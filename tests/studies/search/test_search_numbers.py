@@ -16,8 +16,13 @@ from search_examples import BEST, DEFAULT, coarse, fine, result
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
 from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.studies.search.numbers import compare_held_out, range_text, summarise_stage
-from mlflow_l3d.studies.search.report.page import summary
-from mlflow_l3d.studies.search.report.words import bias_sentence, held_out_sentence, search_answers, validation_sentence
+from mlflow_l3d.studies.search.report.page import (
+    bias_sentence,
+    held_out_sentence,
+    search_answers,
+    search_report,
+    validation_sentence,
+)
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
 RESULT = result()
@@ -78,7 +83,9 @@ def test_texts_of_values_and_ranges() -> None:
 
 def test_what_is_printed() -> None:
     held = compare_held_out([0.80, 0.83, 0.81], [0.80, 0.81, 0.82])
-    text = summary(replace(RESULT, held_out=held, run_id="b" * 32, notes=("one note",)), lines=["runs at http://h"])
+    text = search_report(
+        replace(RESULT, held_out=held, run_id="b" * 32, notes=("one note",)), lines=["runs at http://h"]
+    ).to_text()
     lines = text.splitlines()
     assert lines[:3] == [RESULT.title, "=" * len(RESULT.title), "runs at http://h"]
     assert "level 1: coarse  grid         25        22       2       1       80.00" in text
@@ -104,7 +111,8 @@ def test_lines_are_never_too_long(title: str, name: str, value: Any, score: floa
     ranges = {name: SearchChoices(("x" * 70,))}
     stages = tuple(replace(stage, ranges=ranges, best_score=score) for stage in RESULT.stages)
     named = {"title": title, "best": {name: value}, "importances": {name: 0.5}, "notes": (title,)}
-    text = summary(replace(RESULT, stages=stages, **named), lines=["short"])
+    table = RESULT.trials.assign(**{name: 1})
+    text = search_report(replace(RESULT, stages=stages, trials=table, **named), lines=["short"]).to_text()
     assert max(map(len, text.splitlines())) <= 100
     assert text.endswith("\n")
 

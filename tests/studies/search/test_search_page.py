@@ -18,7 +18,7 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.style import panels, save_png
 from mlflow_l3d.studies.search.numbers import compare_held_out
 from mlflow_l3d.studies.search.report.figures import log_ticks, place_choices, two_lines
-from mlflow_l3d.studies.search.report.page import MOST_TRIALS, draw_figures, render
+from mlflow_l3d.studies.search.report.page import MOST_TRIALS, search_report
 
 KINDS_DRAWN = ["importances", "history", "slice"]
 VOID = {"meta", "br", "wbr", "link", "img", "hr", "input"}
@@ -58,7 +58,11 @@ class Page(HTMLParser):
 
 
 def shown(each: Any, **settings: str) -> str:
-    return render(each, draw_figures(each), settings=settings)
+    return search_report(each, settings=settings).to_html()
+
+
+def draw_figures(each: Any) -> dict[str, Any]:
+    return {picture.name: picture.figure for picture in search_report(each).pictures}
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +71,8 @@ def figures() -> Any:
 
 
 @pytest.fixture(scope="module")
-def page(figures: Any) -> Page:
-    source = render(RESULT, figures, settings={"task": "rotten_tomatoes"})
+def page() -> Page:
+    source = shown(RESULT, task="rotten_tomatoes")
     assert len(source.encode()) < 200_000
     return Page(source)
 
@@ -194,7 +198,7 @@ def test_gaps_defaults_outside_the_range_and_many_hyperparameters(tmp_path: Any)
 @pytest.mark.slow
 def test_the_same_result_gives_the_same_page_and_small_pictures(figures: Any, tmp_path: Any) -> None:
     again = draw_figures(RESULT)
-    assert render(RESULT, figures, settings={}) == render(RESULT, again, settings={})
+    assert shown(RESULT) == shown(RESULT)
     for kind in ("history", "slice"):
         path, second = tmp_path / f"{kind}.png", tmp_path / f"{kind}-again.png"
         save_png(figures[kind], path)

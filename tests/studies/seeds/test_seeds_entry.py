@@ -21,11 +21,10 @@ from mlflow_l3d.cells.factors import configuration_seed, stream_seed
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.studies.evaluation.delete import delete
-from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.evaluation.run import delete, evaluate
 from mlflow_l3d.studies.investigation.evaluate import score_parent
-from mlflow_l3d.studies.seeds.evaluate import evaluate_seeds
 from mlflow_l3d.studies.seeds.request import parse_seeds, specify_seeds
+from mlflow_l3d.studies.seeds.results import evaluate_seeds
 from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
 
 TEN = tuple(range(42, 142, 10))
@@ -588,14 +587,13 @@ def test_what_auto_means_for_other_models_and_approaches() -> None:
 
 def test_paper_means_what_the_study_published_for_the_model_and_the_task() -> None:
     from mlflow_l3d.approaches.finetuning import Finetuning
-    from mlflow_l3d.approaches.finetuning.published_seeds import published_seeds
     from mlflow_l3d.studies.seeds.request import specify_seeds
     from mlflow_l3d.tasks.identity import make_task
 
     texts, labels = ([f"text {number}" for number in range(40)],), np.arange(40) % 2
     task = make_task("cb", texts, labels, ("no", "yes"), parts=np.arange(40) // 4 % 2)
     found = specify_seeds({"hyperparameters": "paper,epochs=2"}, approach=Finetuning(), task=task)
-    published = published_seeds(Finetuning.default_model, "cb")
+    published = Finetuning().published_seeds(Finetuning.default_model, "cb", {})
     assert published["epochs"] == 7
     given = {**published, "epochs": 2}
     assert {name: found.setup.hyperparameters[name] for name in given} == given

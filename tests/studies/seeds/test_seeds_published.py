@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.studies.seeds.numbers.over_tasks import table_1, table_7
-from mlflow_l3d.studies.seeds.numbers.size_correlation import size_correlations
+from mlflow_l3d.studies.seeds.numbers.spread import size_correlations
 
 FOLDER = os.environ.get("L3D_TEST_REFERENCE")
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="L3D_TEST_REFERENCE names no folder of published tables")

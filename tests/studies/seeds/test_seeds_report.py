@@ -155,7 +155,7 @@ def test_size_figure_has_every_task_and_a_least_squares_line(found, tmp_path):
 
 def test_size_figure_without_sizes(studies, tmp_path):
     rows = study_rows(studies).assign(training_size=math.nan)
-    from mlflow_l3d.studies.seeds.numbers.size_correlation import size_correlations
+    from mlflow_l3d.studies.seeds.numbers.spread import size_correlations
 
     save_png(size_figure(rows, size_correlations(rows)), tmp_path / "none.png", 40)
 

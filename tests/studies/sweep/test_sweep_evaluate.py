@@ -11,7 +11,7 @@ from run_helpers import SMALL, Place, sqlite_place
 
 import mlflow_l3d
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.sweep.evaluate import SweepEvaluation
+from mlflow_l3d.studies.sweep.results import SweepEvaluation
 from mlflow_l3d.studies.sweep.run import Sweep
 
 SIZES: dict[str, Any] = {**SMALL, "investigation_runs": 3, "mitigation_runs": 4, "golden_runs": 6, "executor": "inline"}

@@ -21,10 +21,10 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.files import json_types
 from mlflow_l3d.studies.investigation.artifacts import importance_document
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
-from mlflow_l3d.studies.sweep.artifacts import write_sweep
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import long_table
 from mlflow_l3d.studies.sweep.read import analysis_of, choices_among, points_of_runs, points_of_sweep
+from mlflow_l3d.studies.sweep.results import write_sweep
 from mlflow_l3d.tracking import names
 
 FACTORS = ("data_order", "sample_choice")
@@ -110,7 +110,7 @@ def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient
     results = [write_sweep(folder, each, title="t") for folder, each in zip(folders, (points, found), strict=True)]
     frames = [result.to_frame().drop(columns="run_id") for result in results]
     pd.testing.assert_frame_equal(*frames)
-    assert results[0].metrics() == pytest.approx(results[1].metrics())
+    assert results[0].sweep.metrics() == pytest.approx(results[1].sweep.metrics())
 
 
 @pytest.mark.slow
@@ -182,8 +182,8 @@ def test_one_table_holds_every_point_and_factor(tmp_path: Path) -> None:
     assert frame["verdict"].iloc[-1] == "failed"
     assert len(pd.read_csv(tmp_path / "points.csv")) == len(frame)
     assert "points.json" in result.tables
-    assert result.metrics()["points"] == 5
-    assert result.metrics()["points_without_score"] == 1
+    assert result.sweep.metrics()["points"] == 5
+    assert result.sweep.metrics()["points_without_score"] == 1
     assert "out of memory" in result.summary()
     record = points[0].analysis.importances["data_order"]
     assert frame["importance_corrected_ci_low"].iloc[0] == record.importance_corrected_ci_low

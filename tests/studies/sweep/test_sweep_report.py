@@ -14,10 +14,9 @@ from sweep_cases import drawn_point, drawn_sweep
 from mlflow_l3d.studies.sweep.numbers.point import FACTOR, SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.report.figures import heatmap, trend_points
-from mlflow_l3d.studies.sweep.report.page import page_data, sweep_document
+from mlflow_l3d.studies.sweep.report.page import answers, page_data, sweep_document, watch
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import escape, latex_table, trend_table
-from mlflow_l3d.studies.sweep.report.words import answers, watch
 
 LOST = SweptPoint("lost", {"shots": 32, "prompt_format": "A"}, "sst2", None, "out of <b>memory</b> & more")
 

@@ -11,7 +11,7 @@ import statsmodels.api as sm
 from scipy import stats
 from sweep_cases import drawn_point, drawn_sweep
 
-from mlflow_l3d.analysis.importance.models import CROSSED
+from mlflow_l3d.analysis.importance.estimators import CROSSED
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.sweep.numbers.interactions import interaction, level_test

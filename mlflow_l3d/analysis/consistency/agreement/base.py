@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.texts import references
 
@@ -135,8 +135,7 @@ def matrix_with_truth(scoring: Scoring, forms: Sequence[Any], truth: Any) -> Flo
 def _within(values: FloatArray, scoring: Scoring) -> FloatArray:
     """Return values in [0, 1]; what rounding puts outside is cut."""
     if not (np.isfinite(values).all() and values.min(initial=0) > -1e-9 and values.max(initial=0) < 1 + 1e-9):
-        msg = f"scoring={scoring.name}: gave a value outside [0, 1]. A scoring function must not."
-        raise L3DError(msg)
+        raise L3DError(f"scoring={scoring.name}: gave a value outside [0, 1]. A scoring function must not.")
     return np.clip(values, 0.0, 1.0)
 
 

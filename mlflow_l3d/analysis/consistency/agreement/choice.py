@@ -10,39 +10,27 @@ from typing import Any, Final
 
 import numpy as np
 
+from mlflow_l3d.analysis.consistency.agreement import kinds, structures, texts
 from mlflow_l3d.analysis.consistency.agreement.base import Scoring
-from mlflow_l3d.analysis.consistency.agreement.kinds import (
-    NOTHING,
-    NUMBERS,
-    WHOLE,
-    as_list,
-    family,
-    is_missing,
-    kind_of_column,
-)
-from mlflow_l3d.analysis.consistency.agreement.matching import EntityF1, ExactMatch, TokenMatch
-from mlflow_l3d.analysis.consistency.agreement.rankings import Ndcg, Overlap, RankBiasedOverlap
-from mlflow_l3d.analysis.consistency.agreement.structures import Attachment, Closeness, SetF1
-from mlflow_l3d.analysis.consistency.agreement.texts import ROUGE_KINDS, Bleu, Chrf, Rouge, SquadExact, SquadF1
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.classification import UNPARSED
 
 SCORINGS: Final[dict[str, Callable[..., Scoring]]] = {
-    "exact_match": ExactMatch,
-    "closeness": Closeness,
-    "bleu": Bleu,
-    "chrf": Chrf,
-    **{kind: partial(Rouge, kind) for kind in ROUGE_KINDS},
-    "token_match": TokenMatch,
-    "entity_f1": EntityF1,
-    "set_f1": SetF1,
-    "las": lambda: Attachment(labelled=True),
-    "uas": lambda: Attachment(labelled=False),
-    "squad_exact": SquadExact,
-    "squad_f1": SquadF1,
-    "overlap": Overlap,
-    "rbo": RankBiasedOverlap,
-    "ndcg": Ndcg,
+    "exact_match": texts.ExactMatch,
+    "closeness": structures.Closeness,
+    "bleu": texts.Bleu,
+    "chrf": texts.Chrf,
+    **{kind: partial(texts.Rouge, kind) for kind in texts.ROUGE_KINDS},
+    "token_match": texts.TokenMatch,
+    "entity_f1": texts.EntityF1,
+    "set_f1": structures.SetF1,
+    "las": lambda: structures.Attachment(labelled=True),
+    "uas": lambda: structures.Attachment(labelled=False),
+    "squad_exact": texts.SquadExact,
+    "squad_f1": texts.SquadF1,
+    "overlap": structures.Overlap,
+    "rbo": structures.RankBiasedOverlap,
+    "ndcg": structures.Ndcg,
 }
 """Name -> what makes the scoring function."""
 
@@ -78,7 +66,7 @@ AUTO: Final = "auto"
 REGRESSION: Final = "regression"
 """Correlations between runs, which no scoring function of single predictions gives."""
 _EXACT: Final = "exact_match"
-_STRUCTURED: Final = (TokenMatch, EntityF1, SetF1, Attachment, Overlap, RankBiasedOverlap, Ndcg)
+_STRUCTURED: Final = (texts.TokenMatch, texts.EntityF1, structures.SetF1, structures.Attachment, structures.Ranking)
 """Scoring functions whose predictions are lists, sets or mappings, and so may be written as JSON."""
 _FOR_LISTS: Final = (
     *("token_match", "entity_f1", "set_f1", "las", "uas", "exact_match"),
@@ -115,21 +103,22 @@ def choose(name: str, labels: Any, predictions: Any, usual: str = "") -> str | N
         are not of a kind that can be compared.
     """
     own = scoring_of(name) if name not in (AUTO, REGRESSION) else None
-    kinds = {"label": kind_of_column(labels), "prediction": kind_of_column(predictions)}
-    if isinstance(own, ExactMatch) or name == AUTO:
-        _check_kinds(name, kinds)
-        known = [kind for kind in kinds.values() if kind != NOTHING]
-        labelled = kinds["label"] == WHOLE and not any(map(is_missing, as_list(labels)))
-        if labelled and kinds["prediction"] in (WHOLE, NOTHING):
+    by_column = {"label": kinds.kind_of_column(labels), "prediction": kinds.kind_of_column(predictions)}
+    if isinstance(own, texts.ExactMatch) or name == AUTO:
+        _check_kinds(name, by_column)
+        known = [kind for kind in by_column.values() if kind != kinds.NOTHING]
+        labelled = by_column["label"] == kinds.WHOLE and not any(map(kinds.is_missing, kinds.as_list(labels)))
+        if labelled and by_column["prediction"] in (kinds.WHOLE, kinds.NOTHING):
             return None
         if name == AUTO and "numbers" in known:
             return REGRESSION
         return (usual if usual and set(known) == {"texts"} else _EXACT) if name == AUTO else name
-    numeric = ("prediction",) if name == REGRESSION else ("label", "prediction") if isinstance(own, Closeness) else ()
+    is_close = isinstance(own, structures.Closeness)
+    numeric = ("prediction",) if name == REGRESSION else ("label", "prediction") if is_close else ()
     for what in numeric:
-        if kinds[what] not in (*NUMBERS, NOTHING):
+        if by_column[what] not in (*kinds.NUMBERS, kinds.NOTHING):
             fix = "Name a scoring function that compares them, such as exact_match."
-            raise ParameterError("agreement", name, f"{what}s must be numbers, they are {kinds[what]}", fix)
+            raise ParameterError("agreement", name, f"{what}s must be numbers, they are {by_column[what]}", fix)
     return name
 
 
@@ -170,9 +159,9 @@ def prediction_form(function: Scoring, prediction: Any, example: Any) -> Hashabl
     ParameterError
         If it is of the wrong kind.
     """
-    if is_missing(prediction):
+    if kinds.is_missing(prediction):
         return None
-    if isinstance(function, ExactMatch) and isinstance(prediction, (int, np.integer)) and prediction == UNPARSED:
+    if isinstance(function, texts.ExactMatch) and isinstance(prediction, (int, np.integer)) and prediction == UNPARSED:
         # The class number of an answer that names no class, in a table that Stability cannot count.
         return None
     return function.prepare(_decoded(function, prediction, "prediction", example))
@@ -200,13 +189,13 @@ def _decoded(function: Scoring, value: Any, what: str, example: Any) -> Any:
         raise ParameterError(what, f"a text, of example {example}", allowed) from None
 
 
-def _check_kinds(name: str, kinds: Mapping[str, str]) -> None:
+def _check_kinds(name: str, by_column: Mapping[str, str]) -> None:
     """Raise where equality says nothing: lists without a scoring function, or a label of another kind."""
-    wanted = "lists" in kinds.values() and name == AUTO
-    known = {family(kind) for kind in kinds.values() if kind != NOTHING}
+    wanted = "lists" in by_column.values() and name == AUTO
+    known = {kinds.family(kind) for kind in by_column.values() if kind != kinds.NOTHING}
     if not wanted and len(known) < 2:
         return
-    found = ", ".join(f"{what}s are {kind}" for what, kind in kinds.items())
+    found = ", ".join(f"{what}s are {kind}" for what, kind in by_column.items())
     if wanted:
         raise ParameterError("agreement", name, f"{found}: must be one of {', '.join(_FOR_LISTS)}")
     fix = "Write both in the same form, or name a scoring function that compares them."

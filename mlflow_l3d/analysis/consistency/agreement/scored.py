@@ -13,12 +13,12 @@ import numpy.typing as npt
 from mlflow_l3d.analysis.consistency.agreement.base import Scoring, hashable, matrix_of_pairs, matrix_with_truth
 from mlflow_l3d.analysis.consistency.agreement.choice import prediction_form, truth_form
 from mlflow_l3d.analysis.consistency.agreement.kinds import as_list, check_same_kind, is_missing
-from mlflow_l3d.analysis.consistency.agreement.matching import ExactMatch
 from mlflow_l3d.analysis.consistency.agreement.structures import Closeness
+from mlflow_l3d.analysis.consistency.agreement.texts import ExactMatch
 from mlflow_l3d.analysis.consistency.comparable import Group
+from mlflow_l3d.analysis.consistency.comparisons import NumberComparison
 from mlflow_l3d.analysis.consistency.groups import Comparison, Places, RunAgreement, RunGroup, Sums
-from mlflow_l3d.analysis.consistency.numbers import NumberComparison
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 
 

@@ -4,17 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from mlflow_l3d.analysis.importance.models import CROSSED, TableModel
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.checks.shape import Collapse
+from mlflow_l3d.analysis.importance.estimators import CROSSED, TableModel
+from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
 
-if TYPE_CHECKING:
-    import pandas as pd
 
-    from mlflow_l3d.analysis.importance.checks.collapse import Collapse
+@dataclass(frozen=True, kw_only=True)
+class PlanFacts:
+    """What checks need to know of the plan behind some cells.
+
+    Attributes
+    ----------
+    missing
+        How the corrected score of a crossed table that lacks cells is estimated: ``anova`` or ``reml``.
+    mitigated
+        Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
+    product
+        Whether the columns of joint factors are the product of their configurations.
+    classes
+        Number of classes, for the chance level and the share of collapsed runs; None if it is not known.
+    deterministic
+        Whether the same cell again must give the same result, as the factor `replicate` tries.
+    searched_splits
+        Splits that the hyperparameters were searched on, see :mod:`mlflow_l3d.analysis.importance.checks.cells`.
+    """
+
+    missing: Missing = "anova"
+    mitigated: bool = False
+    product: bool = False
+    classes: int | None = None
+    deterministic: bool = True
+    searched_splits: Sequence[Mapping[str, int]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,26 +58,18 @@ class Evidence:
         What the runs behind `golden` are called.
     metric
         The metric whose spread is investigated.
-    classes
-        Number of classes, for the chance level; None if it is not known.
+    plan
+        The plan behind the cells.
     model
         How the columns of a table belong together.
     tables_are_golden
         Whether the runs of the tables are the golden runs, so that there are no others to check.
-    reml
-        Whether restricted maximum likelihood was asked for if cells are missing.
-    mitigated
-        Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
-    product
-        Whether the columns of joint factors are the product of their configurations.
-    deterministic
-        Whether the same cell again must give the same result.
     collapse
         The two parts of the score; None if no run collapsed.
     unread
         Shares of answers that nothing could be read from, by reason.
-    cells, searched_splits
-        One row per run, and the splits that the hyperparameters were searched on.
+    cells
+        One row per run.
     repeated_agreement
         Share of equal predictions among runs of one and the same cell; None if it is not known.
     failing, at_chance
@@ -62,17 +81,12 @@ class Evidence:
     golden: FloatArray
     golden_runs: str = "golden runs"
     metric: Metric = field(default_factory=lambda: Metric("score"))
-    classes: int | None = None
+    plan: PlanFacts = field(default_factory=PlanFacts)
     model: TableModel = CROSSED
     tables_are_golden: bool = False
-    reml: bool = False
-    mitigated: bool = False
-    product: bool = False
-    deterministic: bool = True
     collapse: Collapse | None = None
     unread: str = ""
     cells: pd.DataFrame | None = None
-    searched_splits: Sequence[Mapping[str, int]] = ()
     repeated_agreement: float | None = None
     failing: Mapping[str, Importance] = field(default_factory=dict)
     at_chance: Mapping[str, Importance] = field(default_factory=dict)
@@ -80,7 +94,7 @@ class Evidence:
     @property
     def chance(self) -> float | None:
         """Chance level of the metric; None if it has none."""
-        return self.metric.chance_level(self.classes)
+        return self.metric.chance_level(self.plan.classes)
 
     @property
     def has_pooled_golden(self) -> bool:

@@ -10,11 +10,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import BOUNDARY_TAIL
-from mlflow_l3d.analysis.importance.models import LEVELS, TableModel
+from mlflow_l3d.analysis.importance.estimators import LEVELS, TableModel
 from mlflow_l3d.analysis.importance.tables import known_std, with_scores
 from mlflow_l3d.analysis.importance.variances import std_shrinkage
-from mlflow_l3d.analysis.jackknife import LEVEL, combined_error, jackknife_variance, means_without, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import (
+    LEVEL,
+    FloatArray,
+    combined_error,
+    jackknife_variance,
+    means_without,
+    t_quantile,
+)
 
 NOWHERE: Final = (math.nan, math.nan)
 

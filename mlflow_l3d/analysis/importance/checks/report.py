@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from mlflow_l3d.analysis.importance.checks import golden, scores, searched, tables
+from mlflow_l3d.analysis.importance.checks import cells, scores, tables
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, FactorCheck, WholeCheck
-from mlflow_l3d.analysis.importance.checks.failures import selected_pairs
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.cells.factors import REPLICATE
 
 WHOLE_CHECKS: Final[tuple[WholeCheck, ...]] = (
-    searched.searched_split,
-    searched.repeated_cells,
-    golden.pooled_golden_runs,
-    golden.missing_golden_runs,
-    golden.constant_golden_scores,
-    golden.collapsed_golden_runs,
-    golden.golden_tails,
+    cells.searched_split,
+    cells.repeated_cells,
+    scores.pooled_golden_runs,
+    scores.missing_golden_runs,
+    scores.constant_golden_scores,
+    scores.collapsed_golden_runs,
+    scores.golden_tails,
     tables.joint_product,
 )
 """Checks of the whole investigation."""
 TABLE_CHECKS: Final[tuple[FactorCheck, ...]] = (
-    golden.row_tails,
-    tables.missing_cells,
+    scores.row_tails,
+    cells.missing_cells,
     scores.constant_scores,
     scores.collapsed_cells,
-    tables.selected_cells,
+    cells.selected_cells,
     tables.duplicated_lines,
     tables.uneven_spread,
     tables.no_score_changes_in_few_rows,
@@ -36,9 +35,9 @@ TABLE_CHECKS: Final[tuple[FactorCheck, ...]] = (
 )
 """Checks of a factor that has a table of rows and columns."""
 PAIR_CHECKS: Final[tuple[FactorCheck, ...]] = (
-    selected_pairs,
-    golden.row_tails,
-    tables.missing_cells,
+    cells.selected_pairs,
+    scores.row_tails,
+    cells.missing_cells,
     scores.constant_scores,
     scores.collapsed_cells,
     tables.no_score_changes,
@@ -46,7 +45,7 @@ PAIR_CHECKS: Final[tuple[FactorCheck, ...]] = (
 )
 """Checks of a factor that has pairs of runs, which are golden runs themselves."""
 BASELINE_CHECKS: Final[tuple[FactorCheck, ...]] = (
-    tables.missing_runs,
+    cells.missing_runs,
     scores.constant_scores,
     scores.collapsed_cells,
 )

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks.closure import closure
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
-from mlflow_l3d.analysis.importance.checks.failures import OF_RUNS_THAT_END, counted_at_chance, failures
 from mlflow_l3d.analysis.importance.checks.long_run import uneven_rows
 from mlflow_l3d.analysis.importance.checks.scores import are_equal
-from mlflow_l3d.analysis.importance.checks.words import counted, counted_of, in_unit, named
-from mlflow_l3d.analysis.importance.models import LEVELS
-from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.tables import with_scores
+from mlflow_l3d.analysis.importance.estimators import LEVELS, TableModel
+from mlflow_l3d.analysis.importance.results import Check, Importance, counted, counted_of, in_unit, named
+from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict
-from mlflow_l3d.analysis.jackknife import unseen_share
+from mlflow_l3d.analysis.intervals import FloatArray, jackknife_variance, unseen_share
 from mlflow_l3d.cells.factors import TEST_SAMPLE
 
 FEW_ROWS: Final = 10
@@ -28,63 +25,11 @@ FEW_ROWS_OF_LEVELS: Final = 40
 """The same of a complete list of levels, whose interval rests on the spread of the row means alone."""
 CLOSURE_LEVEL: Final = 0.0015
 """Two-sided level of the closure check; with exponential effects it speaks up to ten times as often."""
-FAILURE_LEVEL: Final = 0.01
-"""Failures that crowd into rows or columns so much, or more, by chance are taken for no chance."""
 UNEVEN_LEVEL: Final = 0.01
 LEAST_UNEVEN: Final = 0.05
 """L3D015 speaks of rows that are spread so unevenly, or more, if chance does it at most that often."""
 LEAST_EQUAL: Final = 5
 """Scores that two rows or columns must share before L3D010 takes it for more than chance."""
-_AGAIN: Final = "See the errors of the failed runs, then run the same command again: only missing cells are computed."
-
-
-def missing_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
-    """L3D002: cells without a score, and what the numbers come from."""
-    if not record.cells_missing:
-        return
-    missing = ~np.isfinite(record.table)
-    rows = np.flatnonzero(missing.any(axis=1)).tolist()
-    message = f"{counted_of(record.cells_missing, 'cell', record.table.size, 'has')} no score ({named('row', rows)}). "
-    by_reml = record.components is not None and record.components.method == "reml"
-    method = "restricted maximum likelihood" if by_reml else "an analysis of variance that allows for missing cells"
-    if evidence.tables_are_golden:
-        message += "What the factor contributes comes from the rows that have all their runs. "
-    else:
-        message += (
-            "The published score takes the scores that each row has, as the authors' code does; the corrected score "
-            f"and its interval come from every cell, by {method}. "
-        )
-    if by_reml and math.isnan(record.importance_corrected_ci_low):
-        message += "It has no interval here (a component is zero, or the table is small or very large). "
-    elif evidence.reml and evidence.model.shared_columns and not by_reml:
-        message += "Restricted maximum likelihood gave no estimate. "
-    if empty := np.flatnonzero(missing.all(axis=0)).tolist():
-        message += f"No row has a score in {named('column', empty)}. "
-    yield Check("L3D002", "warning", "Cells missing", message + _AGAIN, record.factor)
-
-
-def missing_runs(record: Importance, _: Evidence) -> Iterator[Check]:
-    """L3D002 of a baseline strategy, whose runs do not form rows and columns."""
-    if record.cells_missing:
-        message = (
-            f"{counted_of(record.cells_missing, 'run', record.table.size, 'has')} no score; the "
-            f"standard deviation is that of the others. {_AGAIN}"
-        )
-        yield Check("L3D002", "warning", "Cells missing", message, record.factor)
-
-
-def selected_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
-    """L3D012: the runs that have a score are those that did not fail."""
-    failed = failures(record, evidence.model, chance=evidence.chance)
-    if failed is None:
-        return
-    message = OF_RUNS_THAT_END
-    crowds = ((failed.p_columns, "column", record.factor), (failed.p_rows, "row", "the other factors"))
-    for p, noun, factor in crowds:
-        if p <= FAILURE_LEVEL:
-            message += f" Failures crowd into {noun}s (p = {p:.3g}): they go with the configurations of {factor}."
-    message += counted_at_chance(failed.at_chance)
-    yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
 
 
 def duplicated_lines(record: Importance, _: Evidence) -> Iterator[Check]:
@@ -148,7 +93,7 @@ def no_score_changes_in_few_rows(record: Importance, evidence: Evidence) -> Iter
 def total_variances_differ(record: Importance, evidence: Evidence) -> Iterator[Check]:
     """L3D006: table and golden runs estimate the same total variance, and differ by more than chance."""
     # Golden runs are evaluated on all test examples.
-    if evidence.mitigated or record.factor == TEST_SAMPLE:
+    if evidence.plan.mitigated or record.factor == TEST_SAMPLE:
         return
     test = closure(record.table, record.golden, evidence.model, chance=evidence.chance)
     if test is None or test.p >= CLOSURE_LEVEL:
@@ -200,7 +145,7 @@ def few_runs(record: Importance, evidence: Evidence) -> Iterator[Check]:
 
 def joint_product(evidence: Evidence) -> Iterator[Check]:
     """L3D009: columns of joint factors that share configurations."""
-    if evidence.product:
+    if evidence.plan.product:
         message = (
             "The columns of the joint factors are the product of their configurations, so that columns share some of "
             "them and are not independent draws: the intervals are too narrow. The published score is not concerned. "
@@ -226,3 +171,83 @@ def disagreement(record: Importance, verdict: Verdict, advice: Advice) -> Iterat
     else:
         message = f"{numbers} {verdict.word.capitalize()}: the whole interval lies on the other side of 0. Report both."
         yield Check("L3D001", "warning", "Published and corrected importance disagree", message, record.factor)
+
+
+class Closure(NamedTuple):
+    """Two estimates of the standard deviation when every factor varies, and whether chance alone makes them differ.
+
+    Attributes
+    ----------
+    table_std, golden_std
+        From the table, and of the golden runs (both from variances without bias).
+    p
+        Two-sided p-value of "no difference".
+    left_out
+        Runs below chance, in table and golden runs, that were left out.
+    """
+
+    table_std: float
+    golden_std: float
+    p: float
+    left_out: int
+
+
+def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance: float | None = None) -> Closure | None:
+    """Compare the total variance of a table with that of golden runs.
+
+    Parameters
+    ----------
+    table
+        Shape (M, N), nan if a score is missing.
+    golden
+        Shape (L,), likewise.
+    model
+        How the columns of the table belong together.
+    chance
+        Score of guessing. Runs below it are left out: a few of them are most of a variance, and are easily all in the
+        golden runs or all in the table.
+
+    Returns
+    -------
+    Closure or None
+        None if there are fewer than three golden runs, rows or (crossed) columns, or a variance is zero.
+
+    Notes
+    -----
+    Welch's t test of the two log variances. Their errors come from leaving out one golden run, row or column at a time,
+    so that scores need not be normal. Where a table has few rows, these may all be ordinary though the scores have a
+    long tail; so its error is never taken for less than the tail of the golden runs says, with the degrees of freedom
+    that the table has for normal scores.
+    """
+    left_out = 0
+    if chance is not None:
+        left_out = int((table < chance).sum() + (golden < chance).sum())
+        table, golden = np.where(table < chance, np.nan, table), golden[~(golden < chance)]
+    table, golden = with_scores(table), golden[np.isfinite(golden)]
+    count = len(golden)
+    if count < 3 or len(table) < 3 or table.shape[1] < model.least_columns:
+        return None
+    components, variance = model.components(table), float(golden.var(ddof=1))
+    if components is None or not components.total > 0 or variance <= rounding_variance(golden):
+        return None
+    squares = np.square(golden - golden.mean())
+    golden_error = _error((squares.sum() - count / (count - 1) * squares) / (count - 2))
+    totals = [contributed + np.maximum(0.0, mitigated) for contributed, mitigated in model.without_each(table)]
+    of_the_table = sum(map(_error, totals)), min(map(len, totals)) - 1
+    of_the_tail = golden_error * (count - 1) / components.total_degrees, count - 1
+    table_error, table_degrees = max(of_the_table, of_the_tail)
+    error = table_error + golden_error
+    if not math.isfinite(error) or error <= 0:
+        return None
+    from scipy.special import stdtr
+
+    degrees = error**2 / (table_error**2 / table_degrees + golden_error**2 / (count - 1))
+    difference = math.log(components.total) - math.log(variance)
+    p = 2 * float(stdtr(degrees, -abs(difference) / math.sqrt(error)))
+    return Closure(math.sqrt(components.total), math.sqrt(variance), p, left_out)
+
+
+def _error(variances: FloatArray) -> float:
+    """Return the jackknife variance of a log variance from the variances without each unit."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return jackknife_variance(np.log(variances))

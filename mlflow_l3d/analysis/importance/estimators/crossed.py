@@ -24,12 +24,11 @@ from mlflow_l3d.analysis.importance.estimate import (
     leave_out,
     total_index_of,
 )
-from mlflow_l3d.analysis.importance.estimators.unbalanced import unbalanced_components, variances_without_each
+from mlflow_l3d.analysis.importance.estimators.missing_cells import unbalanced_components, variances_without_each
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.variances import MeanSquares
-from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance
 
 FILLED: Final = 1e-6
 """Missing cells are filled in until they change by less than this share of the standard deviation of the scores ..."""
@@ -91,7 +90,7 @@ def crossed_components(table: FloatArray) -> MeanSquares | None:
     -----
     Two-way random-effects analysis of variance; ``mean_i var1_j(y) = MS_F / M + (1 - 1/M) MS_E`` is the contributed
     variance. If cells are missing:
-    :func:`~mlflow_l3d.analysis.importance.estimators.unbalanced.unbalanced_components`.
+    :func:`~mlflow_l3d.analysis.importance.estimators.missing_cells.unbalanced_components`.
     """
     table = with_scores(table)
     if min(table.shape) < 2:

@@ -12,26 +12,15 @@ from typing import Any, Final
 import torch
 
 from mlflow_l3d.approaches.encoder.tokens import check_length
-from mlflow_l3d.approaches.finetuning.adapters import lora as adapters
-from mlflow_l3d.approaches.finetuning.adapters.dropout import Keys
+from mlflow_l3d.approaches.finetuning.full import lora
+from mlflow_l3d.approaches.finetuning.full.lora import Keys
 from mlflow_l3d.approaches.finetuning.kinds import outputs
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.hyperparameters import AUTO
+from mlflow_l3d.approaches.models import pretrained
 from mlflow_l3d.approaches.models.gguf import located
-from mlflow_l3d.approaches.models.lending import lent
-from mlflow_l3d.approaches.models.pretrained import (
-    config_and_tokenizer,
-    four_bits,
-    load_classifier,
-    load_weights,
-    need_bitsandbytes,
-    need_padding,
-    need_peft,
-    quiet,
-    readable,
-    set_dropout,
-)
 from mlflow_l3d.approaches.models.references import ModelReference
+from mlflow_l3d.approaches.models.sharing import lent
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -170,11 +159,11 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
         If the model, or what the recipe asks of it, is not possible.
     """
     if recipe.trainable == "lora":
-        need_peft()
+        pretrained.need_peft()
     dtype = compute_dtype(recipe, device)
     location, name = located(reference, cache)
-    with readable(location, name):
-        config, tokenizer = config_and_tokenizer(location)
+    with pretrained.readable(location, name):
+        config, tokenizer = pretrained.config_and_tokenizer(location)
     # What is trained is float32; what is frozen need not be.
     stored = dtype if recipe.trainable == "lora" else torch.float32
     decoder = is_decoder(config)
@@ -190,16 +179,15 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     else:
         if recipe.quantise != "none":
             raise ParameterError("hyperparameters.quantise", recipe.quantise, f"is for decoders, and {name} is none")
-        need_padding(tokenizer, location)
-        choices = task.kind == "multiple_choice"
+        pretrained.need_padding(tokenizer, location)
         head = None if recipe.head_dropout in (AUTO, recipe.dropout) else float(recipe.head_dropout)
-        model, new = load_classifier(
-            location, outputs(task), recipe.dropout, head_dropout=head, choices=choices, dtype=stored
+        model, new = pretrained.load_classifier(
+            location, outputs(task), recipe.dropout, head_dropout=head, choices=task.form.has_choices, dtype=stored
         )
     check_length(recipe.max_length, tokenizer, config)
     keys = Keys()
-    with quiet():
-        drawn = adapters.attach(model, recipe, new, keys) if recipe.trainable == "lora" else []
+    with pretrained.quiet():
+        drawn = lora.attach(model, recipe, new, keys) if recipe.trainable == "lora" else []
     state = {} if drawn else model.state_dict()
     original = {name: tensor.detach().clone() for name, tensor in state.items() if name not in new}
     if recipe.quantise == "none":
@@ -248,13 +236,13 @@ def _decoder(
     """Load a decoder without its language-modelling head, and put the head of ours on it."""
     from transformers import AutoModel
 
-    set_dropout(config, recipe.dropout)
+    pretrained.set_dropout(config, recipe.dropout)
     extra: dict[str, Any] = {}
     if recipe.quantise == "4bit":
-        need_bitsandbytes()
-        extra = four_bits(device, dtype)
-    with readable(found, name):
-        base, info = load_weights(AutoModel, found, config=config, dtype=dtype, **extra)
+        pretrained.need_bitsandbytes()
+        extra = pretrained.four_bits(device, dtype)
+    with pretrained.readable(found, name):
+        base, info = pretrained.load_weights(AutoModel, found, config=config, dtype=dtype, **extra)
     if missing := sorted(info["missing_keys"]):
         raise ParameterError("model", name, f"lacks {len(missing)} of its weights ({missing[0]} ...)")
     if torch.device(device).type == "cpu":

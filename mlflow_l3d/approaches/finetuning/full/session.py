@@ -8,23 +8,21 @@ from typing import Final
 
 import numpy as np
 import torch
+from torch.optim import Optimizer
 
 from mlflow_l3d.approaches.encoder.tokens import batches
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.finetuning.adapters import lora as adapters
-from mlflow_l3d.approaches.finetuning.adapters.stacked import Places, SingleWeights, StackedWeights
-from mlflow_l3d.approaches.finetuning.draws import adapter_seed, batch_order, dropout_seed, initialisation_seed
-from mlflow_l3d.approaches.finetuning.full.embedding import OwnVocabulary, own_vocabulary
-from mlflow_l3d.approaches.finetuning.full.inputs import inputs_of
+from mlflow_l3d.approaches.finetuning import training
+from mlflow_l3d.approaches.finetuning.full import lora
 from mlflow_l3d.approaches.finetuning.full.loading import Loaded, checkpoint
-from mlflow_l3d.approaches.finetuning.full.weights import copy_into, initialise
-from mlflow_l3d.approaches.finetuning.kinds import losses_of, stopping_metric, wanted
+from mlflow_l3d.approaches.finetuning.full.stacked import Places, SingleWeights, StackedWeights, Weights
+from mlflow_l3d.approaches.finetuning.full.weights import copy_into, initialise, own_vocabulary
+from mlflow_l3d.approaches.finetuning.kinds import inputs_of, losses_of, stopping_metric, wanted
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import Course, CourseSession, DivergedError, Progress, learning_rates
+from mlflow_l3d.approaches.finetuning.training import Course, CourseSession, DivergedError, Progress
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
-from mlflow_l3d.approaches.models.lending import lent
-from mlflow_l3d.approaches.models.memory import release
+from mlflow_l3d.approaches.models.sharing import lent, release
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -75,7 +73,7 @@ class FullSession(CourseSession[Course]):
         )
         self.apart = not loaded.decoder and not type(self.model).__name__.endswith("ForMultipleChoice")
         self.batch = recipe.batch_size
-        self.width = 1 if task.kind == "regression" else len(task.class_names)
+        self.width = 1 if task.form.has_numbers else len(task.class_names)
         self.cells_at_once = recipe.lora_cells
         self.places = Places(self.model, recipe.lora_cells) if recipe.lora_cells > 1 else None
         self._compared = False
@@ -126,7 +124,7 @@ class FullSession(CourseSession[Course]):
         self._start(course.cell.seeds["model_initialisation"])
         used = np.concatenate([course.split.train, course.split.validation, course.split.test])
         with own_vocabulary(self.model, self.inputs.vocabulary(used)) as words:
-            self._fit(courses, SingleWeights(self.model), words)
+            self._fit(courses, SingleWeights(self.model, words))
             return [course.diverged or self.logits([course.split.test])[0]]
 
     def _train_beside(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
@@ -167,22 +165,20 @@ class FullSession(CourseSession[Course]):
     def _start(self, seed: int) -> None:
         """Put the weights back to what a cell begins with."""
         if self.loaded.decoder:
-            self.model.draw(torch.Generator().manual_seed(initialisation_seed(seed)))
+            self.model.draw(torch.Generator().manual_seed(training.initialisation_seed(seed)))
             copy_into(self.model.state_dict(), self.original)
         else:
             initialise(self.model, self.original, self.new, seed)
-        adapters.draw(self.model, self.loaded.adapters, seed)
+        lora.draw(self.model, self.loaded.adapters, seed)
 
-    def _fit(
-        self, courses: Sequence[Course], weights: SingleWeights | StackedWeights, words: OwnVocabulary | None = None
-    ) -> None:
+    def _fit(self, courses: Sequence[Course], weights: Weights) -> None:
         """Train; the weights know afterwards what is to be evaluated of each cell."""
         recipe, running, n = self.recipe, list(courses), len(courses[0].split.train)
         steps = -(-n // (recipe.batch_size * recipe.gradient_accumulation))
-        rates = learning_rates(recipe, recipe.epochs * steps)
+        rates = training.learning_rates(recipe, recipe.epochs * steps)
         optimizer = torch.optim.AdamW(weights.tensors, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
         for epoch in range(recipe.epochs):
-            losses = self._epoch(running, epoch, weights, optimizer, rates[epoch * steps : (epoch + 1) * steps], words)
+            losses = self._epoch(running, epoch, weights, optimizer, rates[epoch * steps : (epoch + 1) * steps])
             if isinstance(weights, StackedWeights) and len(running) > 1 and not self._compared:
                 self._compare(running[-1].split.train[:8], weights)
             validation_logits = self.logits([course.split.validation for course in running])
@@ -219,59 +215,38 @@ class FullSession(CourseSession[Course]):
         self._compared = True
 
     def _epoch(
-        self,
-        courses: Sequence[Course],
-        epoch: int,
-        weights: SingleWeights | StackedWeights,
-        optimizer: torch.optim.Optimizer,
-        rates: Sequence[float],
-        words: OwnVocabulary | None,
+        self, courses: Sequence[Course], epoch: int, weights: Weights, optimizer: Optimizer, rates: Sequence[float]
     ) -> list[float]:
         """Visit every training example of every cell once; return the mean loss of an example of each cell."""
-        seeds, n = [course.cell.seeds["model_randomness"] for course in courses], len(courses[0].split.train)
+        recipe, cells, n = self.recipe, len(courses), len(courses[0].split.train)
+        seeds = [course.cell.seeds["model_randomness"] for course in courses]
         order = np.stack(
-            [course.split.train[batch_order(course.cell.seeds["data_order"], epoch, n)] for course in courses]
+            [course.split.train[training.batch_order(course.cell.seeds["data_order"], epoch, n)] for course in courses]
         )
-        self.loaded.dropout.begin([adapter_seed(seed, epoch) for seed in seeds], n, self.inputs.rows, self.device)
-        # What the model draws by itself, nobody can draw for several cells.
-        allowed = "" if len(courses) == 1 else "the model draws random numbers of its own. Use lora_cells=1."
-        with seeded(dropout_seed(seeds[0], epoch), self.device, forbidden=allowed):
-            return self._steps(order, weights, optimizer, rates, words)
-
-    def _steps(
-        self,
-        order: IntArray,
-        weights: SingleWeights | StackedWeights,
-        optimizer: torch.optim.Optimizer,
-        rates: Sequence[float],
-        words: OwnVocabulary | None,
-    ) -> list[float]:
-        """Visit examples, (B, n), in their order; return the mean loss of each cell."""
-        self.model.train()
-        recipe, (cells, n) = self.recipe, order.shape
-        total = torch.zeros(cells, device=self.device)
-        labels = wanted(self.task, order, self.device)
+        total, labels = torch.zeros(cells, device=self.device), wanted(self.task, order, self.device)
         groups = batches(np.arange(n), recipe.batch_size * recipe.gradient_accumulation)
-        for group, rate in zip(groups, rates, strict=True):
-            for weight in weights.tensors:
-                if words is None or weight is not words.weight:
-                    weight.grad = None
-            if words is not None:
-                words.clear()
-            for batch in batches(group, self.batch):
-                part = slice(batch[0], batch[-1] + 1)
-                inputs = self.inputs.batch(order[:, part].ravel(), self.device)
-                self.loaded.dropout.take(part)
-                with self.loaded.autocast(self.device):
-                    losses = losses_of(self._forward(inputs).view(cells, len(batch), self.width), labels[:, part])
-                # Each example of the group weighs the same, as in one large batch.
-                torch.autograd.backward(losses, torch.full_like(losses, len(batch) / len(group)))
-                total += losses.detach() * len(batch)
-            if recipe.gradient_clipping:
-                weights.clip(recipe.gradient_clipping)
-            for settings in optimizer.param_groups:
-                settings["lr"] = rate
-            optimizer.step()
+        adapter_seeds = [training.adapter_seed(seed, epoch) for seed in seeds]
+        self.loaded.dropout.begin(adapter_seeds, n, self.inputs.rows, self.device)
+        self.model.train()
+        # What the model draws by itself, nobody can draw for several cells.
+        allowed = "" if cells == 1 else "the model draws random numbers of its own. Use lora_cells=1."
+        with seeded(training.dropout_seed(seeds[0], epoch), self.device, forbidden=allowed):
+            for group, rate in zip(groups, rates, strict=True):
+                weights.clear()
+                for batch in batches(group, self.batch):
+                    part = slice(batch[0], batch[-1] + 1)
+                    inputs = self.inputs.batch(order[:, part].ravel(), self.device)
+                    self.loaded.dropout.take(part)
+                    with self.loaded.autocast(self.device):
+                        losses = losses_of(self._forward(inputs).view(cells, len(batch), self.width), labels[:, part])
+                    # Each example of the group weighs the same, as in one large batch.
+                    torch.autograd.backward(losses, torch.full_like(losses, len(batch) / len(group)))
+                    total += losses.detach() * len(batch)
+                if recipe.gradient_clipping:
+                    weights.clip(recipe.gradient_clipping)
+                for settings in optimizer.param_groups:
+                    settings["lr"] = rate
+                optimizer.step()
         return [one / n for one in total.tolist()]
 
 

@@ -14,11 +14,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mlflow_l3d.approaches.icl.endpoint import failures
-from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError, RefusedError, UnreachableError, server_message
-from mlflow_l3d.approaches.icl.endpoint.reference import Endpoint
-from mlflow_l3d.approaches.icl.endpoint.replies import counted
-from mlflow_l3d.approaches.icl.endpoint.store import Store, key_of
+from mlflow_l3d.approaches.icl.endpoint import replies
+from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError, RefusedError, UnreachableError
+from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store, key_of
 from mlflow_l3d.errors import L3DError, ParameterError
 
 _TRIES: Final = 6
@@ -114,9 +112,9 @@ class Client:
                 answer: Any = await self._openai.get("/models", cast_to=object)
                 break
             except Exception as error:  # noqa: BLE001 - sorted below
-                if failures.lacks_models(error):
+                if replies.lacks_models(error):
                     return []
-                if not failures.may_pass_for_models(error) or attempt >= _TRIES:
+                if not replies.may_pass_for_models(error) or attempt >= _TRIES:
                     final = self._final(error)
                     raise final if isinstance(final, EndpointError) else EndpointError(str(final)) from None
                 await self._pause(error, attempt)
@@ -197,13 +195,13 @@ class Client:
                     what = f"{self.endpoint.base_url}{path} gave no answer of that protocol {often}"
                     raise RefusedError(f"{what} ({type(error).__name__})") from None
             except Exception as error:  # noqa: BLE001 - sorted below
-                status, limited = failures.status_of(error), failures.is_rate_limit(error)
+                status, limited = replies.status_of(error), replies.is_rate_limit(error)
                 self.store.settle(most, 0.0 if status else most)
-                if status == 400 and not renamed and "messages" in body and _NEW_LIMIT in server_message(error):
+                if status == 400 and not renamed and "messages" in body and _NEW_LIMIT in replies.server_message(error):
                     self._renamed = {"max_tokens": _NEW_LIMIT}
                     continue
                 faults, refusals = faults + (not limited), refusals + limited
-                if not (limited and refusals < _MOST_REFUSALS) and not (failures.may_pass(error) and faults < tries):
+                if not (limited and refusals < _MOST_REFUSALS) and not (replies.may_pass(error) and faults < tries):
                     raise self._final(error) from None
                 self._away = self._away or status is None
                 await self._pause(error, refusals if limited else faults)
@@ -212,7 +210,7 @@ class Client:
 
     async def _pause(self, error: Exception, attempt: int) -> None:
         """Wait as long as the server asks for, then all other requests wait as well, or longer after each attempt."""
-        requested = failures.retry_after(error)
+        requested = replies.retry_after(error)
         wait = min(_FIRST_WAIT * 2 ** (attempt - 1), 30.0) if requested is None else requested
         if wait > _LONGEST_WAIT:
             raise EndpointError(f"{self.endpoint.base_url} asks to wait for {wait:.0f} s. Run the same command then.")
@@ -244,14 +242,14 @@ class Client:
 
     def _cost(self, answer: Mapping[str, Any], most: float) -> float:
         """Return what an answer cost; the most that it can cost if the server does not count its tokens."""
-        asked, answered = counted(answer)
+        asked, answered = replies.counted(answer)
         return self._price(asked, answered) if most and asked and answered is not None else most
 
     def _price(self, asked: int, answered: int) -> float:
         return (asked * self.endpoint.prices[0] + answered * self.endpoint.prices[1]) / 1e6
 
     def _final(self, error: Exception) -> L3DError:
-        return failures.final_error(error, self.endpoint.base_url, self._secret)
+        return replies.final_error(error, self.endpoint.base_url, self._secret)
 
 
 def _key() -> str:

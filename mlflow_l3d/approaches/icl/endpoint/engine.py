@@ -1,30 +1,38 @@
-"""Scores and texts of a model behind an endpoint, as the engines of models that are here give them."""
+"""A model behind an endpoint: its connection, and scores and texts as the engines of models that are here give them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.approaches.icl.endpoint import replies
 from mlflow_l3d.approaches.icl.endpoint.client import Client
-from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError
-from mlflow_l3d.approaches.icl.endpoint.replies import (
-    end_of_prompt,
-    first_token_scores,
-    first_tokens,
-    if_given,
-    tell_apart,
-    written,
+from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
+from mlflow_l3d.approaches.icl.endpoint.served import (
+    CHAT,
+    TEXT,
+    Served,
+    asked,
+    echoed,
+    listed,
+    look,
+    model_changed_message,
+    same,
 )
-from mlflow_l3d.approaches.icl.endpoint.served import CHAT, TEXT, Served, asked, echoed, listed, model_changed_message
+from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
-from mlflow_l3d.approaches.icl.prompts.parsing import Written
+from mlflow_l3d.approaches.icl.prompts.decisions import Written
+from mlflow_l3d.approaches.icl.recipe import Recipe
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +80,7 @@ class EndpointEngine:
 
     def way(self, words: Sequence[str]) -> str:
         """Return how class words get scores: ``prompt``, ``first`` token, or ``nothing``."""
-        return "nothing" if self.served.gives == "first" and not tell_apart(words) else self.served.gives
+        return "nothing" if self.served.gives == "first" and not replies.tell_apart(words) else self.served.gives
 
     async def score(
         self, prompts: Sequence[Prompt], words: Sequence[str], tally: Tally
@@ -89,9 +97,11 @@ class EndpointEngine:
             return np.array(logprobs, dtype=np.float64).reshape(len(prompts), len(words)), 0.0
         more = listed(self.served.top, chat=self.served.chat)
         bodies = [asked(prompt, chat=self.served.chat) | more for prompt in prompts]
-        answers = await asyncio.gather(*(self._one(body, partial(if_given, first_tokens), tally) for body in bodies))
+        answers = await asyncio.gather(
+            *(self._one(body, partial(replies.if_given, replies.first_tokens), tally) for body in bodies)
+        )
         nothing = np.full(len(words), np.nan), 0
-        rows = [first_token_scores(answer["top"], words) if "top" in answer else nothing for answer in answers]
+        rows = [replies.first_token_scores(answer["top"], words) if "top" in answer else nothing for answer in answers]
         scores = np.array([row for row, _ in rows], dtype=np.float64).reshape(len(prompts), len(words))
         return scores, sum(unseen for _, unseen in rows) / max(1, scores.size)
 
@@ -104,14 +114,14 @@ class EndpointEngine:
             asked(prompt, chat=chat, tokens=tokens, temperature=temperature, seed=seed)
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
-        answers = await asyncio.gather(*(self._one(body, written, tally) for body in bodies))
+        answers = await asyncio.gather(*(self._one(body, replies.written, tally) for body in bodies))
         return [
             Written(str(answer["text"]), answer.get("finish") == "length", bool(answer.get("thought")))
             for answer in answers
         ]
 
     async def _behind(self, prompt: str, word: str, tally: Tally) -> float:
-        read = partial(if_given, partial(end_of_prompt, word=word))
+        read = partial(replies.if_given, partial(replies.end_of_prompt, word=word))
         answer = await self._one(echoed(prompt, f" {word}"), read, tally)
         tally.tokens[-1] -= int(answer.get("tokens", 0))
         return float(answer.get("logprob", np.nan))
@@ -133,3 +143,76 @@ class EndpointEngine:
         tally.answers += 1
         tally.foreign += fingerprint != self.served.fingerprint
         return answer
+
+
+T = TypeVar("T")
+
+
+class Connection:
+    """Looks at a server, and holds what a session needs to ask it.
+
+    Parameters
+    ----------
+    model, recipe
+        Whom to ask, and how.
+    cache
+        Where answers are kept, in a folder below.
+    again
+        Whether to find out anew what the server gives, as at the start of a study.
+
+    Attributes
+    ----------
+    served, engine
+        What was found, and what asks.
+
+    Raises
+    ------
+    L3DError
+        If the server does not answer, or not as it should.
+    """
+
+    def __init__(self, model: str, recipe: Recipe, cache: Path, *, again: bool = False) -> None:
+        self.endpoint = Endpoint.of(model, recipe)
+        from anyio.from_thread import start_blocking_portal
+
+        self._store, self._open = Store(self.endpoint, cache / "endpoints"), ExitStack()
+        # An event loop in a thread of its own, so that a session also works if one runs already, as in a notebook.
+        self._portal = self._open.enter_context(start_blocking_portal())
+        self._client = Client(self.endpoint, self._store)
+        try:
+            self.served = self.result(look(self._client, recipe, again=again))
+        except BaseException:
+            self.close()
+            raise
+        self._client.identity = "|".join(self.served.identity.values())
+        self._client.verify = lambda: same(self._client, self.served)
+        self.engine = EndpointEngine(self._client, self.served)
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine."""
+        future: Future[T] = self._portal.start_task_soon(lambda: work)
+        return future
+
+    def result(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end."""
+        return self.begin(work).result()
+
+    def close(self) -> None:
+        """Close connections, the file of answers and the thread."""
+        with self._open, closing(self._store):
+            try:
+                self.result(self._client.close())
+            finally:
+                self._portal.call(self._portal.stop, True)  # what is under way is cancelled
+
+
+def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:
+    """Return what the server says of a model; part of a cell's key.
+
+    Raises
+    ------
+    L3DError
+        If the server does not answer, or not as it should.
+    """
+    with closing(Connection(model, recipe, cache, again=True)) as connection:
+        return connection.served.identity

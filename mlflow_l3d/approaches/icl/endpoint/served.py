@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from mlflow_l3d.approaches.icl.endpoint import replies
 from mlflow_l3d.approaches.icl.endpoint.client import Client
-from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError, RefusedError, UnreachableError
-from mlflow_l3d.approaches.icl.endpoint.replies import common, end_of_prompt, first_tokens, written
+from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError, RefusedError, UnreachableError
 from mlflow_l3d.approaches.icl.endpoint.store import key_of
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -87,7 +87,9 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     place = key_of("look", description, tried, score)
     if not again and (stored := client.store.find(place)) is not None:
         served = Served(**stored)
-        identity = _names(common(await client.send(CHAT if served.chat else TEXT, asked(_QUESTION, chat=served.chat))))
+        identity = _names(
+            replies.common(await client.send(CHAT if served.chat else TEXT, asked(_QUESTION, chat=served.chat)))
+        )
         if identity == {"model": served.model, "fingerprint": served.fingerprint}:
             return served
     refused: RefusedError | EndpointError | None = None
@@ -99,7 +101,7 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
         except (RefusedError, EndpointError) as error:
             refused = refused or error
             continue
-        served = Served(**_names(common(reply)), description=description, chat=chat, gives=gives, top=top)
+        served = Served(**_names(replies.common(reply)), description=description, chat=chat, gives=gives, top=top)
         client.store.keep(place, asdict(served), reserved=0.0, cost=0.0)
         return served
     names = [str(row.get("id")) for row in rows]
@@ -138,13 +140,13 @@ async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[st
     for top in _TOP if score else ():
         try:
             reply = await client.send(path, body | listed(top, chat=chat), tries=_TRIES)
-            first_tokens(reply)
+            replies.first_tokens(reply)
             return reply, "first", top
         except (RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
             pass
     reply = await client.send(path, body, tries=_TRIES)
     try:
-        written(reply)
+        replies.written(reply)
     except (AttributeError, KeyError, IndexError, TypeError):
         raise RefusedError(f"{client.endpoint.base_url}{path} gave no answer of that protocol") from None
     return reply, "nothing", 0
@@ -155,10 +157,10 @@ async def _echo(client: Client, path: str, body: dict[str, Any]) -> Mapping[str,
 
     The likeliest word behind a prompt must have the same one when it stands in the prompt.
     """
-    top = first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False), tries=_TRIES))["top"]
+    top = replies.first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False), tries=_TRIES))["top"]
     word, value = max(((token.strip(), value) for token, value in top if token.strip()), key=lambda pair: pair[1])
     reply = await client.send(path, echoed(_QUESTION, f" {word}"), tries=_TRIES)
-    if abs(end_of_prompt(reply, word)["logprob"] - value) > _NEAR:
+    if abs(replies.end_of_prompt(reply, word)["logprob"] - value) > _NEAR:
         raise ValueError("log-probabilities of other tokens")
     return reply
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -13,13 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.failures import StudyEndedError, failed
-from mlflow_l3d.approaches.icl.endpoint.connection import Connection
-from mlflow_l3d.approaches.icl.endpoint.engine import Tally
-from mlflow_l3d.approaches.icl.endpoint.failures import EndpointError
+from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
+from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.served import Served
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError
-from mlflow_l3d.approaches.icl.prompts.composition import Prompt
-from mlflow_l3d.approaches.icl.session import Answers, PromptSession
+from mlflow_l3d.approaches.icl.session import Answers, Asked, PromptSession
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -81,8 +79,8 @@ class EndpointSession(PromptSession):
         try:
             for cell in cells:
                 try:
-                    test, prompts, empty = self._asked(cell)
-                    under_way.append((cell, test, self.connection.begin(self._answered(cell, prompts, empty))))
+                    asked = self._asked(cell)
+                    under_way.append((cell, asked.test, self.connection.begin(self._answered(cell, asked))))
                 except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
                     yield failed(cell.key, error)
             for cell, test, work in under_way:
@@ -99,16 +97,16 @@ class EndpointSession(PromptSession):
             for _, _, work in under_way:
                 work.cancel()
 
-    async def _answered(self, cell: Cell, prompts: Sequence[Prompt], empty: Sequence[Prompt]) -> Answers:
+    async def _answered(self, cell: Cell, asked: Asked) -> Answers:
         recipe, tally = self.recipe, Tally()
-        seed, form = cell.seeds["model_randomness"], self.choices.of(cell.seeds)
+        seed, form, prompts = cell.seeds["model_randomness"], asked.form, asked.prompts
         if self._way in {"generate", "nothing"}:
             drawn = stream(seed, "requests").integers(2**31, size=len(prompts)).tolist()
             seeds = drawn if recipe.temperature else [0] * len(prompts)
             written = self._asks.generate(prompts, recipe.new_tokens, recipe.temperature, seeds, tally)
             predictions, unparsed = self._read(form, await written)
             return predictions, None, tally.metrics | unparsed | {"generated": 1.0}
-        scores, unseen = await self._asks.score([*prompts, *empty], form.verbaliser, tally)
+        scores, unseen = await self._asks.score([*prompts, *asked.empty], form.verbaliser, tally)
         ways = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
         return self._scored(cell, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | ways)
 

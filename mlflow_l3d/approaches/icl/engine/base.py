@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -11,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling
-from mlflow_l3d.approaches.icl.engine.tensors import is_half
+from mlflow_l3d.approaches.icl.engine.tensors import Sampling, is_half
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
-from mlflow_l3d.approaches.models.memory import release
+from mlflow_l3d.approaches.models.sharing import release
 from mlflow_l3d.errors import L3DError
 
 Result = TypeVar("Result")
@@ -120,6 +120,20 @@ Ended: TypeAlias = Callable[[Sequence[int]], bool]
 """Says of the new tokens of a text whether what follows would be of no use."""
 
 
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """How texts are continued; see :meth:`Engine.generate`."""
+
+    limit: int
+    stop: Collection[int]
+    sampling: Sampling | None
+    ended: Ended
+
+    def of(self, items: Sequence[int]) -> Continuation:
+        """Return how some of the texts are continued."""
+        return replace(self, sampling=self.sampling and self.sampling.of(items))
+
+
 class Engine(ABC):
     """Scores answers and generates with a language model.
 
@@ -197,14 +211,13 @@ class Engine(ABC):
         The new tokens of each prompt, without the stop token, in the order of the prompts.
         """
         texts = [tuple(prompt) for prompt in prompts]
-        return self._generate(texts, max_new_tokens, stop, sampling, ended or (lambda _: False)) if texts else []
+        how = Continuation(max_new_tokens, stop, sampling, ended or (lambda _: False))
+        return self._generate(texts, how) if texts else []
 
     @abstractmethod
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
         """Return the log-probabilities, (n, C), of at least one text."""
 
     @abstractmethod
-    def _generate(
-        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None, ended: Ended
-    ) -> list[list[int]]:
+    def _generate(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:
         """Return the continuations of at least one text."""

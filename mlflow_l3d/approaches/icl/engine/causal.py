@@ -6,7 +6,7 @@ A model that cannot share a cache is run plainly: rows of equal length, nothing 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
@@ -16,15 +16,22 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.icl.engine.base import Batches, Ended, Engine, Result, TokenIds
+from mlflow_l3d.approaches.icl.engine.base import Batches, Continuation, Ended, Engine, Result, TokenIds
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, takes_places
 from mlflow_l3d.approaches.icl.engine.rows import Rows
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling, copy_to_host, next_tokens
-from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps, type_of
+from mlflow_l3d.approaches.icl.engine.tensors import (
+    Sampling,
+    copy_to_host,
+    log_probabilities,
+    next_tokens,
+    on_device,
+    read_steps,
+    type_of,
+)
 from mlflow_l3d.approaches.icl.engine.trial import Packing, layer_window, packing
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
-from mlflow_l3d.approaches.models.memory import release
+from mlflow_l3d.approaches.models.sharing import release
 
 
 @torch.inference_mode()
@@ -52,50 +59,43 @@ def _last_reads(
 
 
 def plain_generate(
-    model: Any,
-    prompts: Sequence[TokenIds],
-    max_new_tokens: int,
-    stop: Collection[int],
-    pad_id: int,
-    batches: Batches,
-    sampling: Sampling | None,
-    ended: Ended,
+    model: Any, prompts: Sequence[TokenIds], how: Continuation, pad_id: int, batches: Batches
 ) -> list[list[int]]:
     """Return continuations by the model's own ``generate``, each up to its first stop token."""
     from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-    tokens = {"max_new_tokens": max_new_tokens, "pad_token_id": pad_id, "eos_token_id": sorted(stop) or None}
+    tokens = {"max_new_tokens": how.limit, "pad_token_id": pad_id, "eos_token_id": sorted(how.stop) or None}
     settings = GenerationConfig(**tokens)  # type: ignore[no-untyped-call]
 
     def work(batch: Sequence[int]) -> list[list[int]]:
         ids = torch.tensor([prompts[item] for item in batch], device=model.device)
         processors = LogitsProcessorList()
-        if sampling is not None:
-            processors.append(partial(_only_drawn, sampling.of(batch), ids.shape[1]))
+        if how.sampling is not None:
+            processors.append(partial(_only_drawn, how.sampling.of(batch), ids.shape[1]))
         mask = torch.ones_like(ids)
         output = model.generate(
             ids,
             attention_mask=mask,
             generation_config=settings,
             logits_processor=processors,
-            stopping_criteria=StoppingCriteriaList([partial(_have_ended, ended, ids.shape[1])]),
+            stopping_criteria=StoppingCriteriaList([partial(_have_ended, how.ended, ids.shape[1])]),
         )
-        return [_until(new, stop, ended) for new in output[:, ids.shape[1] :].tolist()]
+        return [_until(new, how) for new in output[:, ids.shape[1] :].tolist()]
 
     # What the model came with, such as a penalty or a forced end, would be taken if `settings` is silent.
     own_settings, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
     try:
-        return _in_equal_lengths(prompts, max_new_tokens, work, batches)
+        return _in_equal_lengths(prompts, how.limit, work, batches)
     finally:
         model.generation_config = own_settings
 
 
-def _until(tokens: Sequence[int], stop: Collection[int], ended: Ended) -> list[int]:
+def _until(tokens: Sequence[int], how: Continuation) -> list[int]:
     """Return the tokens up to where the text ends."""
     tokens_of_text: list[int] = []
-    for token in takewhile(lambda token: token not in stop, tokens):
+    for token in takewhile(lambda token: token not in how.stop, tokens):
         tokens_of_text.append(token)
-        if ended(tokens_of_text):
+        if how.ended(tokens_of_text):
             break
     return tokens_of_text
 
@@ -176,22 +176,19 @@ class CausalEngine(Engine):
         costs = [len(text) - length + len(trie.tokens) for text in texts]
         return trie.total(log_probabilities(self.batches.run(range(len(texts)), costs, work)))
 
-    def _generate(
-        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None, ended: Ended
-    ) -> list[list[int]]:
-        packed = self._packed(max(map(len, texts)) + limit - 1)
+    def _generate(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:
+        packed = self._packed(max(map(len, texts)) + how.limit - 1)
         if packed is None:
-            return plain_generate(self.model, texts, limit, stop, self.pad_id, self.batches, sampling, ended)
+            return plain_generate(self.model, texts, how, self.pad_id, self.batches)
         length = common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
 
         def work(batch: Sequence[int]) -> list[list[int]]:
-            draws = None if sampling is None else sampling.of(batch)
             rests = [texts[item][length:] for item in batch]
-            return decode(packed, prefix, rests, limit, stop, draws, ended, self.batches.tokens)
+            return decode(packed, prefix, rests, how.of(batch), self.batches.tokens)
 
         # What each text adds to the keys that are kept: its own and the new ones.
-        costs = [len(text) - length + limit - 1 for text in texts]
+        costs = [len(text) - length + how.limit - 1 for text in texts]
         order, alone = list(range(len(texts))), packed.shares(prefix)
         if alone:
             # Each text is a row of its own: those of similar length lie side by side.

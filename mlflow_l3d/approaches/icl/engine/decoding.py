@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.icl.engine.base import Ended
+from mlflow_l3d.approaches.icl.engine.base import Continuation
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, alone, joined
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling, copy_to_host, next_tokens
-from mlflow_l3d.approaches.icl.engine.tensors import on_device
+from mlflow_l3d.approaches.icl.engine.tensors import copy_to_host, next_tokens, on_device
 from mlflow_l3d.approaches.icl.engine.trie import IntArray
 
 # A step of decoding reads all weights of the model whatever it has to do: with fewer texts it mostly waits for memory.
@@ -30,14 +29,7 @@ def cached_tokens(prefix: Rows) -> int:
 
 
 def decode(
-    packed: PackedModel,
-    prefix: Rows,
-    texts: Sequence[Sequence[int]],
-    limit: int,
-    stop: Collection[int],
-    sampling: Sampling | None,
-    ended: Ended,
-    batch_tokens: int,
+    packed: PackedModel, prefix: Rows, texts: Sequence[Sequence[int]], how: Continuation, batch_tokens: int
 ) -> list[list[int]]:
     """Return the continuations of texts behind a prefix; a text that has ended is run no further.
 
@@ -49,28 +41,28 @@ def decode(
         The row of the shared prefix; stays as it is.
     texts
         What follows the prefix, n texts.
-    limit, stop, sampling, ended
-        See `CausalEngine.generate`.
+    how
+        As in `CausalEngine.generate`.
     batch_tokens
         Most tokens of texts run at once.
     """
     results: list[list[int]] = [[] for _ in texts]
-    rows, logits, texts_of = _begun(packed, prefix, texts, limit, batch_tokens)
+    rows, logits, texts_of = _begun(packed, prefix, texts, how.limit, batch_tokens)
     ends = prefix.tokens + np.asarray([len(text) for text in texts])
-    for step in range(limit):
+    for step in range(how.limit):
         filled = texts_of >= 0
         running = texts_of[filled]
         flat = logits.flatten(0, 1)
         if len(running) < len(flat):
             flat = flat[on_device(flat.device, np.flatnonzero(filled))[0]]
         chosen = np.full(texts_of.shape, 0)
-        chosen[filled] = copy_to_host(next_tokens(flat, step, sampling, running))
-        going = filled & ~np.isin(chosen, list(stop))
+        chosen[filled] = copy_to_host(next_tokens(flat, step, how.sampling, running))
+        going = filled & ~np.isin(chosen, list(how.stop))
         for row, slot in zip(*np.nonzero(going), strict=True):
             new_tokens = results[texts_of[row, slot]]
             new_tokens.append(int(chosen[row, slot]))
-            going[row, slot] = not ended(new_tokens)
-        if not going.any() or step == limit - 1:
+            going[row, slot] = not how.ended(new_tokens)
+        if not going.any() or step == how.limit - 1:
             break
         rows_left = going.any(axis=1)
         if not rows_left.all():

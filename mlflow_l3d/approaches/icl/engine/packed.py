@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.icl.engine.attention.cascade import NAME, PREFIX
-from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, empty_row, lay_out
+from mlflow_l3d.approaches.icl.engine.attention import NAME, PREFIX
+from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, lay_out
 from mlflow_l3d.approaches.icl.engine.tensors import on_device, type_of
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
 
@@ -30,7 +30,7 @@ class PackedModel:
         Sliding window of every layer, None if a token sees all that came before.
     shared_from
         Tokens of a prefix from which rows share its keys; see
-        :mod:`~mlflow_l3d.approaches.icl.engine.attention.cascade`. None if each row has a copy, as with a window.
+        :mod:`~mlflow_l3d.approaches.icl.engine.attention`. None if each row has a copy, as with a window.
     """
 
     def __init__(self, model: Any, window: int | None, *, shared_from: int | None = None) -> None:
@@ -90,7 +90,7 @@ class PackedModel:
 
     def prefix(self, tokens: Sequence[int], chunk: int) -> Rows:
         """Return the row of a shared prefix, run `chunk` tokens at a time."""
-        row = empty_row()
+        row = Rows.without_keys(1, None)
         ids = np.asarray(tokens, dtype=np.int64)[None]
         for start in range(0, len(tokens), chunk):
             part = ids[:, start : start + chunk]
@@ -109,7 +109,7 @@ class PackedModel:
 
     def branch(self, prefix: Rows, count: int) -> Rows:
         """Return `count` rows behind a prefix."""
-        return prefix.behind(count) if self.shares(prefix) else prefix.branch(count)
+        return Rows.without_keys(count, prefix) if self.shares(prefix) else prefix.branch(count)
 
     def rest(self, prefix: Rows, texts: Sequence[Sequence[int]], trie: AnswerTrie, *, most: int) -> torch.Tensor:
         """Run the rest of each text behind a prefix, and below it the inner nodes of the trie.

@@ -51,12 +51,13 @@ class Rows:
         length: int = self.owners.shape[1]
         return length
 
-    def behind(self, count: int) -> Rows:
-        """Return `count` rows without keys, which see this single one."""
+    @classmethod
+    def without_keys(cls, count: int, prefix: Rows | None) -> Rows:
+        """Return `count` rows without keys, full-length in every layer: windows are a matter of the mask here."""
         from transformers import DynamicCache
 
         nothing = np.zeros((count, 0), dtype=np.int64)
-        return Rows(DynamicCache(), nothing, nothing, self)
+        return cls(DynamicCache(), nothing, nothing, prefix)
 
     def branch(self, count: int) -> Rows:
         """Return `count` rows that start with the keys of this single one and grow by themselves; nothing is copied."""
@@ -77,14 +78,6 @@ class Rows:
         for layer in self.cache.layers:
             layer.batch_select_indices(torch.from_numpy(rows).to(layer.keys.device))
         self.owners, self.positions = self.owners[rows], self.positions[rows]
-
-
-def empty_row() -> Rows:
-    """Return a row without keys, full-length in every layer: windows are a matter of the mask here."""
-    from transformers import DynamicCache
-
-    nothing = np.zeros((1, 0), dtype=np.int64)
-    return Rows(DynamicCache(), nothing, nothing)
 
 
 def alone(parts: Sequence[Rows], room: int) -> tuple[Rows, IntArray]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, Result, TokenIds
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling, copy_to_host, next_tokens
-from mlflow_l3d.approaches.icl.engine.tensors import log_probabilities, on_device, read_steps
+from mlflow_l3d.approaches.icl.engine.base import Continuation, Engine, Result, TokenIds
+from mlflow_l3d.approaches.icl.engine.tensors import copy_to_host, log_probabilities, next_tokens, on_device, read_steps
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
 
 
@@ -46,14 +45,8 @@ class Seq2SeqEngine(Engine):
         read[:, steps] = log_probabilities(self._run(texts, work))
         return trie.total(read)
 
-    def _generate(
-        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None, ended: Ended
-    ) -> list[list[int]]:
-        def work(batch: Sequence[int]) -> list[list[int]]:
-            draws = None if sampling is None else sampling.of(batch)
-            return self._continue([texts[item] for item in batch], limit, stop, draws, ended)
-
-        return self._run(texts, work)
+    def _generate(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:
+        return self._run(texts, lambda batch: self._continue([texts[item] for item in batch], how.of(batch)))
 
     def _run(self, texts: Sequence[TokenIds], work: Callable[[Sequence[int]], Iterable[Result]]) -> list[Result]:
         order = sorted(range(len(texts)), key=lambda item: (len(texts[item]), item))
@@ -99,23 +92,21 @@ class Seq2SeqEngine(Engine):
         return torch.cat(reads_of_ways, dim=2)
 
     @torch.inference_mode()
-    def _continue(
-        self, texts: Sequence[TokenIds], limit: int, stop: Collection[int], sampling: Sampling | None, ended: Ended
-    ) -> list[list[int]]:
+    def _continue(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:
         results: list[list[int]] = [[] for _ in texts]
         running = set(range(len(texts)))
         logits, shared, cache = self._start(texts)
-        for step in range(limit):
-            chosen = next_tokens(logits[:, -1], step, sampling)
+        for step in range(how.limit):
+            chosen = next_tokens(logits[:, -1], step, how.sampling)
             # A text that has ended goes on in its row, unread.
             for text, token in enumerate(copy_to_host(chosen).tolist()):
-                if token in stop:
+                if token in how.stop:
                     running.discard(text)
                 elif text in running:
                     results[text].append(token)
-                    if ended(results[text]):
+                    if how.ended(results[text]):
                         running.discard(text)
-            if not running or step == limit - 1:
+            if not running or step == how.limit - 1:
                 break
             logits = self._decode(chosen[:, None], shared, cache)
         return results

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from mlflow_l3d.approaches.failures import check_device, is_out_of_memory, one_line
-from mlflow_l3d.approaches.icl.engine.attention.cascade import use_cascade
+from mlflow_l3d.approaches.icl.engine.attention import use_cascade
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.tensors import is_half

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.icl.engine.base import Ended, Engine, TokenIds
-from mlflow_l3d.approaches.icl.engine.sampling import Sampling
+from mlflow_l3d.approaches.icl.engine.base import Continuation, Engine, TokenIds
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
 from mlflow_l3d.approaches.models.pretrained import TRUST
 from mlflow_l3d.approaches.numerics import SHARERS
@@ -142,21 +141,16 @@ class VllmEngine(Engine):
                     row[places] = logprobs[token].logprob
         return trie.total(read)
 
-    def _generate(
-        self,
-        texts: Sequence[TokenIds],
-        limit: int,
-        stop: Collection[int],
-        sampling: Sampling | None,
-        ended: Ended,  # noqa: ARG002 - all tokens are written, and what is of no use is not read
-    ) -> list[list[int]]:
+    def _generate(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:
+        """Return the continuations; all tokens up to the limit are written, whether or not a text has ended."""
         from vllm import SamplingParams
 
-        how: dict[str, Any] = {"max_tokens": limit, "stop_token_ids": sorted(stop), "ignore_eos": True}
-        how |= {"detokenize": False, "temperature": 0.0 if sampling is None else sampling.temperature}
+        sampling, stop = how.sampling, how.stop
+        wanted: dict[str, Any] = {"max_tokens": how.limit, "stop_token_ids": sorted(stop), "ignore_eos": True}
+        wanted |= {"detokenize": False, "temperature": 0.0 if sampling is None else sampling.temperature}
         # Each text has a seed that is its own, drawn like the numbers of our own engines.
         seeds = [None] * len(texts) if sampling is None else (sampling.uniforms[:, 0] * 2**53).astype(np.int64).tolist()
-        settings = [SamplingParams(seed=seed, **how) for seed in seeds]
+        settings = [SamplingParams(seed=seed, **wanted) for seed in seeds]
         outputs = self.model.generate([{"prompt_token_ids": list(text)} for text in texts], settings, use_tqdm=False)
         return [_before(list(one.outputs[0].token_ids), stop) for one in outputs]
 

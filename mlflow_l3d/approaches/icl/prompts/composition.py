@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from mlflow_l3d.approaches.icl.prompts.parsing import parse_answer
+from mlflow_l3d.approaches.icl.prompts.decisions import parse_answer
 
 Shot = tuple[tuple[str, ...], int | str]
 """The texts of one labelled example (one for each text column) and its class, or its answer if that is a text."""

@@ -69,11 +69,6 @@ def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = 
     return tuple(words)
 
 
-def word_sets(text: str) -> tuple[str, ...]:
-    """Return the sets of class words in a text: ``bad;good|no;yes`` holds two, ``bad|good`` the words of one."""
-    return tuple(each.strip() for each in text.split("|")) if ";" in text else (text,)
-
-
 def words_of(class_names: Sequence[str]) -> tuple[str, ...]:
     """Return class names as words: ``not_equivalent`` -> ``not equivalent``, ``NaturalPlace`` -> ``Natural Place``.
 

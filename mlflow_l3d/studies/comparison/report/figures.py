@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.over_tasks import OverTasks
+from mlflow_l3d.analysis.comparison.families import OverTasks
 from mlflow_l3d.analysis.comparison.results import BETTER, WORSE, Comparison, Difference
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import Unit, between, counted, percent, shorten, shorten_all, unit_of
 from mlflow_l3d.report.page import minus
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mlflow_l3d.report.style import Figure
 
 _MOST_LINES = 200
 """Shared configurations beyond which single ones cannot be seen."""

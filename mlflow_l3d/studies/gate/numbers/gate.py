@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, spread
 from mlflow_l3d.analysis.comparison.system import System
-from mlflow_l3d.analysis.typing import FloatArray, with_interval
+from mlflow_l3d.analysis.intervals import FloatArray, with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.gate.numbers.power import Outlook
 from mlflow_l3d.studies.gate.numbers.sequential import Decision, Measured, SequentialPlan, decisions, limits
@@ -59,19 +59,12 @@ class Look:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Look:
-        """Return a look as :meth:`to_dict` wrote it; what JSON cannot write is a limit without an end."""
+        """Return a look by its fields as JSON has them; an end that JSON cannot write is infinite."""
         ends = {"low": -math.inf, "equivalence_low": -math.inf, "high": math.inf, "equivalence_high": math.inf}
         found: dict[str, Any] = {
             name: ends.get(name, math.nan) if value is None else value for name, value in content.items()
         }
         return cls(**found)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON types; an end that is not finite is None."""
-        return {
-            name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in asdict(self).items()
-        }
 
 
 def look_at(
@@ -100,13 +93,15 @@ def look_at(
     return Look(runs, pairs, fraction, *found)
 
 
-def measure(candidate: System, baseline: System, *, count_examples: bool) -> tuple[Measured, Spread]:
+def measure(candidate: System, baseline: System, sign: float = 1.0, *, count_examples: bool) -> tuple[Measured, Spread]:
     """Return what the runs of two systems say of the difference of their means, candidate minus baseline.
 
     Parameters
     ----------
     candidate, baseline
         Two runs or more of each. Runs with equal configurations are paired.
+    sign
+        -1 turns the difference, where smaller scores are better.
     count_examples
         Whether the luck of test examples counts, too.
 
@@ -123,7 +118,8 @@ def measure(candidate: System, baseline: System, *, count_examples: bool) -> tup
     variance = found.of_runs + (found.of_examples if count_examples else 0.0)
     skewness = float((both**3).sum()) / square**1.5 * (found.runs_raw / variance) ** 1.5 if square else 0.0
     degrees = found.degrees if count_examples else found.degrees_runs
-    return Measured(float(means.means[0] - means.means[1]), math.sqrt(variance), degrees, skewness), found
+    difference = sign * float(means.means[0] - means.means[1])
+    return Measured(difference, math.sqrt(variance), degrees, sign * skewness), found
 
 
 def view(candidate: System, baseline: System, look: Look, sign: float, count_examples: bool) -> tuple[float, float]:
@@ -132,8 +128,7 @@ def view(candidate: System, baseline: System, look: Look, sign: float, count_exa
     It has the level of the look: where examples count there is less information, so that the level could be a little
     larger.
     """
-    measured, _ = measure(candidate, baseline, count_examples=count_examples)
-    measured = measured._replace(difference=sign * measured.difference, skewness=sign * measured.skewness)
+    measured, _ = measure(candidate, baseline, sign, count_examples=count_examples)
     low, high = limits(measured, look.level)
     return float(low), float(high)
 

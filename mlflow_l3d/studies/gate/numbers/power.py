@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.resolution import least_error
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.comparison.leave_out import least_error
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.studies.gate.numbers.sequential import FEWEST, Measured, SequentialPlan, decisions
 
 DRAWS: Final = 20_000

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 
 Spending: TypeAlias = Literal["pocock", "obrien_fleming"]
 Decision: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]

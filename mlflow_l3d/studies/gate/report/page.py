@@ -78,7 +78,11 @@ def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: Metric) -> list
 
 def plan_text(title: str, plan: SequentialPlan, metric: Metric, lines: Sequence[str]) -> str:
     """Return a plan as the terminal shows it."""
-    return document(title, lines, [bound_table(plan, metric), _bounds_note(plan)])
+    note = (
+        f"Better and worse are claimed at {percent(plan.alpha / 2)} each, equivalence by two one-sided tests at "
+        f"{percent(plan.alpha)} each, over all looks ({plan.spending})."
+    )
+    return document(title, lines, [bound_table(plan, metric), note])
 
 
 def look_line(answer: GateAnswer, look: Look) -> str:
@@ -213,13 +217,6 @@ def _interval(answer: GateAnswer, look: Look) -> str:
     if look.decision == "equivalent":
         level, low, high = 1 - 2 * alpha, look.equivalence_low, look.equivalence_high
     return f"{percent(level)} confidence interval {_between(unit, low, high)}"
-
-
-def _bounds_note(plan: SequentialPlan) -> str:
-    return (
-        f"Better and worse are claimed at {percent(plan.alpha / 2)} each, equivalence by two one-sided tests at "
-        f"{percent(plan.alpha)} each, over all looks ({plan.spending})."
-    )
 
 
 def _power(forecast: Forecast, effect: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import check_names
+from mlflow_l3d.studies.importing.formats import csv_file, inspect_log, lm_eval, promptfoo, trainer
 from mlflow_l3d.studies.importing.recorded import RecordedRun
 
 
@@ -21,21 +21,15 @@ class Format:
     ----------
     patterns
         Names of its files.
-    module
-        Module of this package; its ``read(path, columns, metric)`` returns the runs of one file.
+    read
+        Returns the runs of one file, from its path, the roles of columns, and the metric.
     mark
         A text near the beginning of its .json files.
     """
 
     patterns: tuple[str, ...]
-    module: str
+    read: Callable[..., list[RecordedRun]]
     mark: str = ""
-
-    @property
-    def read(self) -> Callable[..., list[RecordedRun]]:
-        """The reader of one file."""
-        reader: Callable[..., list[RecordedRun]] = import_module(f"{__name__}.{self.module}").read
-        return reader
 
     def wrote(self, file: Path) -> bool:
         """Return whether the tool wrote a file, judged by its name and the beginning of its JSON."""
@@ -48,11 +42,11 @@ class Format:
 
 
 FORMATS: Final[Mapping[str, Format]] = {
-    "lm-eval": Format(("samples_*.jsonl",), "lm_eval"),
-    "huggingface-trainer": Format(("trainer_state.json",), "trainer"),
-    "inspect": Format(("*.eval", "*.json"), "inspect_log", '"eval":'),
-    "promptfoo": Format(("*.json",), "promptfoo", '"results":'),
-    "csv": Format(("*.csv", "*.tsv"), "csv_file"),
+    "lm-eval": Format(("samples_*.jsonl",), lm_eval.read),
+    "huggingface-trainer": Format(("trainer_state.json",), trainer.read),
+    "inspect": Format(("*.eval", "*.json"), inspect_log.read, '"eval":'),
+    "promptfoo": Format(("*.json",), promptfoo.read, '"results":'),
+    "csv": Format(("*.csv", "*.tsv"), csv_file.read),
 }
 """Value of ``--from`` -> format of the files."""
 

@@ -55,8 +55,8 @@ def investigation_document(
     shown, source, runs = Shown(analysis), source or Source(), runs or Runs()
     opening, table, next_steps = answers(shown), factor_tables.first_table(shown), steps(shown, source)
     worst = None if analysis.examples is None else analysis.examples.most_fragile(MOST)
-    found = [] if worst is None else worst["example_id"].tolist()
-    data = script_data(shown, runs, found, address=source.address, classes=source.classes)
+    shown_examples = [] if worst is None else worst["example_id"].tolist()
+    data = script_data(shown, runs, shown_examples, address=source.address, classes=source.classes)
     examples = None
     if worst is not None:
         opens = any(factor["predicted"] for factor in data["factors"].values())

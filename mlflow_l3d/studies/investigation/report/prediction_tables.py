@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
+from mlflow_l3d.analysis.consistency.results import PredictionImportance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.examples import shares_bar
 from mlflow_l3d.report.numbers import MISSING, between, plain, points, signed

@@ -80,7 +80,7 @@ def _place(phase: Any, factor: Any, row: Any, column: Any) -> Place:
 def _places(factor: str, row: int, column: int) -> list[Place]:
     """Return where the run behind a score of a factor's table may stand.
 
-    Pairs of runs have two columns: the base run, and the one in which the factor was drawn anew.
+    Pairs of runs have two columns: the base run, and the one with another seed of the factor.
     """
     pair: list[Place] = [("base", "", row, -1), ("swap", factor, row, -1)]
     return [("investigation", factor, row, column), *pair[column : column + 1]]
@@ -99,7 +99,7 @@ def scores_table(shown: Shown, record: Importance) -> Snippet:
     columns = record.table.shape[1]
     table = record.table[:most]
     paired = shown.design.words.draws_pairs
-    heads = ["base run", "drawn anew"] if paired else [str(number + 1) for number in range(columns)]
+    heads = ["base run", "swapped"] if paired else [str(number + 1) for number in range(columns)]
     rows = []
     for number, scores in enumerate(table):
         mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan

@@ -11,14 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.consistency.prediction_importance import PredictionImportance
-from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.strategies import baseline_important
-from mlflow_l3d.analysis.importance.verdicts import Advice
+from mlflow_l3d.analysis.importance.verdicts import Advice, baseline_important
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, points, shorten, signed, unit_of
 

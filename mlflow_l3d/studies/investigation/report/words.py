@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.luck import single_run_limit
+from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.numbers import points
 from mlflow_l3d.report.source import Source
@@ -86,7 +86,7 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
         shared = " Interactions count for each factor in them." if len(above) > 1 else ""
         return f"**{_listed(above)} dominate{'s' * (len(above) == 1)}.**{tail}{shared}"
     if not open_:
-        largest = f" The largest share is that of {records[0].factor}: {_share(shown, records[0])}."
+        largest = f" The largest share has {records[0].factor}: {_share(shown, records[0])}."
         return f"**No factor alone is involved in half of the variance.**{largest}"
     if not below:
         return f"**Undecided** for all {len(open_)} factors: {_why_open(shown, records)}."

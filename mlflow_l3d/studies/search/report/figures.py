@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,8 @@ import pandas as pd
 from mlflow_l3d.approaches.hyperparameters import SearchChoices
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import share_text, shorten, unit_of, value_text
+from mlflow_l3d.report.style import Axes, Figure
 from mlflow_l3d.studies.search.numbers import SearchResult, StageSummary
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _PANELS: Final = 4
 """Hyperparameters next to each other."""

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.jackknife import LEVEL, jackknife_variance, t_quantile
-from mlflow_l3d.analysis.typing import FloatArray, known
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, known, t_quantile
 from mlflow_l3d.studies.seeds.numbers.friedman import friedman
 
 NAMED_SEED: Final = 42
@@ -96,7 +95,7 @@ def normalised(matrix: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(scaled, index=matrix.index, columns=matrix.columns)
 
 
-def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int = NAMED_SEED) -> BetterSeed:
+def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
     """Test whether a seed is better than others over tasks.
 
     Parameters
@@ -106,8 +105,6 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
         only ranks within a task are used.
     level
         Confidence level of intervals; the test is at ``1 - level``.
-    named_seed
-        The seed that is looked at by itself.
 
     Notes
     -----
@@ -147,8 +144,8 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL, named_seed: int =
         rank_correlation_ci_low=low,
         rank_correlation_ci_high=high,
         of_seeds=_of_seeds(seeds, ranks[differ], normalised(matrix.loc[complete])[differ]),
-        named_seed=named_seed if named_seed in seeds else None,
-        named_p=_p_of_one(centred[differ], seeds.index(named_seed)) if named_seed in seeds else math.nan,
+        named_seed=NAMED_SEED if NAMED_SEED in seeds else None,
+        named_p=_p_of_one(centred[differ], seeds.index(NAMED_SEED)) if NAMED_SEED in seeds else math.nan,
         differences=_differences(seeds, centred[differ] if is_found else centred[:0]),
         level=level,
     )

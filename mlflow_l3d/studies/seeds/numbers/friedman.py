@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 
 MOST_ORDERS: Final = 20_000
 
@@ -110,14 +109,14 @@ _LARGEST: Final = 6.0
 
 @dataclass(frozen=True, slots=True)
 class SeedPower:
-    """The smallest effect that Friedman's test would have found.
+    """The smallest effect that Friedman's test would have found with the probability :data:`POWER`.
 
     Attributes
     ----------
     seeds, tasks
         k and n.
-    power, level
-        With which probability, at which level.
+    level
+        The test is at ``1 - level``.
     one_better
         How much better one seed would have to be than all others on every task, in standard deviations of scores over
         seeds (VAR); nan if no effect is large enough.
@@ -127,43 +126,36 @@ class SeedPower:
 
     seeds: int
     tasks: int
-    power: float
     level: float
     one_better: float
     kendall_w: float
 
 
-def seed_power(
-    seeds: int, tasks: int, *, power: float = POWER, level: float = LEVEL, rng: np.random.Generator | None = None
-) -> SeedPower:
-    """Return the smallest effect that a study would have found.
+def seed_power(seeds: int, tasks: int, *, level: float = LEVEL) -> SeedPower:
+    """Return the smallest effect that a study would have found with the probability :data:`POWER`.
 
     Parameters
     ----------
     seeds, tasks
         k and n, at least two.
-    power
-        The wanted probability to find it, between ``1 - level`` and 1.
     level
         The test is at ``1 - level``.
-    rng
-        For the simulation; by default always the same one, so that the same question has the same answer.
 
     Notes
     -----
     Simulated with normal scores, since formulas for ranks are far off for effects that so few tasks need. 2,000 draws,
-    the same ones for every effect: the power that is met is uncertain by one percentage point.
+    the same ones for every effect and question: the power that is met is uncertain by one percentage point.
     """
-    generator = np.random.default_rng(np.random.SeedSequence(0)) if rng is None else rng
+    generator = np.random.default_rng(np.random.SeedSequence(0))
     noise = generator.standard_normal((SIMULATIONS, tasks, seeds))
     low, high = 0.0, _LARGEST
-    if not _rejections(noise, high, level)[0] >= power:
-        return SeedPower(seeds, tasks, power, level, math.nan, math.nan)
+    if not _rejections(noise, high, level)[0] >= POWER:
+        return SeedPower(seeds, tasks, level, math.nan, math.nan)
     while high - low > 0.005:
         middle = (low + high) / 2
-        enough = _rejections(noise, middle, level)[0] >= power
+        enough = _rejections(noise, middle, level)[0] >= POWER
         low, high = (low, middle) if enough else (middle, high)
-    return SeedPower(seeds, tasks, power, level, high, _rejections(noise, high, level)[1])
+    return SeedPower(seeds, tasks, level, high, _rejections(noise, high, level)[1])
 
 
 def _rejections(noise: FloatArray, one_better: float, level: float) -> tuple[float, float]:

@@ -10,12 +10,11 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.analysis.intervals import LEVEL, known
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, better_seed
 from mlflow_l3d.studies.seeds.numbers.friedman import SeedPower, seed_power
-from mlflow_l3d.studies.seeds.numbers.size_correlation import MEASURES, size_correlations
+from mlflow_l3d.studies.seeds.numbers.spread import MEASURES, size_correlations
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
 

@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 
 JOINED: Final = " = "
 """Between the names of settings that always change together."""
@@ -107,10 +106,9 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
     rows = []
     for (name, levels), (degrees, p, variance) in zip(tested.items(), parts, strict=True):
         means = np.bincount(levels, values) / np.bincount(levels)
-        texts = [
-            _level(settings[present], name, int(np.flatnonzero(levels == level)[0])) for level in range(len(means))
-        ]
         low, high = int(means.argmin()), int(means.argmax())
+        of_first = settings[present][name.split(JOINED)[0]]  # of several that change together
+        lowest, highest = (str(of_first.iloc[np.flatnonzero(levels == level)[0]]) for level in (low, high))
         rows.append(
             {
                 "setting": name,
@@ -119,9 +117,9 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
                 "share": variance / total if total > 0 else math.nan,
                 "degrees": degrees,
                 "p": p,
-                "lowest": texts[low],
+                "lowest": lowest,
                 "lowest_mean": means[low],
-                "highest": texts[high],
+                "highest": highest,
                 "highest_mean": means[high],
             }
         )
@@ -166,11 +164,6 @@ def _basis(effects: Sequence[FloatArray], runs: int) -> FloatArray:
 def _beyond(basis: FloatArray, values: FloatArray) -> float:
     """Return the sum of squares of what a basis does not explain; of a matrix over all its columns."""
     return float(((values - basis @ (basis.T @ values)) ** 2).sum())
-
-
-def _level(settings: pd.DataFrame, name: str, run: int) -> str:
-    """Return the value of a setting in a run; of several that change together the value of the first."""
-    return str(settings[name.split(JOINED)[0]].iloc[run])
 
 
 def _cannot_tell(

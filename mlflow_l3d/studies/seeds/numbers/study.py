@@ -12,8 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement
-from mlflow_l3d.analysis.jackknife import LEVEL
-from mlflow_l3d.analysis.typing import known
+from mlflow_l3d.analysis.intervals import LEVEL, known
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import as_metric, named, of_kind
@@ -178,9 +177,9 @@ def seeds_study(
         `kind` are computed from the predictions.
     predictions
         One row per prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
-        for regression; texts, compared as they stand, for all else). All seeds predict the same examples; a
-        seed without predictions is not compared. Macro averages
-        that are computed from them are over the classes of a seed's own labels and predictions, as in scikit-learn.
+        for regression; texts, compared character by character, for all else). All seeds predict the same examples; a
+        seed without predictions is not compared. Macro averages of predictions are over the classes of a seed's own
+        labels and predictions, as in scikit-learn.
     metric
         The task's own metric, or its name; by default that of the kind.
     kind
@@ -188,12 +187,12 @@ def seeds_study(
     task, model, benchmark, training_size
         For the tables over tasks.
     others
-        Further metrics of `scores` that are reported, beside those that `kind` has.
+        Further metrics of `scores` that are reported, in addition to those of `kind`.
     classes
-        How many classes the task has; else those that occur among the labels.
+        How many classes the task has; None counts those that occur among the labels.
     recorded
-        Settings of the runs, rows as in `scores`, where they are told apart by more than a seed; ``seed`` is then the
-        number of the run.
+        Settings of the runs, rows as in `scores`, if runs differ in more than a seed; ``seed`` is then the number of
+        the run.
     level
         Of the intervals of scores; those of agreement are at 95 %.
 
@@ -205,7 +204,10 @@ def seeds_study(
 
     Examples
     --------
-    >>> study = seeds_study(pd.DataFrame({"seed": [42, 52, 62], "accuracy": [0.8, 0.9, 0.7]}))
+    >>> import pandas as pd
+    >>> import mlflow_l3d
+    >>> scores = pd.DataFrame({"seed": [42, 52, 62], "accuracy": [0.8, 0.9, 0.7]})
+    >>> study = mlflow_l3d.seeds_study(scores)
     >>> round(study.own.mean, 2), round(study.own.var, 2), round(study.own.std, 2)
     (0.8, 0.08, 0.1)
     """

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import interval_of, plain, probability, shorten, size_text, unit_of
+from mlflow_l3d.report.style import Axes, Figure
 from mlflow_l3d.studies.seeds.numbers.better_seed import NAMED_SEED, BetterSeed, normalised
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LARGEST_Z: Final = 2.5
 """Colours end here: of ten seeds none can be further than 3 from the mean."""
@@ -72,7 +69,7 @@ def size_figure(rows: pd.DataFrame, correlations: pd.DataFrame, *, title: str = 
     rows
         As :func:`mlflow_l3d.studies.seeds.numbers.over_tasks.study_rows` gives; fractions.
     correlations
-        Rows of :func:`mlflow_l3d.studies.seeds.numbers.size_correlation.size_correlations`; those on the log scale are
+        Rows of :func:`mlflow_l3d.studies.seeds.numbers.spread.size_correlations`; those on the log scale are
         shown.
     title
         The model.
@@ -189,16 +186,16 @@ _PLACES: Final = ((5, 2), (5, -8), (-5, 2), (-5, -8), (0, 7), (0, -13), (5, 9), 
 """Where a name may begin or, to the left, end, in points from its dot; the first that is clear is taken."""
 
 
-def size_ticks(smallest: float, largest: float, most: int = 4) -> list[float]:
-    """Return ticks for a logarithmic axis of counts: 1, 2, 5, 10, ..., or fewer where they are more than `most`."""
+def size_ticks(smallest: float, largest: float) -> list[float]:
+    """Return ticks for a logarithmic axis of counts: 1, 2, 5, 10, ..., or fewer, so that there are four at most."""
     low, high = smallest / 1.25, largest * 1.25
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for digits in ((1, 2, 5), (1, 3), (1,)):
         ticks = [digit * 10.0**power for power in powers for digit in digits]
         ticks = [tick for tick in ticks if low <= tick <= high]
-        if len(ticks) <= most:
+        if len(ticks) <= 4:
             break
-    return ticks[:: -(-len(ticks) // most)] if ticks else [smallest]
+    return ticks[:: -(-len(ticks) // 4)] if ticks else [smallest]
 
 
 def name_points(axes: Axes, names: Sequence[str], x: FloatArray, y: FloatArray) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.jackknife import unseen_share
+from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.report.numbers import (
     MISSING,
     between,
@@ -22,6 +22,7 @@ from mlflow_l3d.report.numbers import (
     unit_of,
 )
 from mlflow_l3d.report.text import Answer
+from mlflow_l3d.studies.seeds.numbers.friedman import POWER
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
@@ -225,10 +226,10 @@ def better_sentences(model: ModelOverTasks) -> tuple[str, ...]:
     if power is not None:
         size = f"{len(better.tasks)} tasks and {len(better.seeds)} seeds"
         sentences.append(
-            f"{size} find one better seed in {percent(power.power)} of studies if it is {plain(power.one_better)} "
+            f"{size} find one better seed in {percent(POWER)} of studies if it is {plain(power.one_better)} "
             f"standard deviations better on every task (W about {plain(power.kendall_w)}); a smaller advantage is "
             "likely missed."
             if not math.isnan(power.one_better)
-            else f"{size} are too few to find a better seed in {percent(power.power)} of studies, however good it is."
+            else f"{size} are too few to find a better seed in {percent(POWER)} of studies, however good it is."
         )
     return tuple(sentences)

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.importance.estimate import Estimate, importances_of_variances
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.typing import FloatArray
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 
 LeftOut = tuple[FloatArray, ...]

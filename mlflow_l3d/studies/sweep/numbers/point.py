@@ -114,7 +114,11 @@ def blocks_of(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choic
     A choice that says nothing beyond this one, or beyond which this one says nothing (the number of classes of a task),
     is none of the others.
     """
-    others = [name for name in choices if name != choice and not _nested(points, name, choice)]
+    others = [
+        name
+        for name in choices
+        if not (name == choice or _follows(points, name, choice) or _follows(points, choice, name))
+    ]
     return [tuple(value_of(point, name) for name in others) for point in points]
 
 
@@ -153,11 +157,6 @@ def _scores(point: SweptPoint) -> bytes:
     assert point.analysis is not None
     records = point.analysis.importances.items()
     return b"".join(name.encode() + each.table.tobytes() + each.golden.tobytes() for name, each in records)
-
-
-def _nested(points: Sequence[SweptPoint], one: str, other: str) -> bool:
-    """Return whether one of two choices follows from the other."""
-    return _follows(points, one, other) or _follows(points, other, one)
 
 
 def _follows(points: Sequence[SweptPoint], one: str, other: str) -> bool:

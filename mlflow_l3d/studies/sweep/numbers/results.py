@@ -11,9 +11,8 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.jackknife import LEVEL, check_level
+from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.analysis.typing import known, with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction, interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD, LeftOut, golden_stds, importances
@@ -184,10 +183,7 @@ class Sweep:
 
 
 def analyse_sweep(
-    points: Sequence[SweptPoint],
-    left_out: Mapping[tuple[int, str], LeftOut] = MappingProxyType({}),
-    *,
-    level: float = LEVEL,
+    points: Sequence[SweptPoint], left_out: Mapping[tuple[int, str], LeftOut] = MappingProxyType({})
 ) -> Sweep:
     """Return what several investigations say together.
 
@@ -199,15 +195,12 @@ def analyse_sweep(
         (number of the point, factor) -> corrected importance without each row, and without each column
         (:func:`mlflow_l3d.studies.sweep.numbers.measured.without_each`). Points of one task and root seed have the same
         configurations; with this, what they share cancels in differences.
-    level
-        Confidence level.
 
     Raises
     ------
     ParameterError
-        If there is none, or `level` is not allowed.
+        If there is none.
     """
-    check_level(level)
     if not points:
         raise ParameterError("points", "(none)", "must be at least one investigation")
     rows, every = long_table(points), choices_of(points)
@@ -229,14 +222,14 @@ def analyse_sweep(
         for choice, values in tested.items()
         if choice not in _NAMES and is_numeric(values)
         for of, each in measured.items()
-        if (one := trend(points, choices, choice, of, each, level)) is not None
+        if (one := trend(points, choices, choice, of, each, LEVEL)) is not None
     ]
     moves = [
         move
         for choice in tested
         if choice not in follows
         for of, each in measured.items()
-        if (move := interaction(points, choices, choice, of, each, level)) is not None
+        if (move := interaction(points, choices, choice, of, each, LEVEL)) is not None
     ]
     adjusted = holm([*(one.p for one in trends), *(each.test.p for each in moves)]).tolist()
     count = len(trends)
@@ -249,5 +242,4 @@ def analyse_sweep(
         without_effect,
         tuple(replace(one, p_holm=p) for one, p in zip(trends, adjusted[:count], strict=True)),
         tuple(replace(one, p_holm=p) for one, p in zip(moves, adjusted[count:], strict=True)),
-        level,
     )

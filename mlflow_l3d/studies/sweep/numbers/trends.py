@@ -9,8 +9,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.jackknife import t_quantile
-from mlflow_l3d.analysis.typing import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray, t_quantile
 from mlflow_l3d.studies.sweep.numbers.measured import Measured, degrees_of
 from mlflow_l3d.studies.sweep.numbers.point import Choice, Indices, SweptPoint, blocks_of, groups, value_of
 
@@ -257,7 +256,7 @@ def trend(
     x = scaled(values, scale, step)
     of_tasks = groups([point.task for point in here])
     blocks = blocks_of(here, choices, choice)
-    slopes = [_within(x, numbers, task, blocks, level) for task in of_tasks]
+    slopes = [slope(x[task], numbers.at(task), groups([blocks[at] for at in task]), level) for task in of_tasks]
     found = [each for each in slopes if each is not None]
     if found:
         whole = mean_slope(found) if len(found) > 1 else found[0]
@@ -273,7 +272,3 @@ def trend(
     p = whole.p_value()
     own = (whole.value, low, high, whole.error, whole.degrees, p, math.nan, whole.between)
     return Trend(choice, of, scale, step, scope, tasks, whole.points, *own)
-
-
-def _within(x: FloatArray, numbers: Measured, task: Indices, blocks: Sequence[object], level: float) -> Slope | None:
-    return slope(x[task], numbers.at(task), groups([blocks[at] for at in task]), level)

@@ -1,0 +1,235 @@
+"""Checks of cells: those without a score, those on the split of a search, and the same cell again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.estimators import TableModel
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.results import Check, Importance, counted_of, named, points
+from mlflow_l3d.cells.factors import REPLICATE
+
+OF_RUNS_THAT_END: Final = (
+    "All numbers are those of runs that end: where runs fail that would have scored low, luck looks smaller."
+)
+DRAWS: Final = 1999
+"""Random placements of the failures that those seen are compared with."""
+
+
+FAILURE_LEVEL: Final = 0.01
+"""Failures that crowd into rows or columns so much, or more, by chance are taken for no chance."""
+_AGAIN: Final = "See the errors of the failed runs, then run the same command again: only missing cells are computed."
+
+
+class Failures(NamedTuple):
+    """What is known of the cells of a table that have no score.
+
+    Attributes
+    ----------
+    p_rows, p_columns
+        p-value of "failures fall on rows (columns) at random"; nan if there is nothing to tell.
+    at_chance
+        The record with every failure, golden runs too, counted as a score of guessing; None if that is not known.
+    """
+
+    p_rows: float
+    p_columns: float
+    at_chance: Importance | None
+
+
+def failures(record: Importance, model: TableModel, *, chance: float | None = None) -> Failures | None:
+    """Return the evidence on the failures of a table; None if no cell failed, or every cell did.
+
+    Parameters
+    ----------
+    record
+        The factor.
+    model
+        How the columns of its table belong together.
+    chance
+        Score of guessing; None if the metric has none.
+    """
+    missing = ~np.isfinite(record.table)
+    if not missing.any() or missing.all():
+        return None
+    at_chance = None
+    if chance is not None:
+        filled = (np.where(np.isfinite(scores), scores, chance) for scores in (record.table, record.golden))
+        at_chance = importance(*filled, factor=record.factor, chance=chance, model=model, level=record.level)
+    return Failures(_at_random(missing), _at_random(missing.T) if model.shared_columns else math.nan, at_chance)
+
+
+def missing_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
+    """L3D002: cells without a score, and what the numbers come from."""
+    if not record.cells_missing:
+        return
+    missing = ~np.isfinite(record.table)
+    rows = np.flatnonzero(missing.any(axis=1)).tolist()
+    message = f"{counted_of(record.cells_missing, 'cell', record.table.size, 'has')} no score ({named('row', rows)}). "
+    by_reml = record.components is not None and record.components.method == "reml"
+    method = "restricted maximum likelihood" if by_reml else "an analysis of variance that allows for missing cells"
+    if evidence.tables_are_golden:
+        message += "What the factor contributes comes from the rows that have all their runs. "
+    else:
+        message += (
+            "The published score takes the scores that each row has, as the authors' code does; the corrected score "
+            f"and its interval come from every cell, by {method}. "
+        )
+    if by_reml and math.isnan(record.importance_corrected_ci_low):
+        message += "It has no interval here (a component is zero, or the table is small or very large). "
+    elif evidence.plan.missing == "reml" and evidence.model.shared_columns and not by_reml:
+        message += "Restricted maximum likelihood gave no estimate. "
+    if empty := np.flatnonzero(missing.all(axis=0)).tolist():
+        message += f"No row has a score in {named('column', empty)}. "
+    yield Check("L3D002", "warning", "Cells missing", message + _AGAIN, record.factor)
+
+
+def missing_runs(record: Importance, _: Evidence) -> Iterator[Check]:
+    """L3D002 of a baseline strategy, whose runs do not form rows and columns."""
+    if record.cells_missing:
+        message = (
+            f"{counted_of(record.cells_missing, 'run', record.table.size, 'has')} no score; the "
+            f"standard deviation is that of the others. {_AGAIN}"
+        )
+        yield Check("L3D002", "warning", "Cells missing", message, record.factor)
+
+
+def selected_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
+    """L3D012: the runs that have a score are those that did not fail."""
+    failed = failures(record, evidence.model, chance=evidence.chance)
+    if failed is None:
+        return
+    message = OF_RUNS_THAT_END
+    crowds = ((failed.p_columns, "column", record.factor), (failed.p_rows, "row", "the other factors"))
+    for p, noun, factor in crowds:
+        if p <= FAILURE_LEVEL:
+            message += f" Failures crowd into {noun}s (p = {p:.3g}): they go with the configurations of {factor}."
+    message += counted_at_chance(failed.at_chance)
+    yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
+
+
+def selected_pairs(record: Importance, evidence: Evidence) -> Iterator[Check]:
+    """L3D012 of a design whose runs do not form rows and columns: runs with a score are those that did not fail."""
+    if record.factor not in evidence.failing:
+        return
+    message, cause = OF_RUNS_THAT_END, evidence.failing[record.factor]
+    low, high = cause.corrected_interval
+    if math.isfinite(cause.importance_corrected):
+        ends = f" ({low:+.2f} to {high:+.2f})" if math.isfinite(low) else ""
+        message += f" For which runs fail its importance is {cause.importance_corrected:+.2f}{ends}."
+    message += counted_at_chance(evidence.at_chance.get(record.factor))
+    yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
+
+
+def counted_at_chance(again: Importance | None) -> str:
+    """Return what the numbers are with failures counted as guessing; empty if that is not known."""
+    if again is None or not math.isfinite(again.importance):
+        return ""
+    return (
+        f" With every failure counted as a score of guessing the published score is {again.importance:+.2f}, the "
+        f"corrected one {again.importance_corrected:+.2f}, the golden standard deviation {points(again.golden_std)} "
+        "points."
+    )
+
+
+def _at_random(missing: npt.NDArray[np.bool_]) -> float:
+    """Return how often random placements crowd into rows as much; nan for one failure, which crowds nowhere."""
+    counts = missing.sum(axis=1)
+    total = int(counts.sum())
+    if total < 2 or len(counts) < 2:
+        return math.nan
+    # From a generator of its own, so that the same table always has the same number.
+    drawn = np.random.default_rng(0).multivariate_hypergeometric([missing.shape[1]] * len(counts), total, size=DRAWS)
+    return float(1 + (np.square(drawn).sum(axis=1) >= np.square(counts).sum()).sum()) / (DRAWS + 1)
+
+
+def on_searched_split(cells: pd.DataFrame, splits: Sequence[Mapping[str, int]]) -> npt.NDArray[np.bool_]:
+    """Return which cells have one of some splits.
+
+    Parameters
+    ----------
+    cells
+        One row per cell, n rows, with the columns ``seed.<factor>``.
+    splits
+        Seed of each factor that decides the split, one mapping a split. An empty mapping is the split of every cell.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        True where all seeds of a split are those of the cell.
+    """
+    has_split = np.zeros(len(cells), dtype=bool)
+    for split in splits:
+        same = np.ones(len(cells), dtype=bool)
+        for factor, seed in split.items():
+            column = f"seed.{factor}"
+            same &= cells[column].eq(seed).fillna(value=False).to_numpy(dtype=bool) if column in cells else False
+        has_split |= same
+    return has_split
+
+
+def searched_split(evidence: Evidence) -> Iterator[Check]:
+    """L3D011: cells have a split that the hyperparameters were searched on.
+
+    The search looked at the validation part of that split only, and early stopping looks at it again (Pecher et al.
+    2024, appendix D, search on one fixed split and name it as a limit).
+    """
+    cells, splits = evidence.cells, evidence.plan.searched_splits
+    if cells is None:
+        return
+    count = int(on_searched_split(cells, splits).sum())
+    if not count:
+        return
+    if not all(splits):
+        which = f"All {len(cells)} cells have the very split"
+        fix = "No factor of the split has an effect here: lower num_labelled or test_size so that other splits exist."
+    else:
+        which = f"{count} of {len(cells)} cells {'has' if count == 1 else 'have'} the very split"
+        fix = "Use another root_seed for the investigation or the search."
+    message = (
+        f"{which} (training, validation and test examples) that the hyperparameters were searched on. They were chosen "
+        f"to suit its validation part, so these scores may be higher than those of other splits. {fix}"
+    )
+    yield Check("L3D011", "warning", "Searched and investigated on the same split", message)
+
+
+_ROUNDING: Final = 1e-9
+"""Of a mean of shares."""
+
+
+def repeated_cells(evidence: Evidence) -> Iterator[Check]:
+    """L3D014: whether cells that were computed again gave the same result.
+
+    The cells of a row of the table of `replicate` are one cell, again and again. If results need not be the same,
+    differences are what was asked for, and the tables show them.
+    """
+    record, agreement = evidence.importances.get(REPLICATE), evidence.repeated_agreement
+    if record is None:
+        return
+    rows = record.table[np.isfinite(record.table).sum(axis=1) >= 2]
+    if not len(rows):
+        return
+    changed = int((np.nanmax(rows, axis=1) > np.nanmin(rows, axis=1)).sum())
+    differ = 0.0 if agreement is None else 1 - agreement
+    shares = f"{counted_of(changed, 'cell', len(rows), 'has')} another score when computed again"
+    if differ > _ROUNDING:
+        shares += f", {100 * differ:.2g} % of predictions differ"
+    if not changed and differ <= _ROUNDING:
+        compared = "score" if agreement is None else "score and predictions"
+        message = f"All of {len(rows)} cells have the same {compared} when computed again."
+        yield Check("L3D014", "info", "Cells repeat", message, record.factor)
+    elif evidence.plan.deterministic:
+        message = (
+            f"{shares}, though their seeds are the same: something is drawn that no factor has, or the machine does "
+            "not compute the same way twice. Every other factor's numbers hold this, too. Look for a library's own "
+            "generator, threads and a GPU's warnings of operations that are not deterministic; or say "
+            "deterministic=false, and take the importance of replicate as the machine's part."
+        )
+        yield Check("L3D014", "warning", "Cells do not repeat", message, record.factor)

@@ -1,0 +1,205 @@
+"""The shape of scores: whether intervals hold with such tails, and a score in two parts if some runs collapse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mlflow_l3d.analysis.importance.results import Check, Importance, points
+from mlflow_l3d.analysis.importance.tables import constant, with_scores
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interval
+
+FEWEST: Final = 8
+"""Below this many scores nothing is said of their shape."""
+MOST_SKEWNESS: Final = 1.0
+MOST_KURTOSIS: Final = 2.0
+"""Beyond these, intervals of simulated tables cover clearly less than they claim."""
+SURE_SKEWNESS: Final = 2.58
+SURE_KURTOSIS: Final = 3.5
+"""Standard errors under normal scores that both must exceed, too, which one normal sample in a hundred does."""
+TWO_GROUPS: Final = 0.6
+"""Sarle's coefficient is 1/3 for normal, 5/9 for uniform scores, and 1 for two values."""
+
+
+class Tails(NamedTuple):
+    """Moments of some scores.
+
+    Attributes
+    ----------
+    size
+        How many scores.
+    skewness, kurtosis
+        Without the bias of small samples (Joanes and Gill 1998, G1 and G2); the kurtosis is 0 for normal scores.
+    """
+
+    size: int
+    skewness: float
+    kurtosis: float
+
+    @property
+    def bimodality(self) -> float:
+        """Sarle's coefficient, (skewness^2 + 1) / kurtosis, with the correction for small samples."""
+        whole = 3 * (self.size - 1) ** 2 / ((self.size - 2) * (self.size - 3))
+        return (self.skewness**2 + 1) / (self.kurtosis + whole)
+
+    @property
+    def skewness_error(self) -> float:
+        """Standard error of the skewness of so many normal scores."""
+        n = self.size
+        return math.sqrt(6 * n * (n - 1) / ((n - 2) * (n + 1) * (n + 3)))
+
+    @property
+    def long(self) -> bool:
+        """Whether a tail is so long that intervals may not hold."""
+        n = self.size
+        error = self.skewness_error
+        of_kurtosis = 2 * error * math.sqrt((n * n - 1) / ((n - 3) * (n + 5)))
+        return abs(self.skewness) > max(MOST_SKEWNESS, SURE_SKEWNESS * error) or self.kurtosis > max(
+            MOST_KURTOSIS, SURE_KURTOSIS * of_kurtosis
+        )
+
+    @property
+    def two_groups(self) -> bool:
+        """Whether the scores fall into two groups of about the same size."""
+        return self.bimodality > TWO_GROUPS and self.kurtosis < 0
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers of the golden runs, as ``importance.json`` names them."""
+        return {
+            "score_skewness": self.skewness,
+            "score_kurtosis": self.kurtosis,
+            "score_bimodality": self.bimodality,
+        }
+
+
+def tails(scores: FloatArray) -> Tails | None:
+    """Return the moments of the scores that are not missing; None if they are too few, or all equal."""
+    finite_scores = scores[np.isfinite(scores)]
+    n = len(finite_scores)
+    if n < FEWEST or constant(finite_scores):
+        return None
+    centred = finite_scores - finite_scores.mean()
+    centred /= np.abs(centred).max()  # powers of tiny scores would be 0
+    variance = float(np.square(centred).mean())
+    third, fourth = float((centred**3).mean()) / variance**1.5, float((centred**4).mean()) / variance**2 - 3
+    skewness = third * math.sqrt(n * (n - 1)) / (n - 2)
+    return Tails(n, skewness, (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * fourth + 6))
+
+
+def tails_of_rows(table: FloatArray) -> Tails | None:
+    """Return the moments of the row means of a table; None likewise."""
+    rows = with_scores(table)
+    return tails(np.nanmean(rows, axis=1)) if rows.size else None
+
+
+def long_tails(golden: FloatArray, table: FloatArray) -> bool:
+    """Return whether golden runs, or the rows of a table, have long tails."""
+    return any(moments is not None and moments.long for moments in (tails(golden), tails_of_rows(table)))
+
+
+APART: Final = 3.0
+"""Standard deviations of the other runs between chance and their mean. A model that is hardly better than chance scores
+below it now and then; that is a tail, and to cut it off would make the others look alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collapse:
+    """Evidence if some runs score below chance.
+
+    A few such runs make up most of a standard deviation, and no interval of the whole score holds: of 95 % intervals
+    0 to 75 % did where one run in ten collapsed. Those of the two parts did in 92 to 99 % (see docs/statistics.md).
+
+    Attributes
+    ----------
+    runs, collapsed
+        Runs that are independent of each other and draw every factor (golden runs; base runs of the radial design), and
+        how many of them collapsed; both 0 if there are none.
+    causes
+        Factor -> importance for "the run collapsed" (0 or 1) in place of the score: above 0 if the factor decides
+        more than all others which runs collapse.
+    rest
+        Factor -> importance among the runs that did not collapse, the others taken for missing.
+    level
+        Confidence level of all intervals.
+    """
+
+    runs: int
+    collapsed: int
+    causes: Mapping[str, Importance]
+    rest: Mapping[str, Importance]
+    level: float = LEVEL
+
+    def share_interval(self) -> tuple[float, float]:
+        """Return Wilson's interval of the share of runs that collapses, at the level of the records."""
+        return wilson_interval(self.collapsed, self.runs, level=self.level)
+
+    def metrics(self, group: str) -> dict[str, float]:
+        """Return the metrics of a factor, or of ``golden``; those that are nan are left out."""
+        if group == "golden":
+            share = self.collapsed / self.runs if self.runs else math.nan
+            low, high = self.share_interval()
+            values = {"collapsed_share": share, "collapsed_share_ci_low": low, "collapsed_share_ci_high": high}
+            std = next((record.golden_std for record in self.rest.values()), math.nan)
+            return known(values | {"golden_std_uncollapsed": std})
+        corrected = with_interval("importance_corrected")
+        cause, rest = self.causes[group], self.rest[group]
+        values = {name.replace("importance", "collapse_importance"): getattr(cause, name) for name in corrected}
+        return known(values | {f"{name}_uncollapsed": getattr(rest, name) for name in ("importance", *corrected)})
+
+
+def in_two_parts(check: Check, found: Collapse, record: Importance | None) -> Check:
+    """Return L3D005 with what is known of the two parts of the score; `record` is that of its factor."""
+    if record is None:
+        ends = found.share_interval()
+        more = f" Of all runs that could be drawn, {points(ends[0])} to {points(ends[1])} % collapse "
+        more += f"({100 * found.level:.4g} % interval)."
+        return check if math.isnan(ends[0]) else replace(check, message=check.message + more)
+    cause, rest = found.causes[record.factor], found.rest[record.factor]
+    message = (
+        f"{points(record.collapsed_share)} % of the cells score below chance." if found.collapsed else check.message
+    )
+    if math.isfinite(cause.importance_corrected):
+        message += f" For which runs collapse its importance is {_score(cause)}."
+    if math.isfinite(rest.importance):
+        message += (
+            f" Among the runs that do not, the published score is {rest.importance:+.2f}, the corrected one "
+            f"{_score(rest)}, the golden standard deviation {points(rest.golden_std)} points."
+        )
+    return replace(check, message=message)
+
+
+def _score(record: Importance) -> str:
+    low, high = record.corrected_interval
+    ends = f" ({low:+.2f} to {high:+.2f})" if math.isfinite(low) else ""
+    return f"{record.importance_corrected:+.2f}{ends}"
+
+
+def collapsed(scores: FloatArray, chance: float) -> FloatArray:
+    """Return 1 for every score below chance, 0 for the others; nan if there is none."""
+    return np.where(np.isfinite(scores), (scores < chance).astype(np.float64), math.nan)
+
+
+def apart(rest: FloatArray, chance: float) -> bool:
+    """Return whether chance lies so far below the scores of the other runs that lower ones are another kind of run.
+
+    A few others, where nearly all runs score below chance, lie close together by luck.
+    """
+    finite_scores = rest[np.isfinite(rest)]
+    return len(finite_scores) >= FEWEST and float(finite_scores.mean()) - chance > APART * float(finite_scores.std())
+
+
+def wilson_interval(count: float, of: float, *, level: float = LEVEL) -> tuple[float, float]:
+    """Return Wilson's (1927) interval of the share of `count` in `of` independent draws; nan if there are none."""
+    from scipy.special import ndtri
+
+    if not of:
+        return math.nan, math.nan
+    z = float(ndtri((1 + level) / 2))
+    share, spread = count / of, z * z / of
+    centre = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / of + spread / (4 * of)) / (1 + spread)
+    return max(0.0, centre - half), min(1.0, centre + half)

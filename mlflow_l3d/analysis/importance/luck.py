@@ -1,0 +1,44 @@
+"""How far apart two runs may lie by luck alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from mlflow_l3d.analysis.importance.checks.shape import tails
+from mlflow_l3d.analysis.intervals import FloatArray
+
+DEVIATIONS: Final = 1.96 * math.sqrt(2)
+"""Two normal scores of equal mean differ by more than this many standard deviations one time in twenty."""
+FEWEST: Final = 20
+"""Fewer runs do not show a quantile of their distances."""
+
+
+def single_run_limit(scores: FloatArray, std: float) -> float:
+    """Return the distance that two runs which differ by luck alone exceed one time in twenty.
+
+    Parameters
+    ----------
+    scores
+        Shape (n,): finite scores of independent runs.
+    std
+        Their standard deviation.
+
+    Returns
+    -------
+    float
+        1.96 √2 standard deviations; for scores with long tails or in two groups, the 95 % quantile of the distances of
+        all pairs.
+
+    Examples
+    --------
+    >>> round(single_run_limit(np.array([0.7, 0.8]), 0.05), 3)
+    0.139
+    """
+    shape = tails(scores) if len(scores) >= FEWEST else None
+    if shape is None or not (shape.long or shape.two_groups):
+        return DEVIATIONS * std
+    first, second = np.triu_indices(len(scores), 1)
+    return float(np.quantile(np.abs(scores[first] - scores[second]), 0.95))

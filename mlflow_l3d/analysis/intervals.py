@@ -1,0 +1,157 @@
+"""Intervals: their names and level, and errors by leaving one unit out at a time; the array type of every analysis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.errors import ParameterError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+LEVEL: Final = 0.95
+"""Confidence level of every interval, unless another is asked for."""
+SHARE_ROUNDING: Final = 1e-12
+"""Shares that differ by no more are equal."""
+
+
+def with_interval(name: str) -> tuple[str, str, str]:
+    """Return the name of a number and those of the ends of its interval, as metrics and columns have them."""
+    return name, f"{name}_ci_low", f"{name}_ci_high"
+
+
+def known(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the values that are not nan."""
+    return {name: value for name, value in values.items() if not math.isnan(value)}
+
+
+def check_level(level: float) -> None:
+    """Raise ParameterError where a confidence level is not between 0 and 1."""
+    if not 0 < level < 1:
+        raise ParameterError("level", level, "must be above 0 and below 1, such as 0.95")
+
+
+def unseen_share(runs: int, level: float) -> float:
+    """Return the largest share of runs of a kind that none of so many was, at a level: 1 - (1 - level)^(1 / runs)."""
+    return 1 - (1 - level) ** (1 / runs) if runs else 1.0
+
+
+def t_quantile(degrees: float, level: float = LEVEL) -> float:
+    """Return the quantile of Student's t that a two-sided interval at `level` takes."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 1 - (1 - level) / 2))
+
+
+def jackknife_variance(left_out: FloatArray) -> float:
+    """Return the jackknife variance of an estimate from its values without one unit at a time."""
+    count = len(left_out)
+    return (count - 1) / count * float(np.square(left_out - left_out.mean()).sum())
+
+
+def means_without(values: FloatArray) -> FloatArray:
+    """Return the mean of the values that are known without each in turn; nan below two that are."""
+    present = ~np.isnan(values)
+    count, total = int(present.sum()), float(np.nansum(values))
+    if count < 2:
+        return np.full(len(values), math.nan)
+    return np.where(present, (total - np.nan_to_num(values)) / (count - 1), total / count)
+
+
+def combined_error(left_out: Sequence[FloatArray], overlap: float = 0.0) -> tuple[float, float]:
+    """Return the error of an estimate and its degrees of freedom.
+
+    Parameters
+    ----------
+    left_out
+        For each kind of unit that was sampled (rows, columns), the estimate without one unit at a time. Their variances
+        are added: all kinds are random.
+    overlap
+        What several kinds count alike, taken away again; the variance is never below that of one kind.
+
+    Notes
+    -----
+    Degrees of freedom by Welch and Satterthwaite: each variance has one less than it has units, and counts by its size.
+    """
+    variances = np.array([jackknife_variance(values) for values in left_out])
+    degrees = np.array([len(values) - 1 for values in left_out])
+    total = float(variances.sum())
+    if not total > 0:
+        return math.sqrt(total), float(degrees.min())
+    error = math.sqrt(max(total - overlap, float(variances.max())))
+    return error, total**2 / float((np.square(variances) / degrees).sum())
+
+
+def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]:
+    """Return the 95 % jackknife interval of a share.
+
+    Parameters
+    ----------
+    estimate
+        The share, in [0, 1].
+    left_out
+        The share without one unit (a run) at a time.
+
+    Returns
+    -------
+    tuple of float
+        Both nan if there are fewer than three units, or leaving units out changes nothing: then there is nothing to
+        learn from it.
+
+    Notes
+    -----
+    On the logit scale, where all shares lie between 0 and 1, else on their own, cut at 0 and 1. t quantiles with one
+    degree of freedom less than units.
+    """
+    if len(left_out) < 3 or not np.isfinite(left_out).all() or np.ptp(left_out) <= SHARE_ROUNDING:
+        return math.nan, math.nan
+    # A share of 1 that was summed may fall short of it by a rounding error, whose logit is one of no meaning.
+    every = np.append(left_out, estimate)
+    if every.min() <= SHARE_ROUNDING or every.max() >= 1 - SHARE_ROUNDING:
+        half = _half_width([left_out])
+        return max(0.0, estimate - half), min(1.0, estimate + half)
+    half = _half_width([np.log(left_out) - np.log1p(-left_out)])
+    centre = math.log(estimate) - math.log1p(-estimate)
+    return _share(centre - half), _share(centre + half)
+
+
+def ratio_interval(estimate: float, *left_out: FloatArray, level: float = LEVEL) -> tuple[float, float]:
+    """Return the jackknife interval of a positive number such as a ratio, on the scale of its logarithm.
+
+    Parameters
+    ----------
+    estimate
+        The ratio.
+    left_out
+        For each kind of unit that was sampled (rows, columns, golden runs), the ratio without one unit at a time. Their
+        variances are added: all kinds are random.
+    level
+        Confidence level.
+
+    Returns
+    -------
+    tuple of float
+        Both nan if a kind has fewer than three units, or a ratio is not above 0. t quantiles with one degree of
+        freedom less than units of the smallest kind.
+    """
+    if not left_out or min(len(values) for values in left_out) < 3:
+        return math.nan, math.nan
+    everything = np.concatenate(left_out)
+    if not (np.isfinite(everything).all() and everything.min() > 0 and estimate > 0):
+        return math.nan, math.nan
+    half = _half_width([np.log(values) for values in left_out], level)
+    return estimate * math.exp(-half), estimate * math.exp(half)
+
+
+def _half_width(left_out: Sequence[FloatArray], level: float = LEVEL) -> float:
+    degrees = min(len(values) for values in left_out) - 1
+    return t_quantile(degrees, level) * math.sqrt(sum(jackknife_variance(values) for values in left_out))
+
+
+def _share(logit: float) -> float:
+    part = math.exp(-abs(logit))
+    return (1 if logit >= 0 else part) / (1 + part)

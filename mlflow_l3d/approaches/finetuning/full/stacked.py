@@ -1,0 +1,230 @@
+"""The trained weights of a session's cells: of one, which are the model's own, or of several side by side.
+
+Cells side by side share the frozen weights of one model. Their batches are rows of one batch, and each small product of
+an adapter, or of the head, is one batched product for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from mlflow_l3d.approaches.finetuning.full.weights import OwnVocabulary
+from mlflow_l3d.errors import ParameterError
+
+
+class SingleWeights:
+    """The weights of one cell.
+
+    Parameters
+    ----------
+    model
+        Its weights that want a gradient are trained.
+    words
+        Its word vectors, if they are trained by themselves.
+    """
+
+    def __init__(self, model: torch.nn.Module, words: OwnVocabulary | None) -> None:
+        self._words = words
+        self.tensors = [weight for weight in model.parameters() if weight.requires_grad]
+        self._weights = [weight.detach() for weight in self.tensors]
+        self._kept: list[torch.Tensor] = []
+
+    def keep(self, place: int) -> None:  # noqa: ARG002
+        """Remember the weights of a cell as they are now, in memory of the host that is taken once."""
+        if not self._kept:
+            self._kept = [torch.empty_like(weight, device="cpu") for weight in self._weights]
+        torch._foreach_copy_(self._kept, self._weights)
+
+    def end(self, place: int, *, best: bool) -> None:  # noqa: ARG002
+        """Say that a cell is trained, and whether what was kept counts, not what it has now."""
+        if best:
+            torch._foreach_copy_(self._weights, self._kept)
+
+    def clear(self) -> None:
+        """Forget the gradients."""
+        for weight in self.tensors:
+            if self._words is None or weight is not self._words.weight:
+                weight.grad = None
+        if self._words is not None:
+            self._words.clear()
+
+    def clip(self, most: float) -> None:
+        """Shorten the gradient of each cell to a 2-norm of at most `most`."""
+        torch.nn.utils.clip_grad_norm_(self.tensors, most)
+
+
+class StackedLinear(torch.nn.Module):
+    """A linear layer of B cells; the rows of its input are those of the first cell, then of the second, and so on.
+
+    Parameters
+    ----------
+    weight, bias
+        Shapes (B, out, in) and (B, out).
+    """
+
+    def __init__(self, weight: torch.nn.Parameter, bias: torch.nn.Parameter | None) -> None:
+        super().__init__()
+        self.weight, self.bias = weight, bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the products, shape (B * rows, *, out), of x, shape (B * rows, *, in)."""
+        rows, transposed = x.reshape(len(self.weight), -1, x.shape[-1]), self.weight.transpose(1, 2)
+        bias = self.bias
+        products = torch.bmm(rows, transposed) if bias is None else torch.baddbmm(bias[:, None], rows, transposed)
+        return products.view(*x.shape[:-1], -1)
+
+
+class StackedWeights:
+    """The weights of B cells, stacked.
+
+    Parameters
+    ----------
+    owners
+        The layer of each trained weight of the model, and the weight's name in it; shapes (B, *).
+
+    Attributes
+    ----------
+    cells
+        Which of the cells, counted from 0, still have a row in them.
+    """
+
+    def __init__(self, owners: Sequence[tuple[StackedLinear, str]]) -> None:
+        self._owners = owners
+        self.cells = list(range(len(self.tensors[0])))
+        self._best: dict[int, list[torch.Tensor]] = {}
+        self._ended: dict[int, list[torch.Tensor]] = {}
+
+    @property
+    def tensors(self) -> list[torch.nn.Parameter]:
+        """The weights of the cells that still have a row."""
+        return [getattr(layer, name) for layer, name in self._owners]
+
+    def keep(self, place: int) -> None:
+        """Remember the weights of the cell in a row as they are now."""
+        self._best[self.cells[place]] = self.row(place)
+
+    def end(self, place: int, *, best: bool) -> None:
+        """Say that the cell in a row is trained, and whether what was kept counts, not what it has now."""
+        cell = self.cells[place]
+        self._ended[cell] = self._best[cell] if best else self.row(place)
+
+    def row(self, place: int) -> list[torch.Tensor]:
+        """Return a copy of a row of each weight."""
+        return [tensor.detach()[place].clone() for tensor in self.tensors]
+
+    def select(self, places: npt.NDArray[np.intp], optimizer: torch.optim.Optimizer) -> None:
+        """Go on with some of the rows, in their order; what an optimiser remembers goes with them."""
+        before = self.tensors
+        index = torch.from_numpy(places).to(before[0].device)
+        self.cells = [self.cells[place] for place in places]
+        self._set([tensor.detach().index_select(0, index) for tensor in before])
+        for old, new in zip(before, self.tensors, strict=True):
+            state = optimizer.state.pop(old)
+            optimizer.state[new] = {
+                name: state_tensor.index_select(0, index) if state_tensor.shape == old.shape else state_tensor
+                for name, state_tensor in state.items()
+            }
+        optimizer.param_groups[0]["params"] = self.tensors
+
+    def finish(self) -> list[int]:
+        """Give every cell that has ended its final weights; return which these are, in the order of the rows."""
+        self.cells = sorted(self._ended)
+        if self.cells:
+            rows = [self._ended[cell] for cell in self.cells]
+            self._set([torch.stack(tensors) for tensors in zip(*rows, strict=True)])
+        return self.cells
+
+    def clear(self) -> None:
+        """Forget the gradients."""
+        for weight in self.tensors:
+            weight.grad = None
+
+    def clip(self, most: float) -> None:
+        """Shorten the gradient of each cell to a 2-norm of at most `most`, as torch does for one."""
+        gradients = [tensor.grad.flatten(1) for tensor in self.tensors if tensor.grad is not None]
+        length = torch.stack([gradient.norm(dim=1) for gradient in gradients]).norm(dim=0)
+        share = (most / (length + 1e-6)).clamp_(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(share[:, None])
+
+    def _set(self, values: Sequence[torch.Tensor]) -> None:
+        for (layer, name), value in zip(self._owners, values, strict=True):
+            setattr(layer, name, torch.nn.Parameter(value))
+
+
+Weights: TypeAlias = SingleWeights | StackedWeights
+
+
+class Places:
+    """The layers of a model that hold its trained weights, for weights of several cells to stand there.
+
+    Parameters
+    ----------
+    model
+        Its weights that want a gradient are trained.
+    cells
+        How many, for the message.
+
+    Raises
+    ------
+    ParameterError
+        If one of them is not of a linear layer.
+    """
+
+    def __init__(self, model: torch.nn.Module, cells: int) -> None:
+        self.model = model
+        self.names = [name for name, weight in model.named_parameters() if weight.requires_grad]
+        self._layers = {owner: model.get_submodule(owner) for owner in dict.fromkeys(map(_owner, self.names))}
+        for owner, layer in self._layers.items():
+            if type(layer) is not torch.nn.Linear:
+                allowed = f"needs new weights in linear layers, and {owner or 'the model'} is none"
+                raise ParameterError("hyperparameters.lora_cells", cells, allowed, "Use lora_cells=1.")
+
+    def weights(self) -> list[torch.Tensor]:
+        """Return a copy of the weights in the model, in the order of `names`."""
+        tensors = dict(self.model.named_parameters())
+        return [tensors[name].detach().clone() for name in self.names]
+
+    @contextmanager
+    def of(self, cells: Sequence[Sequence[torch.Tensor]]) -> Iterator[StackedWeights]:
+        """Let the weights of several cells, each as :meth:`weights` gives them, stand in the model inside the block."""
+        stacked = [torch.nn.Parameter(torch.stack(tensors)) for tensors in zip(*cells, strict=True)]
+        named = dict(zip(self.names, stacked, strict=True))
+        layers = {owner: StackedLinear(named[f"{owner}.weight"], named.get(f"{owner}.bias")) for owner in self._layers}
+        with self._placed(layers):
+            yield StackedWeights([(layers[_owner(name)], name.rpartition(".")[2]) for name in self.names])
+
+    @contextmanager
+    def alone(self, weights: Sequence[torch.Tensor]) -> Iterator[None]:
+        """Let the model's own layers, with the weights of one cell, stand there inside the block."""
+        with self._placed(self._layers):
+            tensors: dict[str, Any] = dict(self.model.named_parameters())
+            with torch.no_grad():
+                for name, weight in zip(self.names, weights, strict=True):
+                    tensors[name].copy_(weight)
+            yield
+
+    @contextmanager
+    def _placed(self, layers: Mapping[str, torch.nn.Module]) -> Iterator[None]:
+        before = {owner: self.model.get_submodule(owner) for owner in layers}
+        try:
+            self._put(layers)
+            yield
+        finally:
+            self._put(before)
+
+    def _put(self, layers: Mapping[str, torch.nn.Module]) -> None:
+        for owner, layer in layers.items():
+            parent, _, leaf = owner.rpartition(".")
+            layer.train(self.model.training)
+            setattr(self.model.get_submodule(parent), leaf, layer)
+
+
+def _owner(name: str) -> str:
+    return name.rpartition(".")[0]

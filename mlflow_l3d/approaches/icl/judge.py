@@ -1,0 +1,277 @@
+"""Judges of answers that are texts: language models that say how good each is."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from mlflow_l3d.approaches.icl.checks import check_answers
+from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, prompts_ids
+from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
+from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
+from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
+from mlflow_l3d.approaches.icl.prompts.composition import slots
+from mlflow_l3d.approaches.icl.prompts.decisions import FloatArray, chosen, parse_answer, probabilities
+from mlflow_l3d.approaches.icl.prompts.words import check_words
+from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
+from mlflow_l3d.approaches.numerics import one_thread
+from mlflow_l3d.cells.factors import stream
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.texts import references
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
+
+PARAMETER: Final = "hyperparameters.judge_template"
+_ANSWER: Final = "{answer}"
+_REFERENCE: Final = "{reference}"
+_OPTIONS: Final = "{options}"
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
+_ENDS: Final = (
+    f"Right answer: {_REFERENCE}\n"
+    f"Given answer: {_ANSWER}\n"
+    f"Does the given answer say the same as the right one? Answer with one of: {_OPTIONS}.\n"
+    "Verdict:"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a judge is asked, with slots for an example and its answer.
+
+    Attributes
+    ----------
+    template
+        The prompt, which ends right before the verdict.
+    words
+        The verdicts, the worst first.
+    """
+
+    template: str
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, template: str, words: str, columns: int) -> Question:
+        r"""Return the question that a template is.
+
+        Parameters
+        ----------
+        template
+            Has the slot ``{answer}``, and may have ``{text}`` (of several text columns ``{text_1}``, ...),
+            ``{reference}`` and ``{options}``, the verdicts; ``\n`` means a line break. ``auto`` asks whether the answer
+            says the same as the reference.
+        words
+            The verdicts, with ``;`` between them.
+        columns
+            Number of text columns of the task.
+
+        Raises
+        ------
+        ParameterError
+            If a slot is unknown, there is none for the answer, or two verdicts are the same.
+        """
+        try:
+            verdicts = check_words(words)
+        except ParameterError as error:
+            raise ParameterError("hyperparameters.judge_words", error.value, error.allowed, error.fix) from None
+        input_slots = slots(columns)
+        if template == AUTO:
+            inputs = (
+                ("Question: {text}",)
+                if columns == 1
+                else (f"Text {at}: {slot}" for at, slot in enumerate(input_slots, 1))
+            )
+            return cls("\n".join((*inputs, _ENDS)), verdicts)
+        text = template.replace("\\n", "\n").strip()
+        allowed_slots = (*input_slots, _REFERENCE, _ANSWER, _OPTIONS)
+        for match in _BRACES.finditer(text):
+            if match[0] not in allowed_slots:
+                allowed = f"{match[0]} is no slot; there are {', '.join(allowed_slots)}"
+                raise ParameterError(PARAMETER, text.replace("\n", "\\n"), allowed)
+        if _ANSWER not in text:
+            raise ParameterError(
+                PARAMETER, text.replace("\n", "\\n"), "lacks the slot {answer}: there is nothing to judge"
+            )
+        return cls(text, verdicts)
+
+    def asked(self, texts: Sequence[str], references: Sequence[str], answer: str) -> str:
+        """Return the prompt about one answer; of several references each is right."""
+        filled = dict(zip(slots(len(texts)), texts, strict=True))
+        filled |= {_REFERENCE: " / ".join(references), _ANSWER: answer, _OPTIONS: ", ".join(self.words)}
+        # One pass, so that a text that holds a slot is not filled in turn.
+        return _BRACES.sub(lambda slot: filled[slot[0]].strip(), self.template)
+
+
+class Judge(ABC):
+    """A model that gives verdicts.
+
+    Parameters
+    ----------
+    temperature
+        0: a score is the mean of the verdicts' values under their probabilities (G-Eval, Liu et al. 2023, section 2.2);
+        above, one verdict is drawn from them, sharpened or flattened by it.
+    """
+
+    def __init__(self, temperature: float) -> None:
+        self.temperature = temperature
+
+    @abstractmethod
+    def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
+        """Return the score of each answer, from 0 (the first of `words`) to 1 (the last), and nan without a verdict.
+
+        `seed` decides verdicts that are drawn.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to release
+        """Release what is held."""
+
+    def _of_verdicts(self, logs: FloatArray, seed: int) -> FloatArray:
+        """Return scores (n,) from log-probabilities of the verdicts (n, C); nan if these are."""
+        values = np.linspace(0, 1, logs.shape[1])
+        scores: FloatArray = (
+            values[chosen(logs, self.temperature, seed)] if self.temperature else probabilities(logs) @ values
+        )
+        return np.where(np.isnan(logs).any(axis=1), np.nan, scores)
+
+
+class LocalJudge(Judge):
+    """Scores verdicts by their likelihood behind the question, as in-context learning scores class words.
+
+    Parameters
+    ----------
+    reference, device, cache
+        The model; one that answers as well is loaded once.
+    recipe
+        How the judge is asked.
+    temperature
+        As for :class:`Judge`.
+    """
+
+    def __init__(self, reference: str, recipe: Recipe, device: str, cache: Path, temperature: float) -> None:
+        super().__init__(temperature)
+        self.loaded = borrowed(reference, device, recipe, cache)
+        self.engine = engine_for(self.loaded, recipe)
+
+    def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
+        """Return the scores; raise a ParameterError if verdicts cannot be told apart, or a question is too long."""
+        loaded, chat = self.loaded, self.loaded.chat
+        answers = [answer_ids(loaded, f" {word}", chat) for word in words]
+        tokens = prompts_ids(loaded, prompts, chat)
+        try:
+            check_answers(answers, words, calibrated=False)
+            check_length(tokens, answers, loaded)
+        except ParameterError as error:
+            name = "hyperparameters.judge" + ("_words" if error.name.endswith("verbaliser") else "")
+            raise ParameterError(name, error.value, error.allowed, "Use another judge, or shorter questions.") from None
+        with one_thread(), torch.inference_mode(), loaded.precision():
+            return self._of_verdicts(self.engine.score(tokens, answers), seed)
+
+
+class RemoteJudge(Judge):
+    """Asks for log-probabilities of the verdicts if the server gives them, and else for a verdict, which is parsed.
+
+    Parameters
+    ----------
+    reference, cache
+        The model, as ``openai:NAME``, and where answers are kept.
+    recipe
+        How the judge is asked.
+    temperature
+        As for :class:`Judge`; the server draws if it gives no log-probabilities.
+    """
+
+    verdict_tokens: Final = 10
+
+    def __init__(self, reference: str, recipe: Recipe, cache: Path, temperature: float) -> None:
+        super().__init__(temperature)
+        self.connection = Connection(reference, recipe, cache)
+        self.tokens, self.thinks = self.verdict_tokens + recipe.thought_tokens, recipe.thinks
+
+    def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
+        """Return the scores; nan if a text names no verdict, or two."""
+        engine, tally = self.connection.engine, Tally()
+        if engine.way(words) != "nothing":
+            logs, _ = self.connection.result(engine.score(prompts, words, tally))
+            return self._of_verdicts(logs, seed)
+        drawn = stream(seed, "verdicts").integers(2**31, size=len(prompts)).tolist()
+        seeds = drawn if self.temperature else [0] * len(prompts)
+        texts = self.connection.result(engine.generate(prompts, self.tokens, self.temperature, seeds, tally))
+        values = np.array([*np.linspace(0, 1, len(words)), np.nan])
+        return values[[parse_answer(each.answer(thinks=self.thinks)[0], words) for each in texts]]
+
+    def close(self) -> None:
+        """Close connections, the file of answers and the thread."""
+        self.connection.close()
+
+
+class Bench:
+    """Judges, of which the seed of the factor ``judge`` takes one, modulo their number.
+
+    Parameters
+    ----------
+    task, recipe, device, cache
+        As for a session; the recipe names judges.
+    questions
+        What each of them asks.
+
+    Raises
+    ------
+    ParameterError
+        If a judge cannot be loaded.
+    """
+
+    def __init__(self, task: Task, questions: Sequence[Question], recipe: Recipe, device: str, cache: Path) -> None:
+        self.task, self.questions, judge_recipe = task, questions, recipe.of_judge()
+        opened_judges: dict[str, Judge] = {}
+        with ExitStack() as opened:
+            for name in recipe.judge_names:
+                if is_endpoint(name):
+                    judge: Judge = RemoteJudge(name, judge_recipe, cache, recipe.judge_temperature)
+                else:
+                    judge = LocalJudge(name, judge_recipe, device, cache, recipe.judge_temperature)
+                opened_judges[name] = judge
+                opened.callback(judge.close)
+            self._stack = opened.pop_all()
+        self.judges = [opened_judges[name] for name, _ in recipe.judges]
+
+    def metrics(self, seed: int, positions: IntArray, answers: npt.NDArray[Any]) -> dict[str, float]:
+        """Return ``judge_score``, the mean over answers with a verdict, and ``without_verdict_share``.
+
+        Parameters
+        ----------
+        seed
+            That of ``judge``.
+        positions, answers
+            The examples, and what was answered, both of shape (n,).
+
+        Raises
+        ------
+        L3DError
+            If no answer has a verdict.
+        """
+        place = seed % len(self.judges)
+        question, task = self.questions[place], self.task
+        prompts = [
+            question.asked([column[at] for column in task.texts], references(task.labels[at]), answer)
+            for at, answer in zip(positions.tolist(), answers.tolist(), strict=True)
+        ]
+        scores = self.judges[place].scores(prompts, question.words, seed)
+        missing = np.isnan(scores)
+        if missing.all():
+            listed = ", ".join(question.words)
+            raise L3DError(
+                f"The judge gave none of the verdicts {listed} of any answer: ask it otherwise (judge_template)."
+            )
+        return {"judge_score": float(scores[~missing].mean()), "without_verdict_share": float(missing.mean())}
+
+    def close(self) -> None:
+        """Release what judges hold."""
+        self._stack.close()

@@ -1,1 +1,0 @@
-"""Judges of answers that are texts: language models that say how good each is."""

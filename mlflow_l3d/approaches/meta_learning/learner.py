@@ -1,0 +1,193 @@
+"""What all learners share: a meta-step over stacked cells, reused memory; and the simplest, Prototypical Networks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+import torch
+
+from mlflow_l3d.approaches.meta_learning.inner import Buffers, losses, one_hot, through
+from mlflow_l3d.approaches.meta_learning.recipe import Recipe
+from mlflow_l3d.approaches.stacked.stack import Stack
+
+FLOAT: Final = 4
+
+
+def layers(inputs: int, hidden: int, classes: int) -> int:
+    """Return how many weights a cell has."""
+    return (inputs + 1) * hidden + (hidden + 1) * classes
+
+
+def bytes_of_weights(inputs: int, hidden: int, classes: int, meta_optimizer: str) -> float:
+    """Return the bytes of a cell's weights, their gradient and the optimiser's state."""
+    return float(FLOAT * layers(inputs, hidden, classes) * (4 if meta_optimizer == "adam" else 2))
+
+
+def bytes_of_inner(inputs: int, hidden: int, classes: int, support: int, queries: int, steps: int) -> float:
+    """Return the bytes of one task in a step whose inner loop is gradient descent.
+
+    Parameters
+    ----------
+    inputs, hidden, classes
+        Sizes D, H, C.
+    support, queries
+        Examples of a task; with queries there is a pass backwards, too.
+    steps
+        Of the inner loop.
+    """
+    examples, later = support + queries, int(steps > 1)
+    examples_held = examples * (inputs + 1 + hidden + classes)
+    inner = support * ((steps + 2) * hidden + 3 * steps * classes) + later * support**2
+    outer = queries * (2 * hidden + 3 * classes + support) + support * (1 + later) * hidden if queries else 0
+    return float(FLOAT * (examples_held + inner + outer + (steps + 2) * classes * hidden))
+
+
+class Learner(ABC):
+    """A way of meta-training that keeps its weights in a :class:`Stack`.
+
+    Cells never meet in an operation: one that diverges leaves the numbers of the others as they are.
+
+    Parameters
+    ----------
+    settings
+        Complete hyperparameters.
+    """
+
+    def __init__(self, settings: Recipe) -> None:
+        self.settings = settings
+        self.buffers = Buffers()
+
+    def differentiate(
+        self, stack: Stack, x: torch.Tensor, labels: torch.Tensor, masks: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Put the meta-gradient of a step into `stack.g1` and `stack.g2`; parameters and return as :meth:`step`."""
+        targets = one_hot(labels, stack.classes, x).flatten(0, 1)
+        return self.gradient(stack, x, targets, None if masks is None else masks.flatten(0, 1))
+
+    @abstractmethod
+    def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """Put the meta-gradient into the stack.
+
+        Parameters and return as those of :meth:`step`, but the N = B x T tasks of all cells one after another:
+        `targets`, one-hot, of shape (N, n, C), and `mask` of shape (N, n, H).
+        """
+
+    @abstractmethod
+    def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Adapt each cell to a support set and return the logits of other examples; the stack stays as it is.
+
+        Dropout is off, in adaptation and in prediction.
+
+        Parameters
+        ----------
+        stack
+            B cells.
+        x_s, labels_s
+            Shapes (B, m, D + 1) and (B, m): the adaptation sets; every class occurs.
+        x
+            Shape (B, n, D + 1), the last column 1; may be an expanded view.
+
+        Returns
+        -------
+        torch.Tensor
+            Shape (B, n, C).
+        """
+
+    @abstractmethod
+    def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
+        """Return the bytes in float32 that a cell needs in a step: weights, state, gradient, examples, buffers.
+
+        Factors of dropout are not among them. Reptile with Adam needs less if there are many cells, on a CPU.
+
+        Parameters
+        ----------
+        inputs, hidden, classes, tasks, examples
+            Sizes D, H, C, T and n, the examples of a task.
+        """
+
+    def embedded(self, stack: Stack, x: torch.Tensor) -> torch.Tensor:
+        """Return Z = X W1 of the tasks of all cells, shape (N, n, H), in memory that is kept."""
+        cells, tasks, examples, inputs = x.shape
+        z = self.buffers.empty("z", x, cells, tasks * examples, stack.w1.shape[2])
+        return torch.bmm(x.view(cells, -1, inputs), stack.w1, out=z).view(cells * tasks, examples, -1)
+
+    def step(
+        self, stack: Stack, x: torch.Tensor, labels: torch.Tensor, masks: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Take one meta-step with every cell, in place.
+
+        Parameters
+        ----------
+        stack
+            B cells.
+        x
+            Shape (B, T, n, D + 1), contiguous: T tasks of n examples a cell, the last column 1. The first `shots` x C
+            of each task are its support set, the others its queries (Reptile has none: all are support).
+        labels
+            Shape (B, T, n), int64, in [0, C).
+        masks
+            Shape (B, T, n, H): factors of dropout, 0 or 1/(1 - p); an example keeps its own in all inner steps. None:
+            no dropout.
+
+        Returns
+        -------
+        torch.Tensor
+            Shape (B,): mean cross-entropy of the queries after adaptation, or (Reptile) of the support sets before it.
+            A cell that diverged has nan or inf here.
+        """
+        with torch.inference_mode():
+            losses = self.differentiate(stack, x, labels, masks)
+            stack.descend(self.settings.meta_optimizer, self.settings.meta_learning_rate)
+        return losses
+
+
+class ProtoNet(Learner):
+    """Learn an embedding in which examples lie near the mean of their class (Snell et al. 2017, algorithm 1).
+
+    The embedding is the hidden layer after ReLU; logits are minus squared Euclidean distances to the class means of the
+    support set. There is no classification layer: `w2` only says how many classes there are.
+    """
+
+    def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """See :meth:`Learner.gradient`."""
+        cells, tasks, examples, inputs = x.shape
+        support, empty = self.settings.shots * stack.classes, self.buffers.empty
+        z = self.embedded(stack, x).clamp_min_(0)
+        if mask is not None:
+            z.mul_(mask)
+        shares, wanted = class_shares(targets[:, :support]), targets[:, support:]
+        means = torch.bmm(shares.transpose(1, 2), z[:, :support])
+        # The squared norm of a query is the same for all classes: the softmax does not see it.
+        norms = means.square().sum(2).unsqueeze(1)
+        logs = torch.log_softmax(torch.baddbmm(norms, z[:, support:], means.transpose(1, 2), beta=-1, alpha=2), 2)
+        values = losses(logs, wanted).view(cells, tasks).mean(1)
+        errors = logs.exp_().sub_(wanted).mul_(2 / (wanted.shape[1] * tasks))
+        back = empty("back", x, *z.shape)
+        of_means = torch.bmm(errors.transpose(1, 2), z[:, support:]).sub_(errors.sum(1).unsqueeze(2) * means)
+        for part, shared, layer in ((slice(support, None), errors, means), (slice(support), shares, of_means)):
+            gradient_of_part = torch.bmm(shared, layer, out=empty(f"{part}", x, *z[:, part].shape))
+            through(gradient_of_part, z[:, part], None if mask is None else mask[:, part], back[:, part])
+        rows = x.view(cells, tasks * examples, inputs)
+        torch.bmm(rows.transpose(1, 2), back.view(*rows.shape[:2], -1), out=stack.g1)
+        return values
+
+    def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See :meth:`Learner.adapted_logits`."""
+        shares = class_shares(one_hot(labels_s, stack.classes, x_s))
+        means = torch.bmm(shares.transpose(1, 2), torch.bmm(x_s, stack.w1).clamp_min_(0))
+        embedded = torch.bmm(x, stack.w1).clamp_min_(0)
+        # Class by class: differences of all pairs at once would be C times as large as the embeddings.
+        distances = [(embedded - mean).square_().sum(2) for mean in means.unsqueeze(2).unbind(1)]
+        return torch.stack(distances, 2).neg_()
+
+    def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
+        """See :meth:`Learner.bytes_per_cell`."""
+        rows = inputs + 1 + 3 * hidden + 5 * classes
+        weights = bytes_of_weights(inputs, hidden, classes, self.settings.meta_optimizer)
+        return weights + 4.0 * tasks * (examples * rows + 3 * classes * hidden)
+
+
+def class_shares(targets: torch.Tensor) -> torch.Tensor:
+    """Return what each example contributes to the mean of its class: (N, S, C) from one-hot (N, S, C)."""
+    return targets / targets.sum(1, keepdim=True)

@@ -1,0 +1,177 @@
+"""Reptile (Nichol et al. 2018), with SGD or Adam as base optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import torch
+
+from mlflow_l3d.approaches.meta_learning import inner
+from mlflow_l3d.approaches.meta_learning.inner import Buffers, Path
+from mlflow_l3d.approaches.meta_learning.learner import Learner, bytes_of_inner, bytes_of_weights, layers
+from mlflow_l3d.approaches.stacked.stack import BETA_1, BETA_2, EPSILON, Stack
+
+PIECE_BYTES: Final = 2**19
+"""On a CPU, Adam's inner steps go through as many cells at once as have dense layers of this size, for the cache."""
+
+
+class Reptile(Learner):
+    """Move the weights towards where the base optimiser takes them on each task (Nichol et al. 2018, algorithm 2).
+
+    The mean of theta - theta_i over the tasks is the meta-optimiser's gradient: with SGD of step size e this is
+    theta + e mean(theta_i - theta). Every example of a task is support. Adam starts anew in every task.
+    """
+
+    def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """See :meth:`Learner.gradient`."""
+        steps, rate, (cells, tasks) = self.settings.inner_steps, self.settings.inner_learning_rate, x.shape[:2]
+        if self.settings.inner_optimizer == "adam" and steps > 1:
+            return self._with_adam(stack, x, targets, mask)
+        sheets, z = x.flatten(0, 1), self.embedded(stack, x)
+        path = inner.descend(sheets, z, stack.w2, targets, mask, rate, steps, self.buffers)
+        move = self._with_sgd if self.settings.inner_optimizer == "sgd" else self._with_adam_once
+        move(stack, x, path)
+        return inner.losses(path.logs[0], targets).view(cells, tasks).mean(1)
+
+    def _with_sgd(self, stack: Stack, x: torch.Tensor, path: Path) -> None:
+        """Sum the low-rank updates of all tasks in one product."""
+        cells, tasks = x.shape[:2]
+        moved = path.total.mul_(self.settings.inner_learning_rate / tasks).view(cells, -1, path.total.shape[2])
+        torch.bmm(x.view(cells, -1, x.shape[3]).transpose(1, 2), moved, out=stack.g1)
+        layer = torch.cat([path.weights[-1], path.biases[-1].transpose(1, 2)], 2).view(cells, tasks, stack.classes, -1)
+        torch.sub(stack.w2, layer.mean(1).transpose(1, 2), out=stack.g2)
+
+    def _with_adam_once(self, stack: Stack, x: torch.Tensor, path: Path) -> None:
+        """Take Adam's first step from the gradients of all tasks at once: g / (|g| + epsilon), of full rank."""
+        cells, tasks, examples = x.shape[:3]
+        total = path.total.view(cells, tasks, examples, -1)
+        scale = self.settings.inner_learning_rate / tasks
+        stack.g1.zero_()
+        for piece in self._pieces(stack):
+            moved = stack.g1[piece]
+            gradient, size = (self.buffers.empty(name, moved, *moved.shape) for name in ("g1", "scratch 1"))
+            for task in range(tasks):
+                torch.bmm(x[piece, task].transpose(1, 2), total[piece, task], out=gradient)
+                moved.addcdiv_(gradient, torch.abs(gradient, out=size).add_(EPSILON), value=scale)
+        errors = path.errors[0]
+        of_layer = torch.cat([torch.bmm(errors.transpose(1, 2), path.hidden[0]), errors.sum(1).unsqueeze(2)], 2)
+        of_layer.div_(of_layer.abs().add_(EPSILON))
+        layer = of_layer.view(cells, tasks, stack.classes, -1).sum(1)
+        torch.mul(layer.transpose(1, 2), scale, out=stack.g2)
+
+    def _with_adam(
+        self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Go task by task through a few cells at a time: Adam's later steps see updates of full rank."""
+        tasks, rate, steps = x.shape[1], self.settings.inner_learning_rate, self.settings.inner_steps
+        targets = targets.view(*x.shape[:2], *targets.shape[1:])
+        masks = None if mask is None else mask.view(*x.shape[:2], *mask.shape[1:])
+        stack.g1.zero_()
+        stack.g2.zero_()
+        values = x.new_zeros(len(stack))
+        for piece in self._pieces(stack):
+            for task in range(tasks):
+                task_rows = x[piece, task], targets[piece, task], None if masks is None else masks[piece, task]
+                *moved, value = adam_path(stack.w1[piece], stack.w2[piece], *task_rows, rate, steps, self.buffers)
+                values[piece] += value
+                for gradient, layer in zip((stack.g1, stack.g2), moved, strict=True):
+                    gradient[piece].add_(layer, alpha=rate / tasks)
+        return torch.div(values, tasks)
+
+    @staticmethod
+    def _pieces(stack: Stack) -> Iterator[slice]:
+        """Cut the cells into pieces: a single one on an accelerator, on a CPU pieces that fit its cache."""
+        cells = len(stack)
+        size = cells if stack.w1.device.type != "cpu" else max(1, PIECE_BYTES // stack.w1[0].nbytes)
+        return (slice(start, min(start + size, cells)) for start in range(0, cells, size))
+
+    def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See :meth:`Learner.adapted_logits`."""
+        rate, steps = self.settings.inner_learning_rate, self.settings.adaptation_steps
+        if self.settings.inner_optimizer == "sgd":
+            return inner.adapted(stack, x_s, labels_s, x, rate, steps)
+        targets = inner.one_hot(labels_s, stack.classes, x_s)
+        moved_1, moved_2, _ = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, Buffers())
+        w1, w2 = torch.sub(stack.w1, moved_1, alpha=rate), torch.sub(stack.w2, moved_2, alpha=rate)
+        return inner.predict(w1, *inner.per_task(w2, 1, Buffers()), x)
+
+    def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
+        """See :meth:`Learner.bytes_per_cell`."""
+        steps, adam = self.settings.inner_steps, self.settings.inner_optimizer == "adam"
+        bytes_ = bytes_of_weights(inputs, hidden, classes, self.settings.meta_optimizer)
+        if adam:
+            bytes_ += 4.0 * (2 if steps == 1 else 5) * layers(inputs, hidden, classes)
+        if adam and steps > 1:
+            return bytes_ + 4.0 * examples * (tasks * (inputs + 1 + classes) + 3 * hidden)
+        return bytes_ + tasks * bytes_of_inner(inputs, hidden, classes, examples, 0, steps)
+
+
+def adam_path(
+    w1: torch.Tensor,
+    w2: torch.Tensor,
+    x: torch.Tensor,
+    targets: torch.Tensor,
+    mask: torch.Tensor | None,
+    learning_rate: float,
+    steps: int,
+    buffers: Buffers,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Take steps of Adam, new for these support sets, on their mean cross-entropy.
+
+    Parameters
+    ----------
+    w1, w2
+        Shapes (B, D + 1, H) and (B, H + 1, C): where it starts; they stay.
+    x, targets, mask
+        Shapes (B, S, D + 1), (B, S, C) one-hot, and (B, S, H) or None.
+    learning_rate, steps
+        Of Adam.
+    buffers
+        Hold what is returned, until the next call.
+
+    Returns
+    -------
+    tuple
+        Shaped as `w1` and `w2`, the sum of Adam's steps of size 1: the weights move by -learning rate times it. And
+        (B,), the mean cross-entropy before the first step; 0 if there is no step.
+    """
+    cells, examples, units = *x.shape[:2], w1.shape[2]
+    empty = buffers.empty
+    z = torch.bmm(x, w1, out=empty("z", x, cells, examples, units))
+    h, back = (empty(name, x, cells, examples, units) for name in ("hidden", "back"))
+    first, second = _Layer(buffers, "1", w1), _Layer(buffers, "2", w2)
+    value = x.new_zeros(cells)
+    for step in range(steps):
+        torch.baddbmm(z, x, first.moved, alpha=-learning_rate, out=h).clamp_min_(0)
+        layer = torch.sub(w2, second.moved, alpha=learning_rate)
+        if mask is not None:
+            h.mul_(mask)
+        logs = torch.log_softmax(torch.baddbmm(layer[:, -1:], h, layer[:, :-1]), 2)
+        if step == 0:
+            value = inner.losses(logs, targets)
+        errors = logs.exp_().sub_(targets).div_(examples)
+        torch.bmm(errors, layer[:, :-1].transpose(1, 2), out=back)
+        inner.through(back, h, mask, back)
+        torch.bmm(x.transpose(1, 2), back, out=first.gradient)
+        second.gradient[:, :-1] = torch.bmm(h.transpose(1, 2), errors)
+        torch.sum(errors, 1, out=second.gradient[:, -1])
+        first.step(step)
+        second.step(step)
+    return first.moved, second.moved, value
+
+
+class _Layer:
+    """Adam's memory of one layer, empty at first."""
+
+    def __init__(self, buffers: Buffers, name: str, like: torch.Tensor) -> None:
+        parts = ("gradient", "scratch", "mean", "square", "moved")
+        tensors = [buffers.empty(f"{part} {name}", like, *like.shape).zero_() for part in parts]
+        self.gradient, self.scratch, self.mean, self.square, self.moved = tensors
+
+    def step(self, step: int) -> None:
+        """Take step number `step`, counted from 0, with the gradient."""
+        self.mean.mul_(BETA_1).add_(self.gradient, alpha=1 - BETA_1)
+        self.square.mul_(BETA_2).addcmul_(self.gradient, self.gradient, value=1 - BETA_2)
+        torch.sqrt(self.square, out=self.scratch).div_((1 - BETA_2 ** (step + 1)) ** 0.5).add_(EPSILON)
+        self.moved.addcdiv_(self.mean, self.scratch, value=1 / (1 - BETA_1 ** (step + 1)))

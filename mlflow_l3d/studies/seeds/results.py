@@ -1,0 +1,232 @@
+"""What seeds studies say: written to runs, and made again by `evaluate`, which compares several over tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
+from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
+from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
+from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.connection import Client, Run, connect
+from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
+from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
+from mlflow_l3d.tracking.parent import log_metrics, set_tags
+
+
+def write_scores(
+    folder: Path,
+    study: SeedsStudy,
+    cells: pd.DataFrame,
+    predictions: pd.DataFrame | None,
+    *,
+    title: str,
+    notes: Sequence[str],
+    settings: Mapping[str, str],
+) -> str:
+    """Write tables, picture and report: what can be made of runs alone, ours or a stranger's.
+
+    Return the answers as Markdown, for the description of the run in MLflow's UI.
+    """
+    cells.to_parquet(folder / names.CELLS, index=False)
+    if predictions is not None:
+        predictions.to_parquet(folder / names.PREDICTIONS, index=False)
+    examples = None if study.examples is None else study.examples.frame.head(2000)
+    write_tables(folder, {names.CELLS_TABLE: study.to_frame(), names.EXAMPLES: examples})
+    about = {name: getattr(study, name) for name in ("task", "model", "kind", "metric", "training_size", "seeds")}
+    document = {**about, "metric": study.metric.name, "metrics": study.metrics()}
+    write_json(folder / names.SEEDS, {**document, "scores": study.scores.reset_index()}, indent=2)
+    report = seeds_document(study, title=title, notes=notes, settings=settings)
+    report.save(folder, names.REPORT)
+    return "\n\n".join([*(answer.markdown() for answer in report.answers), *notes])[:5000]
+
+
+def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], *, title: str) -> list[str]:
+    """Write the tables, pictures and page of several studies; return the names of what MLflow shows as tables.
+
+    Parameters
+    ----------
+    folder
+        Where the files go; it exists.
+    models
+        One record a model.
+    title
+        Title of the page.
+    """
+    rows = pd.concat([model.rows for model in models], ignore_index=True)
+    rows.to_csv(folder / "tasks.csv", index=False)
+    for number, model in enumerate(models):
+        ending = f"-{number}" if len(models) > 1 else ""
+        model.matrix.to_csv(folder / f"seed_by_task{ending}.csv")
+    over_tasks_document(models, title=title).save(folder, names.REPORT)
+    return write_tables(folder, {"tasks.json": rows})
+
+
+@dataclass(frozen=True, repr=False)
+class SeedsEvaluation(OnOneScreen):
+    """The seeds studies that were scored again.
+
+    Attributes
+    ----------
+    run_ids
+        The parent runs.
+    studies
+        One per parent run, in their order.
+    over_tasks
+        One record per model, if there are several parent runs.
+    run_id
+        The run of the comparison; the empty text with one parent run.
+    """
+
+    run_ids: tuple[str, ...]
+    studies: tuple[SeedsStudy, ...]
+    over_tasks: tuple[ModelOverTasks, ...] = ()
+    run_id: str = ""
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        if not self.over_tasks:
+            return seeds_document(self.studies[0], title=f"evaluation of run {self.run_ids[0]}").to_text()
+        return over_tasks_document(self.over_tasks, title=f"Seeds over tasks (MLflow run {self.run_id})").to_text()
+
+
+def evaluate_seeds(
+    parent_run_id: str, *, metric: str = "auto", project_run: str | None = None, log: bool = True
+) -> SeedsEvaluation:
+    """Score seeds studies again from their runs.
+
+    Parameters
+    ----------
+    parent_run_id
+        One parent run, whose metrics and tables are then replaced; or several, separated by commas, which are compared
+        over tasks in a run of their own.
+    metric
+        The metric in the headline; ``auto`` is the metric of each parent run.
+    project_run
+        The run that `mlflow run` opened, for the comparison.
+    log
+        Whether to write metrics and artifacts.
+
+    Raises
+    ------
+    L3DError
+        With one line that names the missing data.
+    """
+    client = connect()
+    run_names = [part.strip() for part in parent_run_id.split(",") if part.strip()]
+    if repeated := [name for at, name in enumerate(run_names) if name in run_names[:at]]:
+        raise ParameterError("parent_run_id", repeated[0], "must be named once")
+    run_ids = tuple(latest_investigation(client) if name == "latest" else name for name in run_names)
+    if len(run_ids) == 1:
+        return SeedsEvaluation(run_ids, (_rescored(client, run_ids[0], metric, log=log),))
+    studies = tuple(_study(client, run_id, metric).study for run_id in run_ids)
+    models = over_tasks(studies)
+    if not log:
+        return SeedsEvaluation(run_ids, studies, models)
+    title, listed = f"seeds over {len({study.task for study in studies})} tasks", ",".join(run_ids)
+    parameters = {"parent_run_id": listed}
+    with (
+        temporary_folder() as folder,
+        auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters=parameters) as run,
+    ):
+        tables = write_over_tasks(folder, models, title=title)
+        run.finish(folder, metrics=_metrics(models), tags={names.INVESTIGATIONS: listed}, tables=tables)
+    return SeedsEvaluation(run_ids, studies, models, run.run_id)
+
+
+@dataclass(frozen=True)
+class _Read:
+    parent: Run
+    cells: pd.DataFrame
+    predictions: pd.DataFrame | None
+    study: SeedsStudy
+
+
+def _study(client: Client, run_id: str, metric: str) -> _Read:
+    """Read one parent run whose child runs have the tag ``l3d.role`` = cell and the parameter seed.seed."""
+    recorded = read_investigation(run_id, client)
+    parent, cells = recorded.parent, recorded.cells
+    if "seed.seed" not in cells:
+        raise ParameterError("parent_run_id", run_id, "is not a seeds study: its cells have no parameter seed.seed")
+    document = known_document(client, run_id, names.INVESTIGATION)
+    imported = {run["cell_key"]: run for run in document.get("runs", ())}
+    if imported:
+        cells = cells[cells["cell_key"].isin(imported)]
+        numbers = cells["cell_key"].map({key: run["number"] for key, run in imported.items()})
+        cells = cells.assign(**{"seed.seed": numbers.astype("Int64")})
+    cells = _ordered(cells, document.get("seeds"))
+    finished = cells[cells["status"].eq("FINISHED")].assign(seed=lambda frame: frame["seed.seed"].astype(int))
+    by_settings = document.get("by_settings", False)
+    settings = pd.DataFrame([imported[key]["settings"] for key in finished["cell_key"]]) if by_settings else None
+    read = read_predictions(client, finished)
+    tables = [
+        table.to_pandas().assign(seed=int(seed), cell_key=key)
+        for (_, table), seed, key in zip(read, finished["seed"], finished["cell_key"], strict=True)
+        if table is not None
+    ]
+    predictions = pd.concat(tables, ignore_index=True) if tables else None
+    task: dict[str, Any] = document.get("task", {})
+    numeric = predictions is not None and predictions["prediction"].dtype.kind == "f"
+    recorded_metric = own_parameter(parent, "metric")
+    study = seeds_study(
+        finished,
+        predictions,
+        metric=(None if recorded_metric == "auto" else recorded_metric) if metric == "auto" else metric,
+        kind=task.get("kind", "regression" if numeric else "classification"),
+        task=str(task.get("name") or own_parameter(parent, "task") or parent.info.run_name or run_id),
+        model=str(document.get("model", {}).get("name") or own_parameter(parent, "model") or ""),
+        benchmark=str(task.get("benchmark") or ""),
+        training_size=task.get("train_examples"),
+        others=document.get("metrics", ()),
+        classes=len(task.get("classes", ())) or None,
+        recorded=settings,
+    )
+    return _Read(parent, cells, predictions, study)
+
+
+def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
+    """Return the cells in the order of the study and numbered so; of other code by their numbers, else by seeds."""
+    if not isinstance(seeds, list):
+        return cells.sort_values("index" if cells["index"].notna().all() else "seed.seed", kind="stable")
+    place = {seed: at for at, seed in enumerate(seeds)}
+    cells = cells[cells["seed.seed"].isin(seeds)]
+    return cells.assign(index=cells["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")
+
+
+def _rescored(client: Client, run_id: str, metric: str, *, log: bool) -> SeedsStudy:
+    """Replace metrics, tables and the report of one parent run; its specification stays."""
+    read = _study(client, run_id, metric)
+    if not log:
+        return read.study
+    with temporary_folder() as folder:
+        write_scores(
+            folder,
+            read.study,
+            read.cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore"),
+            read.predictions,
+            title=read.parent.info.run_name or run_id,
+            notes=["Evaluated from the runs on the tracking server."],
+            settings={key: value for key, value in read.parent.data.params.items() if "." not in key},
+        )
+        log_metrics(client, run_id, {len(read.study.seeds): read.study.metrics()})
+        client.log_artifacts(run_id, str(folder))
+    if names.INVESTIGATION_KEY not in read.parent.data.tags:
+        tags = {names.ROLE: "investigation", names.FACTOR: "seed", names.DESIGN: "seeds"}
+        set_tags(client, run_id, {names.SCHEMA_TAG: names.SCHEMA, **tags})
+    return read.study
+
+
+def _metrics(models: Sequence[ModelOverTasks]) -> dict[str, float]:
+    """Return the metrics of the comparison; with several models each name ends in the name of the model."""
+    if len(models) == 1:
+        return models[0].metrics()
+    return {f"{name}/{one.model}": value for one in models for name, value in one.metrics().items()}

@@ -1,0 +1,218 @@
+"""What the points of a sweep say together: written to a run, and made again by `evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import pandas as pd
+
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.files import temporary_folder, write_tables
+from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
+from mlflow_l3d.studies.sweep.numbers.results import Sweep, analyse_sweep
+from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
+from mlflow_l3d.studies.sweep.report.page import answers, sweep_document
+from mlflow_l3d.studies.sweep.report.shown import ShownSweep
+from mlflow_l3d.studies.sweep.report.tables import latex_table
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.earlier.reader import parent_run
+from mlflow_l3d.tracking.pages import address_of, links_in, run_page, with_link
+from mlflow_l3d.tracking.parent import log_metrics, log_results
+
+_MOST_LINKS: Final = 60
+"""The description of a run is a tag, of which MLflow keeps 8,000 characters."""
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What the points of a sweep say together.
+
+    Attributes
+    ----------
+    sweep
+        The records.
+    title
+        Heading of report and text.
+    tables
+        Names of the artifacts that MLflow shows as tables.
+    """
+
+    sweep: Sweep
+    title: str
+    tables: tuple[str, ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per point and factor: choices, importance with its interval, standard deviations, verdict."""
+        return ShownSweep(self.sweep).rows
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        return sweep_document(self.sweep, title=self.title).to_text()
+
+
+def write_sweep(
+    folder: Path,
+    points: Sequence[SweptPoint],
+    *,
+    title: str,
+    links: Mapping[str, str] = MappingProxyType({}),
+) -> SweepResult:
+    """Write the result of a sweep: the table of all points as Parquet, CSV and LaTeX, the report and the pictures.
+
+    Parameters
+    ----------
+    folder
+        Where the files go; it exists.
+    points
+        The investigations, those that failed included; at least one.
+    title
+        Heading of the report.
+    links
+        Run id -> address of the run, if there is one.
+
+    Raises
+    ------
+    ParameterError
+        If there is no point.
+    """
+    sweep = analyse_sweep(points, left_out(points))
+    shown = ShownSweep(sweep)
+    shown.rows.to_parquet(folder / f"{names.POINTS}.parquet", index=False)
+    shown.rows.to_csv(folder / f"{names.POINTS}.csv", index=False)
+    (folder / f"{names.POINTS}.tex").write_text(latex_table(shown, title=title), encoding="utf-8")
+    frames = {"trends": sweep.trends_frame(), "interactions": sweep.interactions_frame()}
+    frames = {names.POINTS: shown.rows, **{name: frame for name, frame in frames.items() if len(frame)}}
+    tables = write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
+    sweep_document(sweep, title=title, links=links).save(folder, names.SWEEP_REPORT)
+    return SweepResult(sweep, title, tuple(tables))
+
+
+def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str]:
+    """Return run id -> address of the run, if the tracking server is one that a browser reaches.
+
+    Parameters
+    ----------
+    tracking_uri
+        Of the server; user and password in it are left out.
+    experiments
+        Run id -> id of its experiment.
+    """
+    address = address_of(tracking_uri)
+    return {run_id: f"{address}/{run_page(at, run_id)}" for run_id, at in experiments.items() if address}
+
+
+def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
+    """Return the headline of the report as Markdown, and links to the points, for the page of the run in MLflow's UI.
+
+    Parameters
+    ----------
+    result
+        What the points say.
+    experiments
+        Run id -> id of its experiment.
+    """
+    shown = ShownSweep(result.sweep)
+    opening = [answer.markdown() for answer in answers(shown)]
+    points = zip(shown.names, (point.run_id for point in result.sweep.points), strict=True)
+    links = [f"- [{name}]({run_page(experiments[run_id], run_id)})" for name, run_id in points if run_id in experiments]
+    more = [f"- and {len(links) - _MOST_LINKS} more"] if len(links) > _MOST_LINKS else []
+    return "\n\n".join([*opening, "\n".join([*links[:_MOST_LINKS], *more])])
+
+
+def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
+    """Return (point, factor) -> corrected importance without each row, and each column, for points that share them."""
+    influences = {}
+    for at, point in enumerate(points):
+        if point.analysis is None or point.analysis.collapse is not None:
+            continue
+        design = design_named(point.analysis.design)
+        tables = {factor: record.table for factor, record in point.analysis.importances.items()}
+        for factor in tables:
+            if (values := without_each(design.compared(tables, factor))) is not None:
+                influences[at, factor] = values
+    return influences
+
+
+@dataclass(frozen=True, repr=False)
+class SweepEvaluation(OnOneScreen):
+    """What was set side by side again.
+
+    Attributes
+    ----------
+    run_id
+        Where the result was logged; the empty text if it was not.
+    result
+        What the points say together.
+    """
+
+    run_id: str
+    result: SweepResult
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per point and factor."""
+        return self.result.to_frame()
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        where = f"\nMLflow run {self.run_id}; {names.SWEEP_REPORT} is among its artifacts\n" if self.run_id else ""
+        return self.result.summary() + where
+
+
+def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: bool = True) -> SweepEvaluation:
+    """Set the points of a sweep, or several investigations, side by side, from what their parents hold.
+
+    Parameters
+    ----------
+    parent_run_id
+        The run of a sweep, whose tables, report and metrics are then written anew; or several parents of
+        investigations, separated by commas, whose result goes to a run of its own.
+    project_run
+        The run that `mlflow run` made, for that.
+    log
+        Whether to write.
+
+    Raises
+    ------
+    L3DError
+        With one line that says what is missing.
+    """
+    client, run_ids = connect(), _named(parent_run_id)
+    if repeated := [run_id for at, run_id in enumerate(run_ids) if run_id in run_ids[:at]]:
+        raise ParameterError("parent_run_id", repeated[0], "must be named once")
+    several = len(run_ids) > 1
+    read = points_of_runs(client, run_ids) if several else points_of_sweep(client, run_ids[0])
+    on_top = None if several else parent_run(client, run_ids[0])
+    title = str(on_top.info.run_name) if on_top else f"{len(read.points)} investigations side by side"
+    with temporary_folder() as folder:
+        links = links_of(str(client.tracking_uri), read.experiments)
+        result = write_sweep(folder, read.points, title=title, links=links)
+        if not log:
+            return SweepEvaluation("", result)
+        note = {names.NOTE: description(result, read.experiments)}
+        if several:
+            listed = ",".join(run_ids)
+            with auxiliary_run(
+                client, project_run, role="side_by_side", title=title, parameters={"parent_run_id": listed}
+            ) as run:
+                tags = {names.INVESTIGATIONS: listed, **note}
+                run.finish(folder, metrics=result.sweep.metrics(), tags=tags, tables=result.tables)
+            return SweepEvaluation(run.run_id, result)
+        log_metrics(client, run_ids[0], {0: result.sweep.metrics()})
+        if on_top:
+            parts = [note[names.NOTE], *links_in(on_top.data.tags.get(names.NOTE, ""))]
+            note = {names.NOTE: with_link("\n\n".join(parts), str(on_top.info.experiment_id))}
+        log_results(client, run_ids[0], folder, note, result.tables)
+    return SweepEvaluation(run_ids[0], result)
+
+
+def _named(parent_run_id: str) -> list[str]:
+    return [part.strip() for part in parent_run_id.split(",") if part.strip()]

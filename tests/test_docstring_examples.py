@@ -1,0 +1,75 @@
+"""Examples in docstrings: every public function and class that people call has one, and it gives what it says."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from conftest import copy_store
+
+import mlflow_l3d
+from mlflow_l3d.parameters.verbs import public_names
+
+PACKAGE = Path(mlflow_l3d.__file__).parent
+RETURNED = {*public_names()["What they return"], *public_names()["Errors"]}
+"""Classes that functions return or raise; nobody calls them."""
+CALLED = sorted({*mlflow_l3d.__all__} - RETURNED - {"__version__"})
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> str:
+    """Give the URI of the tracking store that all examples share: each reuses the finished cells of the others."""
+    folder = tmp_path_factory.mktemp("examples")
+    return copy_store(migrated_store, folder, (folder / "mlruns" / "0").as_uri())
+
+
+@pytest.fixture
+def place(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an example use the shared store, in an empty folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+
+
+def examples_of(thing: object, name: str) -> doctest.DocTest:
+    """Return the examples in a docstring; they know only the names that they import and define themselves."""
+    tests = doctest.DocTestFinder(recurse=False).find(thing, name, globs={"__name__": "__main__"})
+    assert any(test.examples for test in tests), f"mlflow_l3d.{name} has no example in its docstring"
+    return tests[0]
+
+
+def failures(test: doctest.DocTest) -> str:
+    """Run examples; return the differences from what they say."""
+    lines: list[str] = []
+    doctest.DocTestRunner(verbose=False).run(test, out=lines.append)
+    return "".join(lines)
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("name", CALLED)
+def test_example_of_a_public_name_gives_what_it_says(name: str) -> None:
+    test = examples_of(getattr(mlflow_l3d, name), name)
+    assert any(f"mlflow_l3d.{name}" in example.source for example in test.examples)
+    assert not any(example.options.get(doctest.SKIP) for example in test.examples)
+    assert failures(test) == ""
+
+
+def test_name_without_an_example_is_named() -> None:
+    with pytest.raises(AssertionError, match=r"mlflow_l3d\.L3DError has no example"):
+        examples_of(mlflow_l3d.L3DError, "L3DError")
+
+
+def test_examples_of_other_names_give_what_they_say() -> None:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if "\n    >>> " in path.read_text(encoding="utf-8"):
+            module = import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
+            for test in doctest.DocTestFinder().find(module):
+                if test.name.rpartition(".")[2] not in CALLED:
+                    assert failures(test) == ""
+
+
+@pytest.mark.parametrize("name", sorted(RETURNED - {"L3DError"}))
+def test_class_that_is_returned_or_raised_lists_its_attributes(name: str) -> None:
+    assert re.search(r"\n +Attributes\n +-{10}\n", getattr(mlflow_l3d, name).__doc__), name
