@@ -212,10 +212,10 @@ def path(values: FloatArray, low: FloatArray, high: FloatArray, label: str, *, e
     def down(each: FloatArray) -> FloatArray:
         return np.asarray(80 - 80 * (np.clip(each, *ends) - ends[0]) / (ends[1] - ends[0]))
 
-    known, banded = np.isfinite(values), np.isfinite(low) & np.isfinite(high)
-    outline = [*zip(across[banded], down(high)[banded], strict=True)]
-    outline += [*zip(across[banded], down(low)[banded], strict=True)][::-1]
-    line = [*zip(across[known], down(values)[known], strict=True)]
+    has_value, has_band = np.isfinite(values), np.isfinite(low) & np.isfinite(high)
+    outline = [*zip(across[has_band], down(high)[has_band], strict=True)]
+    outline += [*zip(across[has_band], down(low)[has_band], strict=True)][::-1]
+    line = [*zip(across[has_value], down(values)[has_value], strict=True)]
     middle = float(down(np.array([sum(ends) / 2]))[0])
     inner = Markup("").join(
         [

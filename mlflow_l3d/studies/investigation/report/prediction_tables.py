@@ -19,7 +19,7 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 _MOST_RATIO: Final = 10.0
 """Upper ends of a ratio from here on say nothing: with few rows the interval has no end."""
 RATIO: Final = (
-    "how often runs disagree where this factor alone changes, over how often where every factor does, "
+    "how often runs disagree if this factor alone changes, over how often if every factor does, "
     "with the 95 % interval. It estimates the share of the predictions' variance that the factor brings about, "
     "interactions included; numerator and denominator come from different runs, so that luck may put it above 1, where "
     "no share can be"

@@ -66,10 +66,8 @@ class Runs:
 
     def run_ids(self, positions: Iterable[int | None]) -> list[str]:
         """Return run ids; empty texts for unknown runs."""
-        known = self.cells.get("run_id")
-        return [
-            "" if at is None or known is None or pd.isna(known.iloc[at]) else str(known.iloc[at]) for at in positions
-        ]
+        ids = self.cells.get("run_id")
+        return ["" if at is None or ids is None or pd.isna(ids.iloc[at]) else str(ids.iloc[at]) for at in positions]
 
 
 def _place(phase: Any, factor: Any, row: Any, column: Any) -> Place:

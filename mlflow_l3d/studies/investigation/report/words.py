@@ -153,7 +153,7 @@ def _changed(share: float) -> str:
     if share == 0:
         return ": none changes"
     if share < 0.001:
-        return ": hardly any changes"
+        return ": almost none changes"
     return f": **about one in {1 / share:,.0f} changes** with the seed" if share <= 0.4 else ""
 
 
