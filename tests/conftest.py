@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import socket
-import sqlite3
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 from pictures import DRAWN, SVG, blank
+from stores import copy_store
 from warm_start import WarmStart
 
 DATA_VARIABLES = ("L3D_TEST_DATA", "L3D_TEST_REFERENCE")
@@ -155,15 +155,6 @@ def migrated_store(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fix
             SqlAlchemyStore(f"sqlite:///{draft}", str(folder / "artifacts")).engine.dispose()
             draft.rename(path)
     return path
-
-
-def copy_store(template: Path, folder: Path, artifacts: str) -> str:
-    """Copy the empty store to `folder`, with `artifacts` as the place of its default experiment; return its URI."""
-    path = folder / "mlflow.db"
-    shutil.copyfile(template, path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (artifacts,))
-    return f"sqlite:///{path}"
 
 
 @pytest.fixture
