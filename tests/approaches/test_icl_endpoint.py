@@ -281,7 +281,7 @@ def test_retry_after_holds_all_others(server, tmp_path):
 
 
 def test_no_more_requests_are_under_way_than_asked_for(server, tmp_path):
-    server.delay = 0.01
+    server.delay = 0.05
     asked(client_of(server, tmp_path, concurrency=3), *map(str, range(12)))
     assert server.most == 3
 
