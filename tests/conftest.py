@@ -71,6 +71,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Do the same after each file: what it left, such as models and loaded libraries, is looked through only once."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 def _is_worker(config: pytest.Config) -> bool:
     """Return whether this is a worker of pytest-xdist, which shares the cache of the process that started it."""
     return hasattr(config, "workerinput")
