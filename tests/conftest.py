@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import socket
-import sqlite3
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 from pictures import DRAWN, SVG, blank
+from stores import copy_store
 from warm_start import WarmStart
 
 DATA_VARIABLES = ("L3D_TEST_DATA", "L3D_TEST_REFERENCE")
@@ -69,6 +69,14 @@ def pytest_collection_finish() -> None:
     """Leave what was imported and collected out of the collection of garbage, which some libraries ask for often."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Do the same after each file: what it left, such as models and loaded libraries, is looked through only once."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 def _is_worker(config: pytest.Config) -> bool:
@@ -155,15 +163,6 @@ def migrated_store(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fix
             SqlAlchemyStore(f"sqlite:///{draft}", str(folder / "artifacts")).engine.dispose()
             draft.rename(path)
     return path
-
-
-def copy_store(template: Path, folder: Path, artifacts: str) -> str:
-    """Copy the empty store to `folder`, with `artifacts` as the place of its default experiment; return its URI."""
-    path = folder / "mlflow.db"
-    shutil.copyfile(template, path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (artifacts,))
-    return f"sqlite:///{path}"
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -25,6 +26,7 @@ def module_of(path: Path) -> str:
 MODULES = {module_of(path): path for path in PACKAGE.rglob("*.py")}
 
 
+@cache
 def imports() -> dict[str, set[str]]:
     """Return module -> what it imports anywhere, also in functions and for types: ours by module, others by name."""
     found: dict[str, set[str]] = defaultdict(set)
@@ -45,9 +47,6 @@ def imports() -> dict[str, set[str]]:
                 inside = rest if rest in MODULES else rest.rpartition(".")[0]
                 found[module].add(f"own:{inside or '__init__'}")
     return found
-
-
-IMPORTS = imports()
 
 
 def test_files_and_folders_are_small() -> None:
@@ -79,7 +78,7 @@ STATISTICS = {*STOREYS["ground"], *STOREYS["statistics"]}
 
 def own_imports(module: str) -> set[str]:
     """Return our modules that a module imports."""
-    return {name.removeprefix("own:") for name in IMPORTS[module] if name.startswith("own:")}
+    return {name.removeprefix("own:") for name in imports()[module] if name.startswith("own:")}
 
 
 def test_every_room_stands_in_the_table_and_imports_from_rooms_before_it() -> None:
@@ -103,7 +102,7 @@ def test_rooms_of_the_analysis_import_those_before_them_only() -> None:
 def test_numbers_of_a_study_are_pure_and_its_report_draws_what_they_say(part: str) -> None:
     for module in MODULES:
         if module.startswith("studies.") and part in module.split("."):
-            assert not IMPORTS[module] & set(HEAVY), module
+            assert not imports()[module] & set(HEAVY), module
             for name in own_imports(module):
                 if name in {
                     "approaches.hyperparameters",
@@ -117,15 +116,15 @@ def test_numbers_of_a_study_are_pure_and_its_report_draws_what_they_say(part: st
 def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = {
         module: {name.removeprefix("own:") for name in found if name.startswith("own:")} - {module}
-        for module, found in IMPORTS.items()
+        for module, found in imports().items()
     }
     TopologicalSorter(graph).prepare()  # raises CycleError with the circle
 
 
 def test_mlflow_and_torch_are_imported_where_the_page_says() -> None:
-    users = {room_of(module) for module, found in IMPORTS.items() if "mlflow" in found}
+    users = {room_of(module) for module, found in imports().items() if "mlflow" in found}
     assert users == {"tracking", "plugin"}
-    for module, found in IMPORTS.items():
+    for module, found in imports().items():
         pure = room_of(module) in {"analysis", "cells", "metrics", "report"}
         if pure or re.match(r"studies\.\w+\.(numbers|report)\b", module):
             assert not found & set(HEAVY), module

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from conftest import copy_store
+from stores import copy_store
 
 import mlflow_l3d
 from mlflow_l3d.parameters.verbs import public_names

@@ -119,8 +119,9 @@ def doc_nodes(tree: ast.AST) -> set[ast.Constant]:
 
 
 @cache
-def texts() -> dict[str, str]:
-    """Return docs, messages and docstrings, each as one text with single blanks."""
+def read() -> tuple[dict[str, str], Counter[str]]:
+    """Return docs, messages and docstrings, each as one text with single blanks; and how often each name is bound."""
+    bound: Counter[str] = Counter()
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     prose = [re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL) for page in pages]
     messages, docstrings = [], []
@@ -130,16 +131,16 @@ def texts() -> dict[str, str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 (docstrings if node in docs else messages).append(node.value)
-    return {
-        name: re.sub(r"\s+", " ", "\n".join(parts))
-        for name, parts in {"docs": prose, "messages": messages, "docstrings": docstrings}.items()
-    }
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bound[node.id] += 1
+    parts = {"docs": prose, "messages": messages, "docstrings": docstrings}
+    return {name: re.sub(r"\s+", " ", "\n".join(each)) for name, each in parts.items()}, bound
 
 
 @pytest.mark.parametrize("name", PHRASES)
 def test_phrases_keep_to_their_budgets(name: str) -> None:
     pattern, instead, *budgets = PHRASES[name]
-    for (place, text), budget in zip(texts().items(), budgets, strict=True):
+    for (place, text), budget in zip(read()[0].items(), budgets, strict=True):
         hits = [text[max(0, hit.start() - 40) : hit.end() + 40] for hit in re.finditer(pattern, text)]
         assert len(hits) <= budget, (
             f"{place}: {name} occurs {len(hits)} times, {budget} allowed. Write {instead}: {hits}"
@@ -147,10 +148,6 @@ def test_phrases_keep_to_their_budgets(name: str) -> None:
 
 
 def test_names_of_locals_keep_to_their_budgets() -> None:
-    bound: Counter[str] = Counter()
-    for path in (ROOT / "mlflow_l3d").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                bound[node.id] += 1
+    bound = read()[1]
     over = {name: bound[name] for name, budget in NAMES.items() if bound[name] > budget}
     assert not over, f"{over}: name what the variable holds (importances, records, columns)"

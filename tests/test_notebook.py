@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebooks" / "first-hour.ipynb"
 
 
-def said(notebook: nbformat.NotebookNode) -> list[str]:
+def said(notebook: Any) -> list[str]:
     """Return what each cell shows, without stderr."""
     outputs = (out for cell in notebook.cells for out in cell.get("outputs", []))
     return [out.get("text") or out["data"]["text/plain"] for out in outputs if out.get("name", "stdout") == "stdout"]
@@ -22,6 +21,9 @@ def said(notebook: nbformat.NotebookNode) -> list[str]:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's own libraries
 def test_the_notebook_runs(tmp_path: Path, tracking_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a store that is made already, and without drawing: neither is shown."""
+    import nbformat
+    from nbclient import NotebookClient
+
     startup = tmp_path / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "blank.py").write_text("from pictures import blank\n\nblank()\n", encoding="utf-8")

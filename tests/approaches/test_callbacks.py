@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.callbacks import should_stop, validation_scores
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.meta_learning import MetaLearning
-from mlflow_l3d.approaches.progress import should_stop, validation_scores
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.metrics.known import of_kind, scores_of

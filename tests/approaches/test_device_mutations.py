@@ -49,6 +49,10 @@ MUTATIONS = {
 }
 
 
+QUICK = ("heads", "score")
+"""Ways whose mutants are run in a quick check."""
+
+
 class NoticedError(BaseException):
     """Ends a run: cells that failed side by side need not be tried again in halves."""
 
@@ -88,7 +92,9 @@ def mutant(function, old, new):
     return vars(space["_"])[function.__name__].__code__
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize(
+    "name", [name if row[1] in QUICK else pytest.param(name, marks=pytest.mark.slow) for name, row in MUTATIONS.items()]
+)
 def test_a_missing_device_is_noticed(name, run, monkeypatch, caplog):
     monkeypatch.setattr(numerics, "device_class", lambda device: "cpu")
     function, path, old, new = MUTATIONS[name]

@@ -56,6 +56,9 @@ COUNTS = {
 """Change a row knowingly: fewer is better, and more of the second or third number is time that a GPU does nothing."""
 
 
+QUICK = ("heads", "full, parts", "maml", "score", "generate, drawn")
+
+
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory):
     return Runner(tmp_path_factory.mktemp("models"))
@@ -68,7 +71,7 @@ def known_device(monkeypatch):
     monkeypatch.setitem(cascade._KERNELS, NAME, cascade._KERNELS["cpu"])
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in WAYS])
 def test_a_way_gives_the_numbers_of_the_cpu_and_waits_as_often_as_before(runner, name, caplog, monkeypatch):
     if name.endswith("shared prefix"):
         monkeypatch.setattr(causal, "_SHARED_FROM", 1)

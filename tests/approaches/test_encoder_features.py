@@ -74,6 +74,7 @@ def test_the_number_of_cores_does_not_change_a_bit(encoded):
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.slow
 def test_bfloat16_rounds_and_gives_the_same_bits_for_any_number_of_cores(tmp_path):
     texts, files = (TEXTS[0][:40],), [io.BytesIO(), io.BytesIO()]
     for workers, file in enumerate(files, 1):
@@ -121,6 +122,7 @@ def test_key_follows_what_features_depend_on(tmp_path, fake):
     assert len(fake) == 6
 
 
+@pytest.mark.slow
 def test_encoding_tells_how_far_it_is(monkeypatch):
     told = []
     monkeypatch.setattr("mlflow_l3d.approaches.progress._EVERY", 0.0)

@@ -37,15 +37,19 @@ def same(found, expected):
             assert own.scores == pytest.approx(other.scores, abs=1e-5)
 
 
+def slow(*given):
+    return pytest.param(*given, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("model", "task", "given"),
     [
-        ("encoder", "handmade_task", {"epochs": 6, "early_stopping_patience": 1, "gradient_clipping": 0.5}),
+        slow("encoder", "handmade_task", {"epochs": 6, "early_stopping_patience": 1, "gradient_clipping": 0.5}),
         ("encoder", "regression_task", {"epochs": 2, "gradient_accumulation": 2, "batch_size": 3}),
-        ("encoder", "choice_task", {"epochs": 2, "gradient_checkpointing": True}),
-        ("decoder", "handmade_task", {"epochs": 3, "selection": "last"}),
-        ("decoder", "choice_task", {"epochs": 1}),
-        ("gpt2", "handmade_task", {"epochs": 1, "lora_dropout": 0}),
+        slow("encoder", "choice_task", {"epochs": 2, "gradient_checkpointing": True}),
+        slow("decoder", "handmade_task", {"epochs": 3, "selection": "last"}),
+        slow("decoder", "choice_task", {"epochs": 1}),
+        slow("gpt2", "handmade_task", {"epochs": 1, "lora_dropout": 0}),
     ],
 )
 def test_cells_side_by_side_are_what_they_are_alone(model, task, given, folders, tmp_path):
@@ -109,6 +113,7 @@ def test_cells_that_do_not_fit_side_by_side_are_fewer_from_then_on(folders, tmp_
     assert line.startswith("4 cells side by side are tried again in halves: RuntimeError: CUDA out of memory.")
 
 
+@pytest.mark.slow
 def test_adapters_with_dropout_are_computed_in_parts(folders, tmp_path, monkeypatch):
     given = {**LORA, "batch_size": 6}
     plain, parts = (session_of(TASK, folders["encoder"], tmp_path, **given) for _ in range(2))

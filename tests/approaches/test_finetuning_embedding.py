@@ -83,6 +83,7 @@ def test_the_whole_table_is_back_after_an_error() -> None:
     assert model.words is before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [tiny_bert, tiny_llama])
 def test_a_cell_is_the_same_with_the_whole_vocabulary(make, tmp_path, monkeypatch) -> None:
     folder = make(tmp_path / "model")

@@ -97,7 +97,7 @@ def observed(session, chosen, monkeypatch):
     """Run one cell; return what each factor fed, and the scores."""
     split = TASK.split(chosen.seeds)
     seen = {"order": [], "weights": [], "dropout": [], "split": [split.train.tobytes(), split.test.tobytes()]}
-    batch_order, initialise = full.batch_order, full.initialise
+    batch_order, initialise = full.training.batch_order, full.initialise
 
     def spy_order(*given):
         seen["order"].append(batch_order(*given).tobytes())
@@ -113,7 +113,7 @@ def observed(session, chosen, monkeypatch):
 
     handle = session.model.bert.embeddings.dropout.register_forward_pre_hook(spy_dropout)
     with monkeypatch.context() as patch:
-        patch.setattr(full, "batch_order", spy_order)
+        patch.setattr(full.training, "batch_order", spy_order)
         patch.setattr(full, "initialise", spy_weights)
         (outcome,) = run(session, chosen)
     handle.remove()

@@ -34,7 +34,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return tiny_model(tmp_path_factory.mktemp("tiny"), CHAT)
 
 
-@pytest.mark.parametrize("given", [{"temperature": 2.0}, {"shots": 0}], ids=["score", "zero-shot"])
+@pytest.mark.parametrize(
+    "given", [pytest.param({"temperature": 2.0}, marks=pytest.mark.slow), {"shots": 0}], ids=["score", "zero-shot"]
+)
 def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path, given: dict[str, Any]) -> None:
     settings = {"shots": 1, "chat": "none", "verbaliser": "a;b", **given}
     check_approach(APPROACH, small_task(), hyperparameters=settings, model=model, cache=tmp_path, configurations=2)
@@ -101,6 +103,7 @@ def test_nearest_examples_are_the_nearest_of_each_class() -> None:
             assert list(row[2 * place : 2 * place + 2]) == best
 
 
+@pytest.mark.slow
 def test_similarity_needs_no_sample_choice(model: str, tmp_path: Path) -> None:
     found = outcome(model, tmp_path, selection="similarity")
     other = outcome(model, tmp_path, cell(sample_choice=5), selection="similarity")

@@ -234,6 +234,7 @@ def test_classes_that_are_none(text: str) -> None:
         chosen_classes(text, ("a", "b"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mistake", "line"),
     [

@@ -95,6 +95,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return tiny_model(tmp_path_factory.mktemp("tiny"))
 
 
+@pytest.mark.slow
 def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path) -> None:
     settings = {"shots": 1, "chat": "none", **EVERYTHING}
     check_approach(APPROACH, TASK, hyperparameters=settings, model=model, cache=tmp_path, configurations=3)

@@ -109,6 +109,7 @@ def test_without_log_probabilities_answers_are_generated_and_a_line_says_so(serv
 THOUGHT = "positive or negative?\nHm."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "message",
     [
@@ -132,6 +133,7 @@ def test_thoughts_are_no_answer(server, tmp_path, message):
     assert server.requests[-1]["max_tokens"] == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "message", "reason"),
     [
@@ -203,6 +205,7 @@ def test_faults_are_tried_again(server, tmp_path):
     np.testing.assert_array_equal(found.predictions, known.predictions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [500, "cut", 429, "garbage"])
 @pytest.mark.parametrize("given", [{"chat": "auto"}, {"chat": "none"}])
 def test_what_fails_for_a_moment_says_nothing_of_what_a_server_gives(server, tmp_path, monkeypatch, fault, given):
@@ -229,6 +232,7 @@ def test_sessions_ask_in_the_way_that_is_in_the_key(server, tmp_path, monkeypatc
     assert APPROACH.dependencies(asked.hyperparameters, MODEL)["endpoint_log_probabilities"] == "first"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gives", ["first", "prompt"])
 def test_a_text_without_log_probabilities_has_no_class(server, tmp_path, gives):
     server.gives = gives
@@ -257,6 +261,7 @@ def test_a_text_without_log_probabilities_has_no_class(server, tmp_path, gives):
     assert len(server.requests) == 2 * count, "what is no fault is not asked again"
 
 
+@pytest.mark.slow
 def test_retry_after_holds_all_others(server, tmp_path):
     server.faults.append(429)
     server.retry_after = "0.3"
@@ -283,7 +288,7 @@ def test_retry_after_holds_all_others(server, tmp_path):
 
 
 def test_no_more_requests_are_under_way_than_asked_for(server, tmp_path):
-    server.delay = 0.01
+    server.delay = 0.05
     asked(client_of(server, tmp_path, concurrency=3), *map(str, range(12)))
     assert server.most == 3
 
@@ -308,6 +313,7 @@ def test_costs_are_bounded_before_and_counted_after(server, tmp_path):
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("usage", [{}, {"prompt_tokens": 0}, {"prompt_tokens": "many"}, {"prompt_tokens": -9}, "?"])
 def test_a_server_that_does_not_count_is_paid_the_most(server, tmp_path, usage):
     server.usage = usage
@@ -410,6 +416,7 @@ def test_what_a_process_that_is_gone_had_reserved_is_free_again_and_what_it_paid
         each.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [lambda data: b"x" * 200 + data[200:], lambda data: data[:4096] + b"\xff" * 8192])
 def test_a_damaged_file_of_answers_is_one_line_whose_advice_works(server, tmp_path, damage):
     run(server, tmp_path)

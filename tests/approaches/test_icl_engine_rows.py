@@ -153,7 +153,7 @@ def test_a_token_sees_the_prefix_and_its_own_way(window: int | None) -> None:
 
 
 @pytest.mark.parametrize(("name", "shared"), [("llama", 0), ("gpt2", 0), *((name, 9) for name in FAMILIES)])
-@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("copies", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_many_rows_write_what_the_model_writes_alone(
     name: str, shared: int, copies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

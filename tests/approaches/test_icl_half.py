@@ -64,6 +64,7 @@ def answers(session: Session, *cells: Cell) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"decision": "generate", "max_new_tokens": 3}], ids=["score", "generate"])
 def test_cells_do_not_depend_on_other_cells_workers_or_threads(prepared: Any, given: dict[str, Any]) -> None:
     one = prepared(**given)

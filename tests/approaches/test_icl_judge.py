@@ -102,6 +102,7 @@ def test_a_score_is_the_mean_verdict_under_the_model(
     assert found.metrics["without_verdict_share"] == 0
 
 
+@pytest.mark.slow
 def test_another_judge_judges_the_same_answers(model: str, chatting: str, tmp_path: Path) -> None:
     both = f"{model}|{chatting}"
     cells = [changed(ONE, "judge", number) for number in range(8)]
@@ -136,6 +137,7 @@ def test_answers_are_written_once_for_all_judges(
     assert {**fresh.metrics} == {**found[3].metrics}
 
 
+@pytest.mark.slow
 def test_drawn_verdicts(model: str, tmp_path: Path) -> None:
     drawn = [changed(ONE, "judge", number) for number in range(60)]
     found = outcomes(model, tmp_path, *drawn, judge=model, judge_temperature=1.0)
@@ -145,12 +147,14 @@ def test_drawn_verdicts(model: str, tmp_path: Path) -> None:
     assert abs(scores.mean() - mean.metrics["judge_score"]) < 4 * 0.25 / np.sqrt(60)
 
 
+@pytest.mark.slow
 def test_keeps_the_contract_of_an_approach(model: str, chatting: str, tmp_path: Path) -> None:
     settings = {"decision": "generate", "chat": "none", "max_new_tokens": 3, "shots": 1}
     settings |= {"judge": f"{model}|{chatting}", "judge_template": TWO_QUESTIONS}
     check_approach(APPROACH, task(), hyperparameters=settings, model=model, cache=tmp_path, configurations=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gives", ["prompt", "first", "nothing"])
 def test_a_judge_behind_an_endpoint(gives: str, server: Server, model: str, tmp_path: Path) -> None:
     server.gives, server.chat = gives, gives != "prompt"

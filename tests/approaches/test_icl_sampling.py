@@ -328,6 +328,7 @@ def test_temperature_makes_model_randomness_a_factor() -> None:
         assert set(found) - {*APPROACH.on_request} == inactive
 
 
+@pytest.mark.slow
 def test_keeps_the_contract_of_an_approach(leaning: str, tmp_path: Path) -> None:
     # Without examples: so small a model writes the same whatever their order.
     settings = GENERATE | {"temperature": 1.0, "shots": 0}

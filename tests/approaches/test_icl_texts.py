@@ -145,6 +145,7 @@ def test_answers_are_what_the_model_writes(model: str, tmp_path: Path) -> None:
     assert found.metrics["unparsed_share"] == np.mean([not answer for answer in expected])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{"temperature": 1.0, "prompt_format": "A|B"}, {"selection": "random", "shots": 1}])
 def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path, given: dict[str, Any]) -> None:
     settings = {**GENERATE, **given}

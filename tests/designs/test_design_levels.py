@@ -57,6 +57,7 @@ class Listed(FunctionApproach):
         return {"wording": 3}
 
 
+@pytest.mark.slow
 def test_the_contributed_std_is_that_of_the_levels(tmp_path: Path, migrated_store: Path) -> None:
     approach = Listed(Wordings(), name="wordings", version="1", factors=("wording", "order"))
     with sqlite_place(migrated_store, tmp_path).entered():

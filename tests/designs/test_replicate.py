@@ -85,6 +85,7 @@ class Leaking:
         return self.generator.integers(2, size=len(split.test))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deterministic", ["true", "false"])
 def test_what_no_factor_draws_is_found(deterministic, tracking_uri, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)

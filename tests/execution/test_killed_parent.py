@@ -109,6 +109,7 @@ def test_ctrl_c_in_the_terminal_reaches_the_parent_alone(tmp_path, start):
     assert all(gone(worker) for worker in worker_processes(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 0.1])
 def test_ctrl_c_while_workers_start(tmp_path, start, delay):
     parent = start("hang")
@@ -147,6 +148,7 @@ def main():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["main()\n", 'if __name__ == "__main__":\n    main()\n'], ids=["plain", "guarded"])
 @pytest.mark.parametrize("way", ["file", "stdin"])
 def test_functions_of_the_users_script_reach_workers_that_do_not_run_it(way, ending, tmp_path):

@@ -86,6 +86,7 @@ def test_conformance(tmp_path, local):
     check_executor(Local, cache=tmp_path, workers=2, stop_seconds=8.0, local=local)
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_worker_with_other_numerics_refuses(tmp_path):
     job = replace(bench_job(Trouble(), tmp_path), model_revision="0123")
@@ -93,6 +94,7 @@ def test_a_worker_with_other_numerics_refuses(tmp_path):
         list(Local(job=job, workers=2).run(CELLS))
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_a_task_says_what_it_computes_with():
     assert SubmititExecutor.on_worker(os.path.basename, "a/b", options=OPTIONS) == "b"
@@ -112,6 +114,7 @@ list(SubmititExecutor(job=job, workers=2, options={"cluster": "local", "silence_
 """
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_workers_end_where_the_dispatcher_was_killed(tmp_path):
     with subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)], stdin=subprocess.DEVNULL) as driver:

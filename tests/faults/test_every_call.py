@@ -47,7 +47,7 @@ class Faults:
         return call
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_study_ends_whole(seed: int, migrated_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = sqlite_place(migrated_store, tmp_path / "place")
     named = Place(place.uri, place.cache, {"MLFLOW_EXPERIMENT_NAME": "new"})

@@ -23,11 +23,14 @@ from mlflow_l3d.studies.investigation.evaluate import metric_of
 
 pytestmark = pytest.mark.slow
 
-with warnings.catch_warnings():
-    # What MLflow says about itself when these are imported for the first time.
-    warnings.simplefilter("ignore")
-    import mlflow.models.evaluation.default_evaluator
-    import mlflow.models.evaluation.evaluator_registry
+
+@pytest.fixture(scope="module", autouse=True)
+def evaluators() -> None:
+    with warnings.catch_warnings():
+        # What MLflow says about itself when these are imported for the first time.
+        warnings.simplefilter("ignore")
+        import mlflow.models.evaluation.default_evaluator
+        import mlflow.models.evaluation.evaluator_registry  # noqa: F401
 
 
 @pytest.fixture

@@ -58,6 +58,7 @@ class Named(Synthetic):
         return Renaming()
 
 
+@pytest.mark.slow
 def test_a_study_of_a_metric_with_such_a_name(
     migrated_store: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

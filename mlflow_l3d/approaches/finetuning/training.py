@@ -18,9 +18,9 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.base import OnEpochEnd, answered
+from mlflow_l3d.approaches.callbacks import should_stop
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.progress import should_stop
 from mlflow_l3d.approaches.stacked.chunks import StackedSession
 from mlflow_l3d.approaches.stacked.stack import FloatArray, dropout_factors
 from mlflow_l3d.cells.cell import Cell, Outcome

@@ -283,8 +283,7 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> 
         searched_on=request.searched_on,
     )
     write_json(folder / names.HYPERPARAMETERS, hyperparameters, indent=2)
-    document = {**request.document(), "result": result.document()}
-    write_json(folder / names.SEARCH_DOCUMENT, document, indent=2)
+    write_json(folder / names.SEARCH_DOCUMENT, {**request.document(), "result": result.document()}, indent=2)
     write_table(folder / names.TRIALS, result.trials)
     more = {
         "samplers": ", ".join(f"{sampler} ({stage})" for stage, sampler in request.samplers.items()),

@@ -67,6 +67,7 @@ def test_points_are_set_side_by_side_in_a_run_of_their_own(swept: tuple[Place, S
     pd.testing.assert_frame_equal(quiet.to_frame(), beside.to_frame())
 
 
+@pytest.mark.slow
 def test_options_that_a_sweep_does_not_have(swept: tuple[Place, Sweep]) -> None:
     place, found = swept
     with place.entered():

@@ -48,6 +48,7 @@ def test_the_order_is_breadth_first() -> None:
             assert not unfinished or max(done) <= max(2, 2.5 * min(unfinished))
 
 
+@pytest.mark.slow
 def test_a_dry_run_starts_nothing(place: Place, tmp_path: Path) -> None:
     before = place.investigate(**SIZES, hyperparameters="noise=0.1")
     with place.entered():
