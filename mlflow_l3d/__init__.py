@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.strategies.run import ComparedStrategies, strategies
     from mlflow_l3d.studies.sweep.plan import SweepPlan
     from mlflow_l3d.studies.sweep.run import Sweep, plan_sweep, sweep
+    from mlflow_l3d.studies.view import Viewed, view
     from mlflow_l3d.tasks.identity import make_task
     from mlflow_l3d.testing.skeleton import new
 
@@ -62,6 +63,7 @@ __all__ = [
     "SelfTest",
     "Sweep",
     "SweepPlan",
+    "Viewed",
     "__version__",
     "ablation",
     "compare",
@@ -87,6 +89,7 @@ __all__ = [
     "strategies",
     "sweep",
     "training",
+    "view",
 ]
 
 

@@ -128,7 +128,7 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
 
 def _words(verb: Verb) -> list[str]:
     """Return the positional arguments of a command, for its usage line."""
-    return [*map(str.upper, verb.words)] or ["[TASK]"] * ("task" in verb.parameters)
+    return [*map(str.upper, verb.words)] or [f"[{'TASK' if verb.first == 'task' else 'RUN'}]"] * bool(verb.first)
 
 
 def _epilog(verb: Verb, *, everything: bool) -> str:
@@ -186,12 +186,12 @@ def _parse(words: Sequence[str]) -> dict[str, str]:
         words, command = [*words[:end]], [*words[end + 1 :]]
         options, rest = parser(everything="--help-all" in words).parse_known_args(words)
         verb = verbs()[options.verb]
-        if rest and "task" in verb.parameters and not verb.words and not rest[0].startswith("-"):
-            if options.task != verb.parameters["task"].default:
-                raise ParameterError(
-                    "task", rest[0], f"is named twice, also as --task {options.task}", "Leave one out."
-                )
-            options.task = rest.pop(0)
+        if rest and (first := verb.first) and not rest[0].startswith("-"):
+            parameter, named = verb.parameters[first], getattr(options, first)
+            if named != parameter.default:
+                also = f"is named twice, also as {parameter.option} {named}"
+                raise ParameterError(first, rest[0], also, "Leave one out.")
+            setattr(options, first, rest.pop(0))
         if rest:
             raise _unknown_option(rest[0], options)
         if command:

@@ -39,7 +39,7 @@ VERBS = [
     "search",
     "seeds",
 ]
-VERBS += ["strategies", "sweep"]
+VERBS += ["strategies", "sweep", "view"]
 CONSOLE_SCRIPT = Path(sys.executable).with_name("mlflow-l3d")
 
 Capture = pytest.CaptureFixture[str]
@@ -270,7 +270,7 @@ def test_the_three_verbs_in_turn(tracking_uri: str, monkeypatch: pytest.MonkeyPa
     client = mlflow.MlflowClient(tracking_uri)
     before = client.get_run(run_id).data.metrics
     assert cli.main(["evaluate"]) == 0
-    assert f"evaluation of run {run_id}" in capsys.readouterr().out
+    assert f"Evaluation of run {run_id}" in capsys.readouterr().out
     assert client.get_run(run_id).data.metrics == pytest.approx(before, nan_ok=True)
     status, line = refused(capsys, "evaluate", "--metric", "f1_makro")
     assert (status, line[-23:]) == (2, "Did you mean 'f1_macro'?"[-23:])

@@ -91,6 +91,11 @@ class Verb:
         return self.target.partition(":")[2]
 
     @property
+    def first(self) -> str:
+        """The parameter that may stand behind the verb without its name; the empty text if there is none."""
+        return "" if self.words else next((name for name in ("task", "parent_run_id") if name in self.parameters), "")
+
+    @property
     def entry_point(self) -> str:
         """Name in MLproject; the empty text where it has none."""
         return ("main" if self.name == "investigate" else self.name) if self.in_project else ""

@@ -58,7 +58,7 @@ class Axis:
 
     @property
     def ticks(self) -> list[float]:
-        """Where the ticks are."""
+        """The values at its ticks."""
         first = math.ceil(self.low / self.step - 1e-9)
         count = math.floor(self.high / self.step + 1e-9) - first + 1
         return [(first + at) * self.step for at in range(count)]
@@ -104,7 +104,7 @@ def strip(
     label: str,
     shown: Callable[[float], str],
 ) -> Markup:
-    """Return a dot for each run, stacked where scores are alike; the mean, one deviation around it, and both ends.
+    """Return a dot for each run, alike ones stacked; the mean, one deviation around it, and both ends.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def fragile_examples(
     classes
         Name of each class; class numbers stand for names that are not known.
     texts
-        Example id -> text, where the user asked for them.
+        Example id -> text, if the user asked for them.
     runs
         What votes.
     opens

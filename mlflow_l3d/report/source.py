@@ -1,4 +1,4 @@
-"""Where a result comes from: what a report needs to name the user's things, to link runs, and to repeat commands."""
+"""The origin of a result: what a report needs to name the user's things, to link runs, and to repeat commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where the result of an investigation comes from; everything is optional, as runs of other code know little.
+    """The origin of a result; everything is optional, as runs of other code know little.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Source:
     date, version
         When the report was written, and the version of this package.
     root_seed
-        Where seeds come from.
+        The number that seeds are derived from.
     """
 
     task: str = ""

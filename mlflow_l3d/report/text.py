@@ -45,7 +45,7 @@ class Answer:
     short
         The answer in a few words; empty if the first sentence is the answer.
     sentences
-        The first one stands below the question, the others where a reader asks for more.
+        The first one stands below the question, the others wait until a reader asks.
     """
 
     question: str

@@ -1,15 +1,16 @@
-"""The verbs that help with studies and are none: `names` and `new`."""
+"""The verbs that help with studies and are none: `names`, `new` and `view`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import fill
 from typing import Annotated, Final, TypedDict
 
 from mlflow_l3d import registry
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import Parameters, declared
+from mlflow_l3d.parameters.shared import PARENT
 from mlflow_l3d.parameters.verbs import Verb
 from mlflow_l3d.studies.shown import OnOneScreen
 
@@ -19,6 +20,8 @@ class _New(TypedDict):
     name: Annotated[str, Of("", "what it is to be called: small letters, digits and underscores")]
 
 
+PORT: Final = 5057
+"""Port of the address of reports, unless told otherwise."""
 NEW_WORDS: Final[Parameters] = declared(_New)
 """What stands behind `new`."""
 
@@ -44,6 +47,37 @@ NEW_VERB = Verb(
     words=NEW_WORDS,
     examples=("new approach mine",),
     order=140,
+)
+
+
+class ViewOptions(TypedDict, total=False):
+    """Of `view`."""
+
+    parent_run_id: Annotated[
+        str,
+        replace(PARENT, default="all", help="the study whose report is opened; all: a list of the studies there are"),
+    ]
+    bundle: Annotated[str, Of("none", "folder that the reports are written to, as pages to share, in place of serving")]
+    port: Annotated[
+        int, Of(str(PORT), "port of the address, for this machine alone; the next one if it is taken", low=1)
+    ]
+    browser: Annotated[bool, Of("true", "whether a browser is opened")]
+
+
+VIEW: Final[Parameters] = declared(ViewOptions)
+"""Of `view`."""
+
+VIEW_VERB = Verb(
+    "view",
+    VIEW,
+    "mlflow_l3d.studies.view:view",
+    "open the reports of the studies on the tracking server",
+    is_study=False,
+    in_project=False,
+    question="Where is the report of my study?",
+    examples=("view", "view RUN_ID", "view --bundle reports"),
+    order=95,
+    returns=("mlflow_l3d.studies.view:Viewed",),
 )
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -21,17 +19,17 @@ from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.about import class_words, heading, version_words
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import Data
 from mlflow_l3d.tracking.parent import Card
+from mlflow_l3d.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_CLASSES_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +179,30 @@ class StudyRequest(ABC):
         }
         return {name: value for name, value in settings.items() if value}
 
+    def source(self, run_id: str, address: str = "") -> Source:
+        """Return the origin of the result, as its report names it.
+
+        Parameters
+        ----------
+        run_id
+            The parent.
+        address
+            What stands before a run id in links, see :func:`mlflow_l3d.tracking.pages.runs_page`.
+        """
+        setup, public = self.setup, self.public()
+        return Source(
+            task=setup.task.name,
+            approach=setup.approach.name,
+            model=setup.model,
+            run_id=run_id,
+            address=address,
+            given={name: value for name, value in public.items() if value != self.parameters[name].default},
+            classes=tuple(setup.task.class_names),
+            date=heading(run_id)["date"][:10],
+            version=__version__,
+            root_seed=self.given.get("root_seed", ""),
+        )
+
     def shared_params(self) -> dict[str, str]:
         """Return the parameters that every child has."""
         setup = self.setup
@@ -235,73 +257,6 @@ class CellRequest(StudyRequest):
     @abstractmethod
     def design(self) -> HasCells:
         """Return what holds the cells."""
-
-
-def heading(run_id: str) -> dict[str, str]:
-    """Return what every report begins with: the run, and when the report was written."""
-    return {"MLflow run": run_id, "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")}
-
-
-def source_of(request: StudyRequest, run_id: str, address: str = "") -> Source:
-    """Return where the result of a study comes from, as its report names it.
-
-    Parameters
-    ----------
-    request
-        What was asked.
-    run_id
-        Its parent.
-    address
-        What stands before a run id in links, see :func:`mlflow_l3d.tracking.pages.runs_page`.
-    """
-    from mlflow_l3d.version import __version__
-
-    setup = request.setup
-    return Source(
-        task=setup.task.name,
-        approach=setup.approach.name,
-        model=setup.model,
-        run_id=run_id,
-        address=address,
-        given={name: value for name, value in request.public().items() if value != request.parameters[name].default},
-        classes=tuple(setup.task.class_names),
-        date=heading(run_id)["date"][:10],
-        version=__version__,
-        root_seed=request.given.get("root_seed", ""),
-    )
-
-
-def class_words(classes: Sequence[str]) -> str:
-    """Return the names of the classes; of many the first, and how many more there are."""
-    more = len(classes) - _CLASSES_SHOWN
-    return ", ".join(classes[:_CLASSES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def version_words() -> str:
-    """Return the versions as reports show them."""
-    return ", ".join(f"{name} {number}" for name, number in versions().items())
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that may matter, those that are installed."""
-    import platform
-
-    from mlflow_l3d.version import __version__
-
-    others = ("mlflow", "numpy", "pandas", "pyarrow", "torch", "transformers", "tokenizers", "datasets")
-    installed = {name: number for name in others if (number := _installed(name)) is not None}
-    return {"python": platform.python_version(), "mlflow-l3d": __version__, **installed}
-
-
-@cache
-def _installed(package: str) -> str | None:
-    """Return the version of a package, None where it is not installed; read once, since it takes its time."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def context_of(setup: Setup) -> str:

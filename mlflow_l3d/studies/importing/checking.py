@@ -16,9 +16,9 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import is_share, named, scores_of
 from mlflow_l3d.parameters.values import check_names
+from mlflow_l3d.studies.about import class_words
 from mlflow_l3d.studies.importing.formats import FORMATS
 from mlflow_l3d.studies.importing.recorded import Array, RecordedRun
-from mlflow_l3d.studies.request import class_words
 from mlflow_l3d.tasks.answers import Classes, kind_of, plain_number
 
 _SPELL: Final = (

@@ -15,8 +15,8 @@ import pandas as pd
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.studies.about import class_words
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, RecordedRun
-from mlflow_l3d.studies.request import class_words
 from mlflow_l3d.studies.seeds.numbers.settings import JOINED, varying_settings
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.tracking import names

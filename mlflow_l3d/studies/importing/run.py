@@ -9,6 +9,7 @@ from typing import Unpack
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
+from mlflow_l3d.studies.about import heading, version_words
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
@@ -16,7 +17,6 @@ from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import
 from mlflow_l3d.studies.importing.parameters import IMPORT, ImportOptions
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
-from mlflow_l3d.studies.request import heading, version_words
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.results import write_scores

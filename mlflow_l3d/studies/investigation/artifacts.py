@@ -59,7 +59,7 @@ def write_artifacts(
     settings
         Name -> value, for the report.
     title, source, notes
-        Name of the report, where the result comes from, and remarks.
+        Name of the report, the origin of the result, and remarks.
     """
     analysis = scored.analysis
     public = cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore")
@@ -91,9 +91,9 @@ def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
     MLflow shows its first two lines until a reader asks for more: they hold the answer.
     """
     shown = Shown(analysis)
-    luck, which, stable = (answer.markdown(1) for answer in answers(shown))
-    first = f"**{marked(headline(shown))}** {which}"
-    return "\n\n".join([first, luck, stable, *notes])[:5000]
+    luck, which, stable = answers(shown)
+    first = f"**{marked(headline(shown))}** {marked(which.lead, '**{}**'.format)}"
+    return "\n\n".join([first, luck.markdown(1), stable.markdown(1), *notes])[:5000]
 
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:

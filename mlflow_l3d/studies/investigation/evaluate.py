@@ -18,11 +18,11 @@ from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.about import class_words, heading, version_words
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.scoring import Scored, score
-from mlflow_l3d.studies.request import class_words, heading, version_words
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, Run
@@ -224,7 +224,7 @@ def _settings(client: Client, run: Run) -> dict[str, str]:
 
 
 def _source(client: Client, run: Run) -> Source:
-    """Return where the result comes from, as far as the run says it."""
+    """Return the origin of the result, as far as the run says it."""
     run_id = str(run.info.run_id)
     ours = names.INVESTIGATION_KEY in run.data.tags
     document = (fetch_document(client, run_id, names.INVESTIGATION) if ours else None) or {}

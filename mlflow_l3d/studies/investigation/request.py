@@ -20,9 +20,10 @@ from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, splits_of
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.parameters.values import check_names, names_of
+from mlflow_l3d.studies.about import versions
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
-from mlflow_l3d.studies.request import CellRequest, context_of, versions
+from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import ReadTask
 from mlflow_l3d.tasks.settings import Split

@@ -23,7 +23,6 @@ from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.scoring import score
-from mlflow_l3d.studies.request import source_of
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import under_way
 from mlflow_l3d.tasks.base import TaskLike
@@ -56,7 +55,7 @@ class Investigation(CellStudyResult[InvestigationRequest]):
             f"{self.request.title}: {self.computed} cells computed, {self.reused} taken from earlier runs, in "
             f"{self.seconds:.0f} s; report.html is among the artifacts of MLflow run {self.run_id}.",
         ]
-        source = source_of(self.request, self.run_id)
+        source = self.request.source(self.run_id)
         return investigation_document(
             self.analysis,
             title=self.request.title,
@@ -223,7 +222,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 document=request.document(),
                 settings=_settings(request, run_id),
                 title=request.title,
-                source=source_of(request, run_id, runs_page(recorder.client, recorder.parent.experiment_id)),
+                source=request.source(run_id, runs_page(recorder.client, recorder.parent.experiment_id)),
                 notes=notes,
             )
             for step, metrics in sorted(scored.consistency_steps.items()):

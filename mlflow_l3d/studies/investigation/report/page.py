@@ -46,7 +46,7 @@ def investigation_document(
     analysis
         The records.
     source, runs
-        Where the result comes from, and the runs behind it.
+        The origin of the result, and the runs behind it.
     title, lines, notes, settings
         As in :class:`mlflow_l3d.report.page.Document`.
     paths

@@ -1,0 +1,225 @@
+"""`view`: the reports of all studies on the tracking server, served on this machine, or written as pages to share."""
+
+from __future__ import annotations
+
+import re
+import webbrowser
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.table import Drawn, Table
+from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.helpers import PORT, VIEW
+from mlflow_l3d.studies.shown import logger
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import search
+from mlflow_l3d.tracking.connection import Client, Run, connect
+from mlflow_l3d.tracking.earlier.reader import fetch_artifact, parent_run
+from mlflow_l3d.tracking.pages import STUDIES
+
+_REPORTS: Final = (names.REPORT, names.SWEEP_REPORT, names.SEARCH_REPORT)
+_HOSTS: Final = ("127.0.0.1", "localhost")
+_SECONDS: Final = 10
+"""After so long a page asks again while something is running."""
+
+
+@dataclass(frozen=True)
+class Viewed:
+    """The result of :func:`view`.
+
+    Attributes
+    ----------
+    studies
+        How many studies there are.
+    place
+        The address at which they were served, or the folder that holds them.
+    """
+
+    studies: int
+    place: str
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        return f"{_counted(self.studies)}: {self.place}"
+
+
+def view(parent_run_id: str = "all", *, bundle: str | Path = "none", port: int = PORT, browser: bool = True) -> Viewed:
+    """Open the report of a study, or the list of all studies on the tracking server.
+
+    The pages are served on this machine alone until Ctrl-C; a list in which something is running is kept up to date.
+
+    Parameters
+    ----------
+    parent_run_id
+        The study; ``all`` for the list.
+    bundle
+        A folder that the reports are written to instead, with the list as ``index.html``; made if it is not there.
+    port
+        Of the address; if it is taken, the next free one.
+    browser
+        Whether to open a browser.
+
+    Returns
+    -------
+    Viewed
+        How many studies there are, and where.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run, or it has no report.
+    L3DError
+        If no port is free.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> run = mlflow_l3d.seeds("synthetic", approach="synthetic", seeds=[4, 5, 6], executor="inline")
+    >>> mlflow_l3d.view(run.run_id, bundle="reports").place
+    'reports'
+    """
+    typed = {name: VIEW[name].read(value) for name, value in {"port": port, "browser": browser}.items()}
+    with entry_point():
+        client = connect()
+        if parent_run_id != "all" and report_of(client, parent_run_id) is None:
+            raise ParameterError("parent_run_id", parent_run_id, "has no report yet", "See `mlflow-l3d view`.")
+        if str(bundle) != "none":
+            return _write(client, parent_run_id, Path(bundle))
+        return _serve(client, parent_run_id, int(typed["port"]), opened=bool(typed["browser"]))
+
+
+def studies_of(client: Client) -> list[Run]:
+    """Return the parents of all studies that no other run continues, newest first."""
+    experiments = [str(each.experiment_id) for each in client.search_experiments()]
+    runs = [run for run in search(client, experiments, STUDIES) if names.ROLE in run.data.tags]
+    runs = [run for run in runs if not {names.SUPERSEDED_BY, names.SWEEP} & set(run.data.tags)]
+    return sorted(runs, key=lambda run: -run.info.start_time)
+
+
+def report_of(client: Client, run_id: str) -> str | None:
+    """Return the report of a study as HTML; None if it has none yet.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run.
+    """
+    parent_run(client, run_id)
+    with temporary_folder() as folder:
+        for name in _REPORTS:
+            if (path := fetch_artifact(client, run_id, name, folder)) is not None:
+                return path.read_text(encoding="utf-8")
+    return None
+
+
+def list_document(runs: list[Run], links: Mapping[str, str]) -> Document:
+    """Return the list of studies; those that have a link can be opened."""
+    rows = [
+        {
+            "study": _linked(str(run.info.run_name), links.get(str(run.info.run_id), "")),
+            "answer": _answer(run),
+            "state": str(run.info.status).lower(),
+        }
+        for run in runs
+    ]
+    table = Table.of(rows, texts=frozenset({1, 2})) if rows else None
+    going = sum(run.info.status == "RUNNING" for run in runs)
+    headline = _counted(len(runs)) + (f", {going} of them running" if going else "")
+    notes = [] if rows else ["There is no study yet. Begin with: mlflow-l3d investigate"]
+    return Document(title="Studies", headline=headline, table=table, notes=notes)
+
+
+def _counted(studies: int) -> str:
+    return "1 study" if studies == 1 else f"{studies:,} studies"
+
+
+def _linked(name: str, link: str) -> str:
+    return Drawn(Markup('<a href="{}">{}</a>').format(link, name), name) if link else name
+
+
+def _answer(run: Run) -> str:
+    """Return what the description of a run begins with: its headline."""
+    first = marked(str(run.data.tags.get(names.NOTE, "")).split("\n", 1)[0])
+    return first if len(first) <= 160 else f"{first[:157]}..."
+
+
+def _write(client: Client, run_id: str, folder: Path) -> Viewed:
+    """Write reports, and their list, to a folder."""
+    runs = studies_of(client) if run_id == "all" else [parent_run(client, run_id)]
+    folder.mkdir(parents=True, exist_ok=True)
+    links = {}
+    for run in runs:
+        one = str(run.info.run_id)
+        if (report := report_of(client, one)) is not None:
+            links[one] = f"{one}.html"
+            (folder / links[one]).write_text(report, encoding="utf-8")
+    (folder / "index.html").write_text(list_document(runs, links).to_html(), encoding="utf-8")
+    return Viewed(len(runs), str(folder))
+
+
+def _serve(client: Client, run_id: str, port: int, *, opened: bool) -> Viewed:
+    handler = type("_Pages", (_Handler,), {"client": client})
+    server = next(_listening(port, handler), None)
+    if server is None:
+        raise L3DError(f"port={port}: none of the next 20 ports is free. Name another one.")
+    address = f"http://{_HOSTS[0]}:{server.server_port}/"
+    logger.warning("%s\nCtrl-C ends it.", address)
+    if opened:
+        webbrowser.open(address if run_id == "all" else f"{address}{run_id}")
+    with server, suppress(KeyboardInterrupt):
+        server.serve_forever()
+    return Viewed(len(studies_of(client)), address)
+
+
+def _listening(port: int, handler: Any) -> Iterator[ThreadingHTTPServer]:
+    for each in range(port, port + 20):
+        with suppress(OSError):
+            yield ThreadingHTTPServer((_HOSTS[0], each), handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers with the list at ``/``, and with a report at ``/RUN_ID``."""
+
+    client: Client
+
+    def do_GET(self) -> None:
+        """Answer a browser of this machine; any other page may not read what is served here."""
+        if self.headers.get("Host", "").partition(":")[0] not in _HOSTS:
+            self.send_error(403)
+            return
+        try:
+            status, page = self._page(self.path.partition("?")[0].strip("/"))
+        except L3DError as error:
+            status, page = 404, Document(title="Not found", headline="Not found", notes=[str(error)]).to_html()
+        content = page.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        if "of them running" in page or "has no report yet" in page:
+            self.send_header("Refresh", str(_SECONDS))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _page(self, place: str) -> tuple[int, str]:
+        if not place:
+            runs = studies_of(self.client)
+            return 200, list_document(runs, {str(run.info.run_id): f"/{run.info.run_id}" for run in runs}).to_html()
+        if not re.fullmatch(r"[0-9a-f]{32}", place):
+            return 404, Document(title="Not found", headline="There is no such page.").to_html()
+        report = report_of(self.client, place)
+        if report is not None:
+            return 200, report
+        return 200, Document(title=place, headline="The study has no report yet.", notes=[f"Run {place}."]).to_html()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""

@@ -1,0 +1,115 @@
+"""`view`: the list of studies and their reports, on this machine alone or as pages to share."""
+
+from __future__ import annotations
+
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from run_helpers import Place, sqlite_place
+
+from mlflow_l3d import cli
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies import view as viewing
+from mlflow_l3d.studies.view import view
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str, str]:
+    """Give a place with a finished study, and one that is under way."""
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("view") / "place")
+    done = place.investigate().run_id
+    tags = {"l3d.role": "investigation", "mlflow.runName": "<b>under way</b>", "mlflow.note.content": "**Not yet**"}
+    going = place.client.create_run("0", tags=tags).info.run_id
+    return place, done, going
+
+
+def test_bundle_holds_the_list_and_every_report(studied: tuple[Place, str, str], tmp_path: Path) -> None:
+    place, done, going = studied
+    with place.entered():
+        found = view(bundle=tmp_path / "pages")
+        one = view(done, bundle=tmp_path / "one")
+    assert (found.studies, one.studies) == (2, 1)
+    assert {path.name for path in (tmp_path / "pages").iterdir()} == {"index.html", f"{done}.html"}
+    index = (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
+    assert f'<a href="{done}.html">' in index
+    assert going not in index
+    assert "&lt;b&gt;under way&lt;/b&gt;" in index
+    assert "Between two single runs, a difference below" in index
+    assert place.download(done, "report.html", tmp_path).read_text() == (tmp_path / "one" / f"{done}.html").read_text()
+
+
+@pytest.fixture
+def address(studied: tuple[Place, str, str]) -> Iterator[str]:
+    place, *_ = studied
+    handler = type("Pages", (viewing._Handler,), {"client": place.client})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+def get(address: str, **headers: str) -> tuple[int, str, str]:
+    """Return status, page, and after how many seconds the page asks again."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, headers=headers)) as answer:
+            return answer.status, answer.read().decode(), answer.headers.get("Refresh", "")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, "", ""
+
+
+def test_pages_are_served_to_this_machine_and_kept_up_to_date(studied: tuple[Place, str, str], address: str) -> None:
+    _, done, going = studied
+    status, page, refresh = get(address)
+    assert (status, refresh) == (200, "10")
+    assert "2 studies, 1 of them running" in page
+    assert f'href="/{done}"' in page
+    assert get(address + done)[0] == 200
+    assert "has no report yet" in get(address + going)[1]
+    assert get(address + "a" * 32)[0] == get(address + "../secret")[0] == 404
+    assert get(address, Host="stranger.example")[0] == 403
+
+
+def test_a_study_without_a_report_and_an_unknown_run_are_refused(studied: tuple[Place, str, str]) -> None:
+    place, _, going = studied
+    with place.entered():
+        with pytest.raises(ParameterError, match="has no report yet"):
+            view(going)
+        with pytest.raises(ParameterError, match="no such run"):
+            view("a" * 32)
+
+
+def test_an_empty_server_says_how_to_begin(tmp_path: Path, migrated_store: Path) -> None:
+    place = sqlite_place(migrated_store, tmp_path / "place")
+    with place.entered():
+        assert view(bundle=tmp_path / "pages").summary().startswith("0 studies: ")
+    assert "mlflow-l3d investigate" in (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("verb", ["view", "evaluate", "delete"])
+def test_a_run_may_stand_behind_the_verb(verb: str) -> None:
+    assert cli._parse([verb, "abc"])["parent_run_id"] == "abc"
+    with pytest.raises(ParameterError, match="is named twice"):
+        cli._parse([verb, "abc", "--parent-run-id", "def"])
+
+
+def test_the_next_port_is_taken_if_one_is_not_free() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), viewing._Handler) as first:
+        second = next(viewing._listening(first.server_port, viewing._Handler))
+        with second:
+            assert first.server_port < second.server_port <= first.server_port + 20
+
+
+def test_client_is_that_of_the_server(studied: tuple[Place, str, str]) -> None:
+    place, done, going = studied
+    assert [run.info.run_id for run in viewing.studies_of(MlflowClient(place.uri))] == [going, done]
