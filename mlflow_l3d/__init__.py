@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.ablation.run import Ablation, ablation
     from mlflow_l3d.studies.comparison.results import ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare
-    from mlflow_l3d.studies.evaluation.run import Deletion, Evaluation, delete, evaluate
+    from mlflow_l3d.studies.evaluation.run import Deletion, Evaluation, delete, evaluate, load
     from mlflow_l3d.studies.gate.conduct import Gate
     from mlflow_l3d.studies.gate.run import GatePlan, gate, plan_gate
     from mlflow_l3d.studies.helpers import Names, names
@@ -74,6 +74,7 @@ __all__ = [
     "import_runs",
     "importance",
     "investigate",
+    "load",
     "make_task",
     "names",
     "new",

@@ -184,7 +184,7 @@ def _parse(words: Sequence[str]) -> dict[str, str]:
     try:
         end = words.index("--") if "--" in words else len(words)
         words, command = [*words[:end]], [*words[end + 1 :]]
-        options, rest = parser(everything="--help-all" in words).parse_known_args(words)
+        options, rest = parser(everything="--help-all" in words).parse_known_args(_with_values(words))
         verb = verbs()[options.verb]
         if rest and (first := verb.first) and not rest[0].startswith("-"):
             parameter, named = verb.parameters[first], getattr(options, first)
@@ -204,6 +204,17 @@ def _parse(words: Sequence[str]) -> dict[str, str]:
         raise
     # argparse drops the value of `--name=--`.
     return {name: "--" if value == [] else value for name, value in vars(options).items()}
+
+
+def _with_values(words: list[str]) -> list[str]:
+    """Return the words with `true` behind every option that is true or false and stands without a value."""
+    verb = next((verbs()[word] for word in words if word in verbs()), None)
+    flags = {each.option for each in (verb.parameters.values() if verb else ()) if each.default in ("true", "false")}
+    valued = []
+    for at, word in enumerate(words):
+        is_alone = at + 1 == len(words) or words[at + 1].startswith("--")
+        valued += [word, "true"] if word in flags and is_alone else [word]
+    return valued
 
 
 def _set_command(options: argparse.Namespace, command: str) -> None:

@@ -326,3 +326,9 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
+
+
+def test_a_flag_may_stand_without_its_value() -> None:
+    assert cli._parse(["investigate", "reviews.csv", "--show-texts"])["show_texts"] == "true"
+    assert cli._parse(["gate", "--dry-run", "--baseline", "abc"])["dry_run"] == "true"
+    assert cli._parse(["gate", "--dry-run", "false"])["dry_run"] == "false"

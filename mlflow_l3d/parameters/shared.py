@@ -151,6 +151,14 @@ class Columns(TypedDict, total=False):
     choice_columns: Annotated[Names, Of("auto", "columns of a multiple-choice file, separated by commas")]
 
 
+class Shown(TypedDict, total=False):
+    """What the report shows."""
+
+    show_texts: Annotated[
+        bool, Of("false", "whether the report shows texts of examples; else it names them by their ids, and votes")
+    ]
+
+
 class Place(TypedDict, total=False):
     """Where and how cells run: one for all cells of a study."""
 

@@ -121,6 +121,7 @@ def verbs() -> Mapping[str, Verb]:
 
 
 FIXED: Final[Mapping[str, Mapping[str, str]]] = {
+    "Finished studies": {"load": "mlflow_l3d.studies.evaluation.run"},
     "Your own training": {
         "FunctionApproach": "mlflow_l3d.approaches.functions.approach",
         "training": "mlflow_l3d.approaches.functions.estimator",

@@ -1,4 +1,4 @@
-"""What reports say about a study: its run and date, its classes, and the versions behind it."""
+"""What reports say about a study: its run and date, its classes, its examples, and the versions behind it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Final
 
+import pandas as pd
+
+from mlflow_l3d.analysis.consistency.examples import ExampleVotes
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.version import __version__
 
 _CLASSES_SHOWN: Final = 20
@@ -21,6 +25,44 @@ def class_words(classes: Sequence[str]) -> str:
     """Return the names of the classes; of many the first, and how many more there are."""
     more = len(classes) - _CLASSES_SHOWN
     return ", ".join(classes[:_CLASSES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def texts_of(task: Task) -> dict[object, str]:
+    """Return example id -> text, with a slash between the texts of a pair; empty if the data are not here."""
+    texts = map(" / ".join, zip(*task.texts, strict=True))
+    return dict(zip(task.example_ids.tolist(), texts, strict=True)) if len(task) else {}
+
+
+def fragile_examples(votes: ExampleVotes | None, task: Task, count: int) -> pd.DataFrame:
+    """Return the examples on which runs differ most, with their texts and the names of the classes.
+
+    Parameters
+    ----------
+    votes
+        What all runs say; None without predictions.
+    task
+        Holds the texts and the names.
+    count
+        How many examples at most.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``example_id``, ``text``, ``true_class``, ``share_right``, and one column of votes a class.
+    """
+    names, texts = list(task.class_names), texts_of(task)
+    worst = pd.DataFrame() if votes is None else votes.most_fragile(count)
+    rows = [
+        {
+            "example_id": row["example_id"],
+            "text": texts.get(row["example_id"], ""),
+            "true_class": names[int(row["label"])],
+            "share_right": float(row["share_right"]),
+            **dict(zip(names, [*row["votes"], *[0] * len(names)], strict=False)),
+        }
+        for row in worst.to_dict("records")
+    ]
+    return pd.DataFrame(rows, columns=["example_id", "text", "true_class", "share_right", *names])
 
 
 def version_words() -> str:

@@ -19,7 +19,7 @@ from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import class_words, heading, version_words
+from mlflow_l3d.studies.about import class_words, heading, texts_of, version_words
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
@@ -198,6 +198,7 @@ class StudyRequest(ABC):
             address=address,
             given={name: value for name, value in public.items() if value != self.parameters[name].default},
             classes=tuple(setup.task.class_names),
+            texts=texts_of(setup.task) if self.given.get("show_texts") == "true" else {},
             date=heading(run_id)["date"][:10],
             version=__version__,
             root_seed=self.given.get("root_seed", ""),

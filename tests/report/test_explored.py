@@ -13,11 +13,13 @@ from simulated_analyses import cells_of, simulated
 
 from mlflow_l3d.report.draw import Axis, nice_step
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.about import fragile_examples
 from mlflow_l3d.studies.investigation.report import cite
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.picture import picture
 from mlflow_l3d.studies.investigation.report.runs import MOST_CELLS, Runs, rows_shown
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.tasks.identity import make_task
 
 SOURCE = Source(task="reviews.csv", run_id="r", version="0.2.0", root_seed="0", classes=("NEG", "POS"))
 
@@ -130,3 +132,15 @@ def test_axes_have_round_ticks_and_hold_all_values():
         assert len({axis.tick_text(value) for value in axis.ticks}) == len(axis.ticks)
     assert [nice_step(width) for width in (0.3, 1, 1.2, 4, 60)] == [0.5, 1, 2, 5, 100]
     assert Axis.over([math.nan]) == Axis.over([0.0, 1.0])
+
+
+def test_fragile_examples_come_with_texts_and_names_of_classes():
+    analysis = simulated("crossed")
+    assert analysis.examples is not None
+    task = make_task("reviews", [[f"text {number}" for number in range(80)]], [0, 1] * 40, ["NEG", "POS"])
+    frame = fragile_examples(analysis.examples, task, 5)
+    worst = analysis.examples.frame.head(5)
+    assert frame["example_id"].tolist() == worst["example_id"].tolist()
+    assert frame["text"].tolist() == [f"text {number}" for number in worst["example_id"]]
+    assert frame[["NEG", "POS"]].to_numpy().tolist() == [list(votes) for votes in worst["votes"]]
+    assert fragile_examples(None, task, 5).empty

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mlflow_l3d import registry
@@ -13,18 +13,20 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import as_text, check_names
 from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import EVALUATE
-from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
+from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent, source_of
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds
 from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
+from mlflow_l3d.studies.sweep.read import analysis_of
 from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of, found
 from mlflow_l3d.tracking.connection import Client, Run, connect, own_settings
 from mlflow_l3d.tracking.earlier.past import latest_investigation, searched_splits
-from mlflow_l3d.tracking.earlier.reader import parent_run, read_investigation
+from mlflow_l3d.tracking.earlier.reader import known_document, parent_run, read_investigation
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,15 +39,18 @@ class Evaluation(OnOneScreen):
         The parent run.
     analysis
         Importance, consistency and checks.
+    source
+        The origin of the runs, as far as they say it.
     """
 
     run_id: str
     analysis: Analysis
+    source: Source = field(default_factory=Source)
 
     def report(self) -> Document:
         """Return the result as people read it."""
-        title = f"evaluation of run {self.run_id}"
-        return investigation_document(self.analysis, title=title, lines=[f"{title[:1].upper()}{title[1:]}"])
+        title = f"Evaluation of run {self.run_id}"
+        return investigation_document(self.analysis, title=title, source=self.source, lines=[title])
 
 
 def evaluate(
@@ -131,7 +136,48 @@ def evaluate(
             analysis = score_parent(
                 client, parent, cells, metric=headline, planned=planned, agreement=agreement, log=log
             )
-    return Evaluation(run_id, analysis)
+    return Evaluation(run_id, analysis, source_of(client, parent))
+
+
+def load(run_id: str) -> Evaluation | SeedsEvaluation | SweepEvaluation:
+    """Return the result of a finished investigation, seeds study or sweep from what its run holds; nothing is computed.
+
+    Parameters
+    ----------
+    run_id
+        The parent run.
+
+    Returns
+    -------
+    Evaluation, SeedsEvaluation or SweepEvaluation
+        With the numbers of the study; votes on single examples and the order of factors are in its report alone.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run, or it has no result yet.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> run = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic",
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
+    ... )
+    >>> mlflow_l3d.load(run.run_id).analysis.to_frame().equals(run.to_frame())
+    True
+    """
+    with entry_point():
+        client = connect()
+        run = parent_run(client, run_id, "run_id")
+        if (study := _study_of(client, run_id)) == "sweep":
+            return evaluate_sweep(run_id, project_run=None, log=False)
+        if study == "seeds":
+            return evaluate_seeds(run_id, metric="auto", project_run=None, log=False)
+        document = known_document(client, run_id, names.IMPORTANCE)
+        if not document:
+            raise ParameterError("run_id", run_id, f"has no {names.IMPORTANCE}", "Use mlflow_l3d.evaluate.")
+        return Evaluation(run_id, analysis_of(document), source_of(client, run))
 
 
 def _study_of(client: Client, parent_run_id: str) -> str:

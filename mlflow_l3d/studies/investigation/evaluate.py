@@ -182,7 +182,7 @@ def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored,
         document={},
         settings=_settings(client, run),
         title=run.info.run_name or run.info.run_id,
-        source=_source(client, run),
+        source=source_of(client, run),
         notes=["Evaluated from the runs on the tracking server."],
     )
     importances = scored.analysis.importances
@@ -223,7 +223,7 @@ def _settings(client: Client, run: Run) -> dict[str, str]:
     return {**heading(run_id), **typed, **{name: words for name, words in about.items() if words}}
 
 
-def _source(client: Client, run: Run) -> Source:
+def source_of(client: Client, run: Run) -> Source:
     """Return the origin of the result, as far as the run says it."""
     run_id = str(run.info.run_id)
     ours = names.INVESTIGATION_KEY in run.data.tags

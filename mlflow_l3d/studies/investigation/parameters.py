@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from mlflow_l3d.parameters.declaration import Parameters, declared
-from mlflow_l3d.parameters.shared import Approach, Columns, Layout, Place, Runs, SelfTest, Sizes, Task, Trained
+from mlflow_l3d.parameters.shared import Approach, Columns, Layout, Place, Runs, SelfTest, Shown, Sizes, Task, Trained
 from mlflow_l3d.parameters.verbs import USUAL, Verb
 
 
-class InvestigateOptions(Runs, Layout, SelfTest, Trained, Sizes, Columns, Place, total=False):
+class InvestigateOptions(Runs, Layout, SelfTest, Trained, Sizes, Columns, Shown, Place, total=False):
     """Of `investigate`, in addition to task and approach."""
 
 

@@ -15,6 +15,7 @@ from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.page import Document
+from mlflow_l3d.studies.about import fragile_examples
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import cells_frame, description, spooled_predictions, write_artifacts
@@ -25,7 +26,7 @@ from mlflow_l3d.studies.investigation.request import InvestigationRequest, speci
 from mlflow_l3d.studies.investigation.scoring import score
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import under_way
-from mlflow_l3d.tasks.base import TaskLike
+from mlflow_l3d.tasks.base import Task, TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import runs_page
 
@@ -48,6 +49,18 @@ class Investigation(CellStudyResult[InvestigationRequest]):
     def to_frame(self) -> pd.DataFrame:
         """Return one row per factor, most important first."""
         return self.analysis.to_frame()
+
+    def fragile(self, task: Task | None = None, count: int = 20) -> pd.DataFrame:
+        """Return the examples on which runs differ most, with their texts, see :func:`fragile_examples`.
+
+        Parameters
+        ----------
+        task
+            Holds the texts; by default the task that was investigated.
+        count
+            How many examples at most.
+        """
+        return fragile_examples(self.analysis.examples, task or self.request.setup.task, count)
 
     def report(self) -> Document:
         """Return the result as people read it."""

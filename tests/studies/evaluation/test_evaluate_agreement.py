@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import statistics
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pages import Page
 from run_helpers import Place, one_line, sqlite_place
 
 from mlflow_l3d import cli
@@ -117,12 +119,12 @@ def direct(
 
 
 def told(analysis: Analysis, *, ten_times: bool = False) -> str:
-    """Return what the terminal says, or would say if all were found in ten times the comparisons."""
+    """Return what the page says, or would say if all were found in ten times the comparisons."""
     more = {
         name: replace(one, pairs_of_predictions=one.pairs_of_predictions * (10 if ten_times else 1))
         for name, one in analysis.consistencies.items()
     }
-    return " ".join(investigation_document(replace(analysis, consistencies=more), title="mine").to_text().split())
+    return Page(investigation_document(replace(analysis, consistencies=more), title="mine").to_html()).text
 
 
 def by_hand(agreement: str, answers: Sequence[Sequence[Any]], truths: Sequence[Any] | None) -> tuple[float, float]:
@@ -178,7 +180,7 @@ def test_texts_are_compared_letter_by_letter_and_never_logged(place: Place, tmp_
     assert {each.step: each.value for each in history} == pytest.approx({1: 1 / 3, 2: 1 / 3})
 
     files = artifacts_of(place, parent, tmp_path / "downloaded")
-    assert {"report.html", "importance.json", "cells.parquet", "cells.json", "golden.png"} <= set(files)
+    assert {"report.html", "importance.json", "cells.parquet", "cells.json", "summary.svg"} <= set(files)
     assert not {"examples.json", "predictions.parquet"} & set(files)
     assert [name for name, path in files.items() if "secret" in content(path)] == []
     assert "secret" not in json.dumps([data.params, data.tags])
@@ -209,10 +211,9 @@ def test_graded_scores_of_texts(tmp_path: Path, name: str) -> None:
     assert 0 < analysis.metrics()["consistency"] < 1
     assert "is not reported: there are 9 comparisons, and at least 10 are needed" in told(analysis)
     text = told(analysis, ten_times=True)
-    assert f"CON, CCON: {name}, mean over pairs of runs and examples" in text
-    assert "% mean agreement" in text
+    assert re.search(rf"Two runs agree to [\d.]+ % \({name}\)", text)
     assert "Both are right" not in text
-    assert "Another run changes" not in text
+    assert "changes with the seed" not in text
 
 
 def test_one_squad_f1_by_hand(tmp_path: Path) -> None:
@@ -284,9 +285,10 @@ def test_numbers_are_regression(place: Place, tmp_path: Path, capsys: pytest.Cap
         assert f">{shown}<" in report
     assert "Pearson" in report
     assert "no predictions to compare" not in report + printed
-    assert f"{order[0]:.2f}  {order[1]:.2f}" in printed
-    assert f"predictions: Pearson's correlation {golden[0]:.2f}." in printed
-    assert "Of the numbers that two golden runs predict" in " ".join(printed.split())
+    flat = " ".join(printed.split())
+    assert (
+        f"Of the numbers that two golden runs predict, mean over pairs: Pearson's correlation {golden[0]:.2f}" in flat
+    )
     analysis = evaluate(parent, metric="quality", log=False).analysis
     for line in investigation_document(analysis, title="mine").to_text().splitlines():
         assert len(line) <= 100, line
@@ -303,7 +305,7 @@ def test_closeness_adds_consistency(tmp_path: Path) -> None:
     assert analysis.metrics()["consistency/golden"] == pytest.approx((0.75 + 0.5 + 0.75 + 0.75 + 0.5 + 0 + 0.5) / 9)
     assert numbers_in(analysis.metrics(), "/golden") == pytest.approx(correlations(NUMBERS[4:]), rel=1e-9)
     text = told(analysis, ten_times=True)
-    assert "Mean closeness:scale=2" in text
+    assert "(closeness:scale=2)" in text
     assert "Of the numbers that two golden runs predict" in text
 
 
@@ -311,7 +313,7 @@ def test_numbers_that_never_vary_have_no_correlation(tmp_path: Path) -> None:
     analysis = direct(tmp_path, [[0.5, 0.5, 0.5]] * 7, SCALES)
     assert not [name for name in analysis.metrics() if name.startswith("consistency")]
     assert (
-        "predictions: The runs predict too few different numbers to correlate."
+        "The runs predict too few different numbers to correlate."
         in investigation_document(analysis, title="mine").to_text()
     )
 
