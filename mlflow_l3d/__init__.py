@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.comparison.results import ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare
     from mlflow_l3d.studies.evaluation.run import Deletion, Evaluation, delete, evaluate, load
+    from mlflow_l3d.studies.evaluation.view import Viewed, view
     from mlflow_l3d.studies.gate.conduct import Gate
     from mlflow_l3d.studies.gate.run import GatePlan, gate, plan_gate
     from mlflow_l3d.studies.helpers import Names, names
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.strategies.run import ComparedStrategies, strategies
     from mlflow_l3d.studies.sweep.plan import SweepPlan
     from mlflow_l3d.studies.sweep.run import Sweep, plan_sweep, sweep
-    from mlflow_l3d.studies.view import Viewed, view
     from mlflow_l3d.tasks.identity import make_task
     from mlflow_l3d.testing.skeleton import new
 

@@ -62,6 +62,9 @@ class ViewOptions(TypedDict, total=False):
         int, Of(str(PORT), "port of the address, for this machine alone; the next one if it is taken", low=1)
     ]
     browser: Annotated[bool, Of("true", "whether a browser is opened")]
+    cite: Annotated[
+        bool, Of("false", "print what a paper says of the investigation instead: a sentence, a LaTeX table, BibTeX")
+    ]
 
 
 VIEW: Final[Parameters] = declared(ViewOptions)
@@ -70,14 +73,14 @@ VIEW: Final[Parameters] = declared(ViewOptions)
 VIEW_VERB = Verb(
     "view",
     VIEW,
-    "mlflow_l3d.studies.view:view",
+    "mlflow_l3d.studies.evaluation.view:view",
     "open the reports of the studies on the tracking server",
     is_study=False,
     in_project=False,
     question="Where is the report of my study?",
-    examples=("view", "view RUN_ID", "view --bundle reports"),
+    examples=("view", "view RUN_ID", "view --bundle reports", "view RUN_ID --cite"),
     order=95,
-    returns=("mlflow_l3d.studies.view:Viewed",),
+    returns=("mlflow_l3d.studies.evaluation.view:Viewed",),
 )
 
 

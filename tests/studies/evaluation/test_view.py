@@ -15,8 +15,8 @@ from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import cli
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies import view as viewing
-from mlflow_l3d.studies.view import view
+from mlflow_l3d.studies.evaluation import view as viewing
+from mlflow_l3d.studies.evaluation.view import view
 
 pytestmark = pytest.mark.slow
 
@@ -113,3 +113,12 @@ def test_the_next_port_is_taken_if_one_is_not_free() -> None:
 def test_client_is_that_of_the_server(studied: tuple[Place, str, str]) -> None:
     place, done, going = studied
     assert [run.info.run_id for run in viewing.studies_of(MlflowClient(place.uri))] == [going, done]
+
+
+def test_a_paper_gets_its_sentence(studied: tuple[Place, str, str]) -> None:
+    place, done, _ = studied
+    with place.entered():
+        text = view(done, cite=True).summary()
+    assert text.startswith("Over ")
+    assert r"\begin{tabular}" in text
+    assert "@inproceedings{pecher2024sensitivity" in text

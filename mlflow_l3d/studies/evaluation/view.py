@@ -18,8 +18,11 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.evaluation.run import Evaluation, load
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.helpers import PORT, VIEW
+from mlflow_l3d.studies.investigation.report.cite import bibtex, latex, sentence
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import search
@@ -43,17 +46,27 @@ class Viewed:
         How many studies there are.
     place
         The address at which they were served, or the folder that holds them.
+    text
+        What a paper says, if that was asked for.
     """
 
     studies: int
-    place: str
+    place: str = ""
+    text: str = ""
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        return f"{_counted(self.studies)}: {self.place}"
+        return self.text or f"{_counted(self.studies)}: {self.place}"
 
 
-def view(parent_run_id: str = "all", *, bundle: str | Path = "none", port: int = PORT, browser: bool = True) -> Viewed:
+def view(
+    parent_run_id: str = "all",
+    *,
+    bundle: str | Path = "none",
+    port: int = PORT,
+    browser: bool = True,
+    cite: bool = False,
+) -> Viewed:
     """Open the report of a study, or the list of all studies on the tracking server.
 
     The pages are served on this machine alone until Ctrl-C; a list in which something is running is kept up to date.
@@ -68,6 +81,8 @@ def view(parent_run_id: str = "all", *, bundle: str | Path = "none", port: int =
         Of the address; if it is taken, the next free one.
     browser
         Whether to open a browser.
+    cite
+        Whether to return what a paper says of an investigation instead: a sentence, a LaTeX table and BibTeX.
 
     Returns
     -------
@@ -88,7 +103,9 @@ def view(parent_run_id: str = "all", *, bundle: str | Path = "none", port: int =
     >>> mlflow_l3d.view(run.run_id, bundle="reports").place
     'reports'
     """
-    typed = {name: VIEW[name].read(value) for name, value in {"port": port, "browser": browser}.items()}
+    typed = {name: VIEW[name].read(value) for name, value in {"port": port, "browser": browser, "cite": cite}.items()}
+    if typed["cite"]:
+        return Viewed(1, text=_cited(parent_run_id))
     with entry_point():
         client = connect()
         if parent_run_id != "all" and report_of(client, parent_run_id) is None:
@@ -96,6 +113,15 @@ def view(parent_run_id: str = "all", *, bundle: str | Path = "none", port: int =
         if str(bundle) != "none":
             return _write(client, parent_run_id, Path(bundle))
         return _serve(client, parent_run_id, int(typed["port"]), opened=bool(typed["browser"]))
+
+
+def _cited(run_id: str) -> str:
+    found = load(run_id)
+    if not isinstance(found, Evaluation):
+        raise ParameterError("cite", "true", "is for investigations", "See the report of this study.")
+    shown = Shown(found.analysis)
+    parts = [sentence(shown, found.source), latex(shown), bibtex(found.source)]
+    return "\n\n".join(parts)
 
 
 def studies_of(client: Client) -> list[Run]:
