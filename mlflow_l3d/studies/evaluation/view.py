@@ -116,11 +116,11 @@ def view(
 
 
 def _cited(run_id: str) -> str:
-    found = load(run_id)
-    if not isinstance(found, Evaluation):
+    result = load(run_id)
+    if not isinstance(result, Evaluation):
         raise ParameterError("cite", "true", "is for investigations", "See the report of this study.")
-    shown = Shown(found.analysis)
-    parts = [sentence(shown, found.source), latex(shown), bibtex(found.source)]
+    shown = Shown(result.analysis)
+    parts = [sentence(shown, result.source), latex(shown), bibtex(result.source)]
     return "\n\n".join(parts)
 
 
