@@ -55,13 +55,13 @@ def main() -> None:
                 last = ["gate", "--baseline", base, "--candidate", "num_labelled=100", "--smallest-effect", "1"]
             run_id = study(last, folder)
         take(page(run_id, folder), IMAGES / f"{name}.png", height)
-        print(name, run_id)  # noqa: T201
+        print(name, run_id)
 
 
 def study(command: list[str], folder: Path) -> str:
     """Run a command in the store of the folder; return the run that its output names."""
     environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [sys.executable, "-m", "mlflow_l3d", *command],
         env=environment,
         cwd=folder,
@@ -79,7 +79,7 @@ def page(run_id: str, folder: Path) -> Path:
     """Return the report of a study as a file."""
     environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
     view = [sys.executable, "-m", "mlflow_l3d", "view", run_id, "--bundle", "pages"]
-    subprocess.run(view, env=environment, cwd=folder, check=True, capture_output=True)  # noqa: S603
+    subprocess.run(view, env=environment, cwd=folder, check=True, capture_output=True)
     return folder / "pages" / f"{run_id}.html"
 
 
@@ -90,7 +90,7 @@ def take(source: Path, picture: Path, height: int) -> None:
         sys.exit("Chromium is needed.")
     options = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=2000"]
     size = [f"--window-size=1200,{height}", f"--screenshot={picture}"]
-    subprocess.run([browser, *options, *size, source.as_uri()], check=True, capture_output=True)  # noqa: S603
+    subprocess.run([browser, *options, *size, source.as_uri()], check=True, capture_output=True)
 
 
 if __name__ == "__main__":
