@@ -3,12 +3,14 @@
 import json
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from simulated_analyses import cells_of, simulated
 
 from mlflow_l3d.report.draw import Axis, nice_step
@@ -144,3 +146,12 @@ def test_fragile_examples_come_with_texts_and_names_of_classes():
     assert frame["text"].tolist() == [f"text {number}" for number in worst["example_id"]]
     assert frame[["NEG", "POS"]].to_numpy().tolist() == [list(votes) for votes in worst["votes"]]
     assert fragile_examples(None, task, 5).empty
+
+
+def test_the_literature_is_that_of_the_citation_file():
+    citation = yaml.safe_load((Path(__file__).parents[2] / "CITATION.cff").read_text(encoding="utf-8"))
+    bibtex = " ".join(cite.bibtex(SOURCE).split())
+    for reference in citation["references"]:
+        assert f"{{{reference['title']}}}" in bibtex
+        names = [f"{author['family-names']}, {author['given-names']}" for author in reference["authors"]]
+        assert " and ".join(names) in bibtex

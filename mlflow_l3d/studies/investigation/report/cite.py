@@ -18,7 +18,7 @@ BIBTEX = r"""@inproceedings{pecher2024sensitivity,
 }
 @article{zhou2025assessing,
   title     = {Assessing the Macro and Micro Effects of Random Seeds on Fine-Tuning Large Language Models},
-  author    = {Zhou, Nan and Savova, Guergana and Wang, Lijing},
+  author    = {Zhou, Hao and Savova, Guergana and Wang, Lijing},
   year      = {2025}
 }
 @software{mlflow_l3d,
