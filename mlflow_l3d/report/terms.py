@@ -35,6 +35,9 @@ TERMS: Final = MappingProxyType(
         "row": "One configuration of all other factors. In a row only the investigated factor changes.",
         "entropy": "0 bits if all runs agree, more the more evenly their votes are divided.",
         "luck": "Two runs that differ by chance alone lie further apart than this one time in twenty.",
+        "collapsed": "The score is at or below chance, or all predictions are the same.",
+        "rank": "The place of a seed among the seeds of one task: 1 is the best. Without a better seed all mean ranks are "
+        "alike but for chance.",
     }
 )
 """Term -> what it means, in one or two sentences."""
