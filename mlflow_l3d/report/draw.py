@@ -132,7 +132,9 @@ def strip(
     axis = Axis.over(scores)
     width = nice_step((axis.high - axis.low) / _BINS)
     bins = np.round((scores - axis.low) / width).astype(int)
-    levels = _named_levels([axis.at(score) for score in scores], beside) if beside else _levels(scores, bins)
+    mean = float(scores.mean())
+    sides = [_side(axis.at(score), name, axis.at(mean)) for score, name in zip(scores, beside, strict=False)]
+    levels = _named_levels(sides) if beside else _levels(scores, bins)
     highest = max(levels) + 1
     pitch = 16.0 if beside else min(11.0, _HEIGHT / highest)
     bottom = max(pitch * highest, 60.0) + 26
@@ -145,9 +147,8 @@ def strip(
         told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
         parts.append(_DOT.format(" hollow" if at in hollow else "", int(at), _short(x), _short(y), _short(size), told))
         if beside:
-            right = x + _width(beside[at]) <= 100
-            parts.append(text(x, y + 4, beside[at], anchor="start" if right else "end", shift=8 if right else -8))
-    mean = float(scores.mean())
+            anchor, shift = ("start", 8) if sides[at][1] > x + 2 else ("end", -8)
+            parts.append(text(x, y + 4, beside[at], anchor=anchor, shift=shift))
     parts += [_line("mean", axis.at(mean), axis.at(mean), 16, bottom), axis.drawn(bottom)]
     parts.append(text(axis.at(mean), 11, f"mean {shown(mean)}", kind="strong"))
     return svg(bottom + 24, label, *parts)
@@ -163,21 +164,20 @@ def _levels(scores: FloatArray, bins: npt.NDArray[np.int_]) -> list[int]:
     return levels
 
 
-def _named_levels(places: Sequence[float], names: Sequence[str]) -> list[int]:
-    """Return the lowest level of each dot on which its name has room; places in per cent."""
+def _side(x: float, name: str, mean: float) -> tuple[float, float]:
+    """Return where a dot and its name begin and end, in per cent: on the side that crosses no mean and no margin."""
+    width = 3.5 + _LETTER * len(name)
+    return (x - width, x + 1.5) if x + width > 100 or x < mean < x + width else (x - 1.5, x + width)
+
+
+def _named_levels(sides: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the lowest level of each dot on which it has room with its name."""
     ends: list[float] = []
-    levels = [0] * len(places)
-    for at in sorted(range(len(places)), key=places.__getitem__):
-        x, width = places[at], _width(names[at])
-        start, end = (x - 1.5, x + width) if x + width <= 100 else (x - width, x + 1.5)
+    levels = [0] * len(sides)
+    for at, (start, end) in sorted(enumerate(sides), key=lambda side: side[1]):
         levels[at] = next((level for level, taken in enumerate(ends) if taken <= start), len(ends))
         ends[levels[at] : levels[at] + 1] = [end]
     return levels
-
-
-def _width(name: str) -> float:
-    """Return the width of a dot with its name in per cent."""
-    return 3.5 + _LETTER * len(name)
 
 
 def dots_bar(values: Iterable[float], axis: Axis, label: str) -> Markup:

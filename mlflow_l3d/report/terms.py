@@ -23,8 +23,8 @@ TERMS: Final = MappingProxyType(
         "factor whose interval cannot be trusted.",
         "published": "Importance of Pecher et al. 2024: (contributed \N{MINUS SIGN} mitigated) / golden standard "
         "deviation. They call a factor important if it is above 0.",
-        "corrected": "√share \N{MINUS SIGN} √(1 \N{MINUS SIGN} share): the published importance without its errors from "
-        "few rows and columns. Above 0 exactly if the share is above 50 %.",
+        "corrected": "√share \N{MINUS SIGN} √(1 \N{MINUS SIGN} share): the published importance without its errors "
+        "from few rows and columns. Above 0 exactly if the share is above 50 %.",
         "contributed": "As published: the mean of the standard deviations within rows, where only this factor changes.",
         "mitigated": "As published: the standard deviation of the row means, where all other factors change.",
         "letters": "Factors that share a letter do not differ significantly.",
@@ -36,8 +36,8 @@ TERMS: Final = MappingProxyType(
         "entropy": "0 bits if all runs agree, more the more evenly their votes are divided.",
         "luck": "Two runs that differ by chance alone lie further apart than this one time in twenty.",
         "collapsed": "The score is at or below chance, or all predictions are the same.",
-        "rank": "The place of a seed among the seeds of one task: 1 is the best. Without a better seed all mean ranks are "
-        "alike but for chance.",
+        "var": "Standard deviation over seeds as published (Zhou et al. 2025 call it VAR): divided by their number.",
+        "rank": "The place of a seed among the seeds of one task, averaged over tasks: 1 is the best.",
     }
 )
 """Term -> what it means, in one or two sentences."""
