@@ -74,7 +74,7 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
         if not math.isnan(low):
             slopes.append(slope["pearson"] if high < 0 or low > 0 else math.nan)
             numbers = f"{signed(slope['pearson'])} ({between(low, high)}), over {slope['tasks']} tasks"
-            size.append(f"{name}the log of the size correlates with VAR at {numbers}.")
+            size.append(f"{name}VAR correlates with the log of the size at {numbers}.")
     known = [slope < 0 for slope in slopes if not math.isnan(slope)]
     settled = "Yes" if all(known) else "It depends on the model" if any(known) else "No"
     return (

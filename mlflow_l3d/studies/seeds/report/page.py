@@ -17,7 +17,6 @@ from mlflow_l3d.report.numbers import counted, plain, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Item, Picture, Section, answer_lines, prose, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report import figures as draw
@@ -182,7 +181,7 @@ def over_tasks_document(
         about=" · ".join(filter(None, (model.model for model in models))),
         place=source.place(counted(len(rows), "task")),
         answers=answers,
-        drawing=next((_ranks(model.better_seed) for model in models if model.better_seed is not None), None),
+        drawing=next(filter(None, map(_ranks, models)), None),
         table=table,
         steps=steps,
         lines=lines,
@@ -193,19 +192,19 @@ def over_tasks_document(
     )
 
 
-def _ranks(better: BetterSeed) -> Drawing | None:
-    """Return the mean rank of each seed, and how far chance alone moves it."""
-    ranks, tasks, seeds = better.of_seeds.dropna(subset=["mean_rank"]), len(better.tasks), len(better.seeds)
-    if ranks.empty:
+def _ranks(model: ModelOverTasks) -> Drawing | None:
+    """Return the mean rank of each seed, and how far chance alone moves it; None without a test."""
+    if (better := model.better_seed) is None or not better.tasks:
         return None
-    by_chance = math.sqrt((seeds**2 - 1) / (12 * tasks))
+    ranks, tasks, seeds = better.of_seeds, len(better.tasks), len(better.seeds)
+    middle, by_chance = (seeds + 1) / 2, math.sqrt((seeds**2 - 1) / (12 * tasks))
     drawn = strip(
         ranks["mean_rank"].to_numpy(),
         [f"seed {seed}" for seed in ranks["seed"]],
-        band=((seeds + 1) / 2 - by_chance, (seeds + 1) / 2 + by_chance),
+        band=(middle - by_chance, middle + by_chance),
         label=f"Mean rank of {seeds} seeds over {tasks} tasks",
         shown=partial(plain, digits=1),
         beside=[str(seed) for seed in ranks["seed"]] if seeds <= _NAMED else (),
     )
-    caption = f"[[Mean rank|rank]] of each seed over {tasks} tasks. Band: where two in three lie by chance alone."
-    return Drawing(drawn, caption)
+    about = f"[[Mean rank|rank]] of each seed over {tasks} tasks{f' of {model.model}' if model.model else ''}."
+    return Drawing(drawn, f"{about} Band: where two in three lie by chance alone.")

@@ -93,10 +93,10 @@ def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Ta
     """Return each task, the largest spread first; a short form of `most`. None if no spread is known."""
     body, rows = [], task_rows(models)
     axis = Axis.over([value for row in rows if row["metric"].percent for value in row["around"]])
-    ticks = [text(axis.at(tick), 12, plain(tick, 0, "+")) for tick in axis.ticks]
+    scale = svg(15, "points", *[text(axis.at(tick), 12, axis.tick_text(tick)) for tick in axis.ticks])
     for row in rows[:most]:
         around = row["around"] if row["metric"].percent else ()
-        cells = {"task": shorten(row["name"], 40), "": Drawn(dots_bar(around, axis, row["name"]))}
+        cells = {"task": shorten(row["name"], 40), "mean": "", "": Drawn(dots_bar(around, axis, row["name"]))}
         for head, (value, start) in list(_COLUMNS.items())[: 3 if most else None]:
             shown = unit_of(row["metric"]).text if value in ("metric_mean", "var") else points
             limits = between(row[f"{start}_ci_low"], row[f"{start}_ci_high"], shown, "({} to {})")
@@ -105,8 +105,8 @@ def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Ta
         body.append(cells if most else cells | size)
     if not body:
         return None
-    table = Table.of(body, f"Dots: each seed, in points around the mean of its task. {NOTE}")
-    return replace(table, head=(table.head[0], Drawn(svg(15, "points", *ticks)), *table.head[2:]))
+    table = Table.of(body, f"Dots: each seed, in points around the mean of its task. {NOTE}", kind="bars")
+    return replace(table, head=(*table.head[:2], Drawn(scale), *table.head[3:]))
 
 
 def published_tables(rows: pd.DataFrame) -> list[Table]:

@@ -61,7 +61,8 @@ def _limit(study: SeedsStudy, scores: pd.Series) -> str:
 def amount(metric: Metric, value: float) -> str:
     """Return a difference of scores with its unit, which a metric that is not read in per cent has none of."""
     unit = unit_of(metric)
-    return f"{unit.text(value, digits(metric, value))} points" if unit.scale > 1 else unit.text(value)
+    number = plain(unit.scale * value, 1) if unit.scale * value >= 1 else f"{unit.scale * value:.2g}"
+    return f"{number} points" if unit.scale > 1 else number
 
 
 def digits(metric: Metric, std: float) -> int:
