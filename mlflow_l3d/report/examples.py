@@ -95,5 +95,5 @@ def changed_predictions(share: float, unit: str = "seed") -> str:
     if share == 0:
         return ": none changes"
     if share < 0.001:
-        return ": hardly any changes"
+        return ": almost none changes"
     return f": **about one in {1 / share:,.0f} changes** with the {unit}" if share <= 0.4 else ""

@@ -39,6 +39,7 @@ class SeedsRequest(CellRequest):
         Seeds of the one split, of a task without parts of its own; else none.
     """
 
+    parameters = SEEDS
     same_examples = True
     seeds: tuple[int, ...]
     split_seeds: Mapping[str, int]

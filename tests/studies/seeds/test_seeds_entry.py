@@ -414,7 +414,7 @@ def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: 
     ordinary = place.investigate(investigation_runs=2, golden_runs=2)
     with place.entered():
         assert cli.main(["evaluate", "--parent-run-id", "latest"]) == 0
-        assert f"evaluation of run {ordinary.run_id}" in capsys.readouterr().out
+        assert f"Evaluation of run {ordinary.run_id}" in capsys.readouterr().out
         assert evaluate(ordinary.run_id, log=False).analysis.metrics() == pytest.approx(ordinary.analysis.metrics())
         with pytest.raises(ParameterError, match="is not a seeds study"):
             evaluate_seeds(f"{seeds_run.run_id},{ordinary.run_id}")

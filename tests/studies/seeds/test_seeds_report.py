@@ -230,7 +230,7 @@ def test_answers_over_tasks(found):
         where == f"On {rows.idxmax()}: VAR is {rows.max():.1f} points. Least: {rows.idxmin()}, {rows.min():.2g} points."
     )
     first = found[0].better_seed.of_seeds["seed"].iloc[0]
-    assert better == f"None is found (p {found[0].better_seed.p:.3f}). Seed {first} ranks best, which may be luck."
+    assert better == f"Not found (p {found[0].better_seed.p:.3f}). Seed {first} ranks best, which may be luck."
     slope = found[0].correlations.query("measure == 'var' and scale == 'log'")["pearson"].iloc[0]
     assert size.startswith(f"Undecided. VAR correlates with the log of the size at {slope:.2f}")
     full = " ".join(over_answers(found)[1].sentences)
@@ -298,8 +298,6 @@ def test_heat_map_shows_distances_from_the_tasks_mean(found, tmp_path):
     assert [label.get_text() for label in labels] == [str(seed) for seed in SEEDS]
     assert [label.get_fontweight() for label in labels].count("bold") == 1
     assert "model $x$" in axes.get_title(loc="left")
-    ranks = figure.axes[1].lines[-1].get_xdata()
-    assert ranks[0] == one.better_seed.of_seeds.set_index("seed")["mean_rank"].loc[42]
     save_png(figure, tmp_path / "heat.png", 40)
     assert (tmp_path / "heat.png").stat().st_size > 5000
 

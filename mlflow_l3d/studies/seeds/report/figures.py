@@ -25,7 +25,7 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     matrix
         One row per task, one column per seed: fractions, nan where a run has no score (hatched).
     better
-        The test, for the mean ranks beside the map and the line above it.
+        The test, for the line above the map.
     title
         The model.
 
@@ -38,9 +38,8 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     distance = 100 * matrix.sub(matrix.mean(axis=1), axis=0).to_numpy(dtype=np.float64).T
     seeds, tasks = scaled.shape
     numbers = tasks <= MOST_TASKS and seeds <= MOST_SEEDS
-    ratios = [tasks + 1.0, 1.5] if better is not None else [1.0]
     height = min(2.3 + seeds * (0.26 if numbers else 0.12), 12.0)
-    with style.panels(height, 1, len(ratios), width_ratios=ratios) as (figure, every):
+    with style.panels(height) as (figure, every):
         image = style.draw_matrix(every[0], scaled, (style.ORANGE, style.BLUE), -LARGEST_Z, LARGEST_Z)
         _axis(every[0], matrix, numbers)
         if numbers:
@@ -49,7 +48,6 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
         if better is not None:
             limits = f"{plain(better.kendall_w_ci_low)} to {plain(better.kendall_w_ci_high)}"
             lines.append(f"Friedman p {probability(better.p)}, Kendall's W {plain(better.kendall_w)} ({limits})")
-            _ranks(every[1], matrix, better)
         every[0].set_title("\n".join(lines), **{**style.TITLE, "fontsize": 9.5})
         style.colour_bar(figure, image, every, "z within the task", aspect=28)
     return figure
@@ -73,13 +71,3 @@ def _axis(axes: Axes, matrix: pd.DataFrame, numbers: bool) -> None:
 def _distance_text(value: float) -> str:
     digits = 1 if abs(value) < 99.95 else 0
     return f"{round(value, digits) + 0.0:+.{digits}f}"
-
-
-def _ranks(axes: Axes, matrix: pd.DataFrame, better: BetterSeed) -> None:
-    ranks = better.of_seeds.set_index("seed")["mean_rank"].reindex(list(matrix.columns)).to_numpy(dtype=np.float64)
-    style.dress(axes, grid="x")
-    rows = np.arange(len(ranks))
-    axes.axvline((len(ranks) + 1) / 2, color=style.MUTED, linewidth=0.8)
-    axes.plot(ranks, rows, "o", color=style.BLUE, markersize=4.5, markeredgewidth=0)
-    axes.set(xlim=(0.5, len(ranks) + 0.5), ylim=(len(ranks) - 0.5, -0.5), yticks=[])
-    axes.set_title("mean rank\n1 is best", color=style.BLUE, fontsize=8.5)

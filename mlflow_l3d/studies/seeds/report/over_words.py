@@ -19,12 +19,11 @@ from mlflow_l3d.studies.seeds.report.words import amount, investigate_command
 def over_headline(models: Sequence[ModelOverTasks]) -> str:
     """Return the main finding over tasks: whether a seed is better, else where seeds differ most."""
     tests, rows = _tests(models), task_rows(models)
-    found = sum(test.found for test in tests)
+    better = sum(test.found for test in tests)
     if tests:
-        over = (
-            f"over {len(tests[0].tasks)} tasks" if len(tests) == 1 else f"for {found or 'any'} of {len(tests)} models"
-        )
-        return f"{'Some seeds are' if found else 'No seed is found to be'} better than others {over}."
+        several = f"for {better or 'any'} of {len(tests)} models"
+        over = several if len(tests) > 1 else f"over {len(tests[0].tasks)} tasks"
+        return f"{'Some seeds are' if better else 'No seed is found to be'} better than others {over}."
     if not rows:
         return "Too few seeds have a score to compare tasks."
     most = " most" if len(rows) > 1 else ""
@@ -33,9 +32,7 @@ def over_headline(models: Sequence[ModelOverTasks]) -> str:
 
 def _tests(models: Sequence[ModelOverTasks]) -> list[BetterSeed]:
     """Return the tests of the models that have one."""
-    return [
-        model.better_seed for model in models if model.better_seed is not None and not math.isnan(model.better_seed.p)
-    ]
+    return [test for test in (model.better_seed for model in models) if test is not None and not math.isnan(test.p)]
 
 
 def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
@@ -50,8 +47,8 @@ def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
             name = f"{label}, {model.model}" if len(models) > 1 and model.model else str(label)
             around = 100 * (scores - scores.mean()).dropna()
             rows.append({**row, "name": name, "metric": named(row["metric"]), "around": around})
-    known = [row for row in rows if not math.isnan(row["var"])]
-    return sorted(known, key=lambda row: (not row["metric"].percent, -row["var"]))
+    rows = [row for row in rows if not math.isnan(row["var"])]
+    return sorted(rows, key=lambda row: (not row["metric"].percent, -row["var"]))
 
 
 def _var(row: Mapping[Any, Any]) -> str:
@@ -75,14 +72,14 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
             slopes.append(slope["pearson"] if high < 0 or low > 0 else math.nan)
             numbers = f"{signed(slope['pearson'])} ({between(low, high)}), over {slope['tasks']} tasks"
             size.append(f"{name}VAR correlates with the log of the size at {numbers}.")
-    known = [slope < 0 for slope in slopes if not math.isnan(slope)]
-    settled = "Yes" if all(known) else "It depends on the model" if any(known) else "No"
+    falls = [slope < 0 for slope in slopes if not math.isnan(slope)]
+    settled = "Yes" if all(falls) else "It depends on the model" if any(falls) else "No"
     return (
         Answer("Where does the seed matter most?", "", (where,)),
         Answer("Is there a better seed?", "", (_better(tests), *better)),
         Answer(
             "Do larger training sets make it matter less?",
-            "" if not size else settled if known else "Undecided",
+            "" if not size else settled if falls else "Undecided",
             tuple(size) or ("Too few tasks have a known training size.",),
         ),
     )
@@ -92,11 +89,11 @@ def _better(tests: Sequence[BetterSeed]) -> str:
     """Return in a sentence or two whether a seed is better."""
     if not tests:
         return "One task alone cannot show it."
-    found = sum(test.found for test in tests)
+    better = sum(test.found for test in tests)
     if len(tests) > 1:
-        return f"**For {found} of {len(tests)} models**, by Friedman's test." if found else "**None is found.**"
+        return f"**For {better} of {len(tests)} models**, by Friedman's test." if better else "**Not found.**"
     first, p = tests[0].of_seeds["seed"].iloc[0], f"p {probability(tests[0].p)}"
-    verdict, luck = ("Yes", "") if found else ("None is found", ", which may be luck")
+    verdict, luck = ("Yes", "") if better else ("Not found", ", which may be luck")
     return f"**{verdict}** ({p}). Seed {first} [[ranks best|rank]]{luck}."
 
 

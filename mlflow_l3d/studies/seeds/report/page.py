@@ -193,7 +193,7 @@ def over_tasks_document(
 
 
 def _ranks(model: ModelOverTasks) -> Drawing | None:
-    """Return the mean rank of each seed, and how far chance alone moves it; None without a test."""
+    """Return the mean rank of each seed, and the band of chance; None without a test."""
     if (better := model.better_seed) is None or not better.tasks:
         return None
     ranks, tasks, seeds = better.of_seeds, len(better.tasks), len(better.seeds)
@@ -207,4 +207,4 @@ def _ranks(model: ModelOverTasks) -> Drawing | None:
         beside=[str(seed) for seed in ranks["seed"]] if seeds <= _NAMED else (),
     )
     about = f"[[Mean rank|rank]] of each seed over {tasks} tasks{f' of {model.model}' if model.model else ''}."
-    return Drawing(drawn, f"{about} Band: where two in three lie by chance alone.")
+    return Drawing(drawn, f"{about} Band: two in three lie here by chance alone.")

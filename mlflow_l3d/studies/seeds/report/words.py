@@ -115,16 +115,13 @@ def _lucky(study: SeedsStudy) -> Answer:
 
 
 def _named(seeds: Sequence[int]) -> str:
-    return (
-        f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {_list(seeds)}" if len(seeds) < 4 else f"{len(seeds)} seeds"
-    )
+    return f"seed{'s' * (len(seeds) > 1)} {_list(seeds, _LISTED)}"
 
 
 def _collapses(study: SeedsStudy) -> str:
     """Return which seeds collapsed, as a further sentence."""
     seeds = study.collapsed_seeds
-    more = f" and {len(seeds) - _LISTED} more" if len(seeds) > _LISTED else ""
-    return f" **{len(seeds)}** [[collapsed|collapsed]]: {_list(seeds[:_LISTED])}{more}." if seeds else ""
+    return f" **{len(seeds)}** [[collapsed|collapsed]]: {_list(seeds, _LISTED)}." if seeds else ""
 
 
 def _seed_details(study: SeedsStudy) -> Iterator[str]:
@@ -150,24 +147,19 @@ def _settings(study: SeedsStudy) -> Answer:
     """Return which recorded settings move the score, and what the runs cannot tell."""
     question, settings = "Which setting moves the score?", study.settings
     assert settings is not None
-    moving, frame = _moving(study), settings.frame
-    others = frame.loc[frame["p_holm"] > 0, "setting"][lambda names: ~names.isin(settings.found)].tolist()
-    none = f"Of {', '.join(others)} no effect is found." if others else ""
+    moving, tested = _moving(study), settings.frame.loc[settings.frame["p_holm"].notna(), "setting"]
+    others = [name for name in tested if name not in settings.found]
+    none = f"Of {', '.join(others)} no effect is found." if others else "The settings of these runs cannot be tested."
+    lead = f"**{len(moving)} of {len(tested)}** varied settings: {', '.join(settings.found)}." if moving else none
+    details = [f"{each}." for each in moving]
     if moving:
-        details = [
-            *moving[1:],
-            none,
-            "Intervals assume independent runs, which runs that share such a setting are not.",
-        ]
-        lead = f"**{len(moving)} of {len(frame)}** varied settings: {', '.join(settings.found)}."
-    else:
-        details, lead = [], none or "The settings of these runs cannot be tested."
-    rest = (*filter(None, details), *settings.cannot_tell, *_seed_details(study))
-    return Answer(question, "", (lead + _collapses(study), *moving[:1], *rest))
+        details += [none] * bool(others)
+        details.append("Intervals assume independent runs, which runs that share such a setting are not.")
+    return Answer(question, "", (lead + _collapses(study), *details, *settings.cannot_tell, *_seed_details(study)))
 
 
 def _moving(study: SeedsStudy) -> list[str]:
-    """Return how far each setting moves the score that is found to move it."""
+    """Return a sentence for each setting that moves the score."""
     assert study.settings is not None
     shown, frame = unit_of(study.metric).text, study.settings.frame
     return [
@@ -227,8 +219,9 @@ def short_notes(study: SeedsStudy, failed: int) -> list[str]:
     return notes
 
 
-def _list(seeds: Sequence[int]) -> str:
-    return ", ".join(map(str, seeds))
+def _list(seeds: Sequence[int], most: int | None = None) -> str:
+    more = f" and {len(seeds) - most} more" if most and len(seeds) > most else ""
+    return ", ".join(map(str, seeds[:most])) + more
 
 
 def steps(study: SeedsStudy, source: Source, failed: int) -> list[Step]:
@@ -244,9 +237,9 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
         yield Step("Does the seed reach the training? Try it:", source.command("seeds", self_test="only"))
         return
     if study.collapsed_seeds and again:
-        given = source.given.get("hyperparameters")
-        changed = source.command("seeds", hyperparameters=f"{given},NAME=VALUE" if given else "auto,NAME=VALUE")
-        yield Step("Do fewer seeds collapse with other hyperparameters?", changed)
+        changed = f"{source.given.get('hyperparameters', 'auto')},NAME=VALUE"
+        command = source.command("seeds", hyperparameters=changed)
+        yield Step("Do fewer seeds collapse with other hyperparameters?", command)
     if investigate := investigate_command(source):
         other = "Is the data split a larger one?" if "data_split" in source.factors else "Which one is the largest?"
         yield Step(f"Seeds are one kind of luck. {other}", investigate)
@@ -257,5 +250,5 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
 
 def investigate_command(source: Source) -> str:
     """Return the command that studies all kinds of luck of the same training; empty if there is one kind only."""
-    given = {name: value for name, value in source.given.items() if name not in ONLY_OF_SEEDS}
-    return replace(source, given=given).command("investigate", factor="all") if len(source.factors) > 1 else ""
+    shared = {name: value for name, value in source.given.items() if name not in ONLY_OF_SEEDS}
+    return replace(source, given=shared).command("investigate", factor="all") if len(source.factors) > 1 else ""
