@@ -72,7 +72,7 @@ def test_headline_is_the_distance_of_two_seeds_by_luck(studies):
         (scored(0.80004, 0.80006), "Between two seeds, a difference below 0.0039 points may be luck."),
         (
             scored(0.5, 0.5, 0.6, classes=2),
-            "2 of 3 seeds collapsed: too few are left to say how much of the score is luck.",
+            "2 of 3 seeds collapsed: the scores do not say how much is luck.",
         ),
         (
             scored(1.5, 1.6, 1.4, metric="mse", kind="regression"),

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from mlflow_l3d.report.draw import strip
 from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
-from mlflow_l3d.report.numbers import counted, plain, unit_of
+from mlflow_l3d.report.numbers import counted, plain, shorten, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Item, Picture, Section, answer_lines, prose, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
@@ -32,8 +32,8 @@ _HEAT: Final = (
 )
 _NAMED: Final = 20
 """More dots than this have no names."""
-_ROWS: Final = 8
-"""Of a first table."""
+_METRICS, _TASKS = 5, 8
+"""Rows of a first table."""
 
 
 def seeds_document(
@@ -63,7 +63,7 @@ def seeds_document(
     source, unit = source or Source(), study.unit
     answers, table, steps = (
         words.study_answers(study),
-        tables.metric_table(study, _ROWS),
+        tables.metric_table(study, _METRICS),
         words.steps(study, source, failed),
     )
     short = words.short_notes(study, failed)
@@ -81,7 +81,7 @@ def seeds_document(
         table=table,
         steps=steps,
         lines=lines,
-        text=[answer_lines(answers), table, [""], step_lines(steps), *short, *notes],
+        text=[answer_lines(answers), table, [""], step_lines(steps), *short, *[shorten(note, 100) for note in notes]],
         notes=short,
         in_full=notes,
         sections=[
@@ -106,7 +106,7 @@ def _strip(study: SeedsStudy) -> Drawing | None:
         return None
     values, std = unit.scale * scores.to_numpy(), unit.scale * study.own.std
     shown, mean = (
-        partial(plain, digits=words.digits(study.metric, study.own.std) if unit.scale > 1 else 3),
+        partial(plain, digits=words.digits(study.metric, study.own.std)),
         values.mean(),
     )
     drawn = strip(
@@ -150,7 +150,7 @@ def over_tasks_document(
     rows = pd.concat([model.rows for model in models], ignore_index=True)
     answers, table, steps = (
         over_words.over_answers(models),
-        tables.tasks_table(models, _ROWS),
+        tables.tasks_table(models, _TASKS),
         over_words.over_steps(models, sources),
     )
     sections = [

@@ -33,7 +33,6 @@ TOGETHER: Final = {
     "never_right_share": "never right",
     "absolute_difference": "distance (own unit)",
 }
-MEASURES: Final = {"var": "VAR", "con": "CON", "ccon": "CCON"}
 _COLUMNS: Final = {
     "mean": ("metric_mean", "mean"),
     "[[VAR|var]]": ("var", "std"),
@@ -45,9 +44,8 @@ _COLUMNS: Final = {
 """Head of a column -> a number of a study, and what its interval is called."""
 NOTE: Final = "In %, errors in their own unit. In brackets: 95 % intervals for all seeds."
 SETTINGS_NOTE: Final = (
-    "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. "
-    "p: of no effect beside the other settings (F test), p Holm: adjusted for the number of settings. A dash: it "
-    "is not known."
+    "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. p: of no "
+    "effect in addition to the other settings (F test), p Holm: adjusted for their number."
 )
 PAIR_NOTE: Final = (
     "Over pairs of seeds, in %. CON: share of examples on which two seeds agree; CCON: and are right; CON-PEAR: "
@@ -215,7 +213,7 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
     rows = []
     for row in correlations.to_dict("records"):
         scale = "log size" if row["scale"] == "log" else "size"
-        cells = [f"{MEASURES.get(row['measure'], row['measure'])}, {scale}", str(row["tasks"])]
+        cells = [f"{row['measure'].upper()}, {scale}", str(row["tasks"])]
         for name in ("pearson", "spearman"):
             cells += [signed(row[name]), between(row[f"{name}_ci_low"], row[f"{name}_ci_high"])]
         rows.append((*cells, plain(row["detectable"])))

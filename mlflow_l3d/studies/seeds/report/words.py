@@ -38,7 +38,7 @@ def headline(study: SeedsStudy) -> str:
         rest = scores.drop(list(study.collapsed_seeds), errors="ignore")
         share = f"{len(study.collapsed_seeds)} of {study.judged} {unit}s [[collapsed|collapsed]]"
         if len(rest) < 2:
-            return f"{share}: too few are left to say how much of the score is luck."
+            return f"{share}: the scores do not say how much is luck."
         return f"{share}; the others differ by up to {_limit(study, rest)} by luck."
     if study.settings is not None and study.settings.found:
         return f"{_moving(study)[0]}."
@@ -67,7 +67,7 @@ def amount(metric: Metric, value: float) -> str:
 
 def digits(metric: Metric, std: float) -> int:
     """Return with how many decimals scores are written whose standard deviation is this."""
-    return 2 if unit_of(metric).scale * std < 0.1 else 1
+    return 3 if not metric.percent else 2 if 100 * std < 0.1 else 1
 
 
 def study_answers(study: SeedsStudy) -> tuple[Answer, Answer, Answer]:
@@ -79,8 +79,9 @@ def _luck(study: SeedsStudy) -> Answer:
     question, scores, unit = "How much is luck?", study.own, study.unit
     if scores.runs < 2:
         return Answer(question, "", (f"{counted(scores.runs, unit)} with a score; at least 2 are needed.",))
-    shown, few = unit_of(study.metric).text, digits(study.metric, scores.std)
-    low, high, mean, std = (shown(each, few) for each in (scores.lowest, scores.highest, scores.mean, scores.std))
+    shown, values = unit_of(study.metric).text, unit_of(study.metric).scale * scored(study)
+    numbers = (values.min(), values.max(), values.mean(), values.std())  # scaled first, as those of the strip
+    low, high, mean, std = (plain(each, digits(study.metric, scores.std)) for each in numbers)
     metric = f"{study.metric}, %" if study.metric.percent else f"{study.metric}"
     lead = (
         f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
