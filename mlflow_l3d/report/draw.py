@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 
 from mlflow_l3d.analysis.intervals import FloatArray
@@ -17,7 +18,9 @@ _BINS: Final = 40
 """Stacks of dots at most."""
 _HEIGHT: Final = 150
 """Room for the highest stack, in pixels."""
-_DOT: Final = Markup('<circle class="dot" data-run="{}" cx="{}%" cy="{}" r="{}"><title>{}</title></circle>')
+_DOT: Final = Markup('<circle class="dot{}" data-run="{}" cx="{}%" cy="{}" r="{}"><title>{}</title></circle>')
+_LETTER: Final = 2.1
+"""Width of a letter in per cent of a narrow screen."""
 _LINE: Final = Markup('<line class="{}" x1="{}%" x2="{}%" y1="{}" y2="{}"/>')
 _PATH: Final = Markup(
     '<svg class="path" role="img" aria-label="{}" viewBox="0 0 100 80" preserveAspectRatio="none">{}</svg>'
@@ -88,11 +91,12 @@ def svg(height: float, label: str, *parts: Markup) -> Markup:
     return picture.format(label, _short(height), Markup("").join(parts))
 
 
-def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "") -> Markup:
-    """Return words at a place; near the ends of the picture they stay within it."""
+def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "", shift: float = 0) -> Markup:
+    """Return words at a place, moved by some pixels; near the ends of the picture they stay within it."""
     anchor = anchor or ("start" if x < 6 else "end" if x > 94 else "middle")
-    return Markup('<text x="{}%" y="{}" text-anchor="{}" class="{}">{}</text>').format(
-        _short(x), _short(y), anchor, kind, words
+    moved = Markup(' dx="{}"').format(_short(shift)) if shift else ""
+    return Markup('<text x="{}%" y="{}"{} text-anchor="{}" class="{}">{}</text>').format(
+        _short(x), _short(y), moved, anchor, kind, words
     )
 
 
@@ -103,6 +107,8 @@ def strip(
     band: tuple[float, float] | None,
     label: str,
     shown: Callable[[float], str],
+    beside: Sequence[str] = (),
+    hollow: Collection[int] = (),
 ) -> Markup:
     """Return a dot for each run, alike ones stacked; the mean, one deviation around it, and both ends.
 
@@ -118,27 +124,67 @@ def strip(
         For readers who cannot see it.
     shown
         Writes a score.
+    beside
+        Short names, one for each run, that stand at the dots; none by default.
+    hollow
+        Places of the runs whose dots are not filled.
     """
     axis = Axis.over(scores)
     width = nice_step((axis.high - axis.low) / _BINS)
     bins = np.round((scores - axis.low) / width).astype(int)
-    highest = int(np.bincount(bins).max())
-    pitch = min(11.0, _HEIGHT / highest)
+    mean = float(scores.mean())
+    sides = [_side(axis.at(score), name, axis.at(mean)) for score, name in zip(scores, beside, strict=False)]
+    levels = _named_levels(sides) if beside else _levels(scores, bins)
+    highest = max(levels) + 1
+    pitch = 16.0 if beside else min(11.0, _HEIGHT / highest)
     bottom = max(pitch * highest, 60.0) + 26
     parts: list[Markup] = []
     if band is not None:
         start, end = map(axis.at, band)
         parts.append(_band(start, end, 18, bottom - 18))
-    stacked: dict[int, int] = {}
     for at in np.argsort(scores, kind="stable"):
-        level = stacked[bins[at]] = stacked.get(bins[at], 0) + 1
-        x, y = axis.at(axis.low + width * bins[at]), bottom - pitch * (level - 0.5)
+        x, y = axis.at(scores[at] if beside else axis.low + width * bins[at]), bottom - pitch * (levels[at] + 0.5)
         told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
-        parts.append(_DOT.format(int(at), _short(x), _short(y), _short(size), told))
-    mean = float(scores.mean())
+        parts.append(_DOT.format(" hollow" if at in hollow else "", int(at), _short(x), _short(y), _short(size), told))
+        if beside:
+            anchor, shift = ("start", 8) if sides[at][1] > x + 2 else ("end", -8)
+            parts.append(text(x, y + 4, beside[at], anchor=anchor, shift=shift))
     parts += [_line("mean", axis.at(mean), axis.at(mean), 16, bottom), axis.drawn(bottom)]
     parts.append(text(axis.at(mean), 11, f"mean {shown(mean)}", kind="strong"))
     return svg(bottom + 24, label, *parts)
+
+
+def _levels(scores: FloatArray, bins: npt.NDArray[np.int_]) -> list[int]:
+    """Return how many dots stand below each one: those of its stack with a lower score."""
+    stacked: dict[int, int] = {}
+    levels = [0] * len(scores)
+    for at in np.argsort(scores, kind="stable"):
+        levels[at] = stacked.get(bins[at], 0)
+        stacked[bins[at]] = levels[at] + 1
+    return levels
+
+
+def _side(x: float, name: str, mean: float) -> tuple[float, float]:
+    """Return where a dot and its name begin and end, in per cent: on the side that crosses no mean and no margin."""
+    width = 3.5 + _LETTER * len(name)
+    return (x - width, x + 1.5) if x + width > 100 or x < mean < x + width else (x - 1.5, x + width)
+
+
+def _named_levels(sides: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the lowest level of each dot on which it has room with its name."""
+    ends: list[float] = []
+    levels = [0] * len(sides)
+    for at, (start, end) in sorted(enumerate(sides), key=lambda side: side[1]):
+        levels[at] = next((level for level, taken in enumerate(ends) if taken <= start), len(ends))
+        ends[levels[at] : levels[at] + 1] = [end]
+    return levels
+
+
+def dots_bar(values: Iterable[float], axis: Axis, label: str) -> Markup:
+    """Return a dot for each difference, on a line around 0."""
+    zero = axis.at(0.0)
+    dots = [_DOT.format("", "", _short(axis.at(value)), 13, 4, plain(value, 1, "+")) for value in values]
+    return svg(26, label, _line("axis", 0, 100, 13, 13), _line("mean", zero, zero, 3, 23), *dots)
 
 
 def share_bar(share: float, low: float, high: float, label: str) -> Markup:

@@ -88,3 +88,12 @@ def shares_bar(shares: Sequence[tuple[str, float]]) -> Markup:
     label = ", ".join(f"{name} {points(share, 1)} %" for name, share in shares)
     picture = Markup('<div class="parts" role="img" aria-label="{}">{}</div><p class="legend">{}</p>')
     return picture.format(label, bar, key)
+
+
+def changed_predictions(share: float, unit: str = "seed") -> str:
+    """Return how many predictions change if a run is repeated, as the end of a sentence on how often two runs agree."""
+    if share == 0:
+        return ": none changes"
+    if share < 0.001:
+        return ": almost none changes"
+    return f": **about one in {1 / share:,.0f} changes** with the {unit}" if share <= 0.4 else ""

@@ -133,14 +133,6 @@ def rough_duration(hours: float) -> str:
     return f"{hours:.1f} h" if hours < 100 else f"{hours / 24:.0f} days"
 
 
-def size_text(size: float) -> str:
-    """Return a count as it stands at an axis: 500, 5k, 5M."""
-    for unit, letter in ((1e6, "M"), (1e3, "k")):
-        if size >= unit:
-            return f"{size / unit:g}{letter}"
-    return f"{size:g}"
-
-
 def value_text(value: object) -> str:
     """Return a hyperparameter as people read it: a float with at most four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

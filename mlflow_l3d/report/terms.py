@@ -36,6 +36,9 @@ TERMS: Final = MappingProxyType(
         "row": "One configuration of all other factors. In a row only the investigated factor changes.",
         "entropy": "0 bits if all runs agree, more the more evenly their votes are divided.",
         "luck": "Two runs that differ by chance alone lie further apart than this one time in twenty.",
+        "collapsed": "The score is at or below chance, or all predictions are the same.",
+        "var": "Standard deviation over seeds as published (Zhou et al. 2025 call it VAR): divided by their number.",
+        "rank": "The place of a seed among the seeds of one task, averaged over tasks: 1 is the best.",
     }
 )
 """Term -> what it means, in one or two sentences."""

@@ -16,7 +16,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import EVALUATE
-from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent, source_of
+from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, recorded_source, score_parent
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds
 from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
@@ -136,7 +136,7 @@ def evaluate(
             analysis = score_parent(
                 client, parent, cells, metric=headline, planned=planned, agreement=agreement, log=log
             )
-    return Evaluation(run_id, analysis, source_of(client, parent))
+    return Evaluation(run_id, analysis, recorded_source(client, parent))
 
 
 def load(run_id: str) -> Evaluation | SeedsEvaluation | SweepEvaluation:
@@ -177,7 +177,7 @@ def load(run_id: str) -> Evaluation | SeedsEvaluation | SweepEvaluation:
         document = known_document(client, run_id, names.IMPORTANCE)
         if not document:
             raise ParameterError("run_id", run_id, f"has no {names.IMPORTANCE}", "Use mlflow_l3d.evaluate.")
-        return Evaluation(run_id, analysis_of(document), source_of(client, run))
+        return Evaluation(run_id, analysis_of(document), recorded_source(client, run))
 
 
 def _study_of(client: Client, parent_run_id: str) -> str:

@@ -9,6 +9,8 @@ from typing import Unpack
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading, version_words
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
@@ -26,6 +28,7 @@ from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.reader import fetch_document
 from mlflow_l3d.tracking.opening import open_recorder
+from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import current_experiment_id
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 
@@ -60,16 +63,18 @@ class ImportedRuns(OnOneScreen):
         """Status of the command: 1 if a file or run is left out."""
         return int(bool(self.problems))
 
-    def summary(self) -> str:
-        """Return the text that the command line prints."""
+    def report(self) -> Document:
+        """Return the result as people read it."""
         left_out = len(self.problems)
-        advice = f"{left_out} left out, see above: the same command after the fix writes only these"
+        advice = (
+            f"; {left_out} left out, see above: the same command after the fix writes only these" if left_out else ""
+        )
         lines = [
-            f"{self.written} runs written, {self.skipped} there before{f'; {advice}' if left_out else ''}",
+            f"{self.written} runs written, {self.skipped} there before{advice}",
             f"MLflow run {self.run_id}; report.html is among its artifacts",
         ]
         title = f"Imported: {len(self.study.seeds)} runs, {self.study.task}"
-        return seeds_document(self.study, title=title, lines=lines).to_text()
+        return seeds_document(self.study, title=title, source=_source(self.study, self.run_id), lines=lines)
 
 
 @with_signature(ImportOptions)
@@ -157,6 +162,11 @@ def _finished(request: Import, client: Client) -> ImportedRuns | None:
     return None
 
 
+def _source(study: SeedsStudy, run_id: str, address: str = "") -> Source:
+    """Return where the runs come from; no command of ours trained them."""
+    return Source(task=study.task, run_id=run_id, address=address, date=heading(run_id)["date"][:10])
+
+
 class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
     """One import under way."""
 
@@ -189,7 +199,10 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
             settings = {**heading(recorder.parent.run_id), "task": request.task, "from": request.arguments["from_"]}
             settings |= {**request.shared, "versions": version_words()}
             title, notes = request.title, request.remarks
-            text = write_scores(folder, study, cells, predictions, title=title, notes=notes, settings=settings)
+            source = _source(study, recorder.parent.run_id, runs_page(recorder.client, recorder.parent.experiment_id))
+            text = write_scores(
+                folder, study, cells, predictions, title=title, source=source, notes=notes, settings=settings
+            )
             write_json(folder / names.INVESTIGATION, request.document(), indent=2)
             recorder.log_metrics({**study.metrics(), "cells_failed": float(len(request.problems))}, len(study.seeds))
             recorder.finish(folder, complete=not request.problems, description=text)

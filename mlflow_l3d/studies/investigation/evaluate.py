@@ -16,6 +16,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named, registered
+from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import class_words, heading, version_words
@@ -182,7 +183,7 @@ def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored,
         document={},
         settings=_settings(client, run),
         title=run.info.run_name or run.info.run_id,
-        source=source_of(client, run),
+        source=recorded_source(client, run),
         notes=["Evaluated from the runs on the tracking server."],
     )
     importances = scored.analysis.importances
@@ -223,19 +224,31 @@ def _settings(client: Client, run: Run) -> dict[str, str]:
     return {**heading(run_id), **typed, **{name: words for name, words in about.items() if words}}
 
 
-def source_of(client: Client, run: Run) -> Source:
-    """Return the origin of the result, as far as the run says it."""
+def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> Source:
+    """Return where the result of a parent run comes from, as far as the run says it.
+
+    Parameters
+    ----------
+    client, run
+        The server, and the parent.
+    parameters
+        Those of its command; given are those that are not at their defaults.
+    """
     run_id = str(run.info.run_id)
     ours = names.INVESTIGATION_KEY in run.data.tags
     document = (fetch_document(client, run_id, names.INVESTIGATION) if ours else None) or {}
-    typed = {name: own_parameter(run, name) or "" for name in run.data.params if name in MAIN} if ours else {}
+    typed = {name: own_parameter(run, name) or "" for name in run.data.params if name in parameters} if ours else {}
     return Source(
         task=str(document.get("task", {}).get("name", "")),
         approach=str(document.get("approach", {}).get("name", "")),
         model=str(document.get("model", {}).get("name") or ""),
         run_id=run_id,
         address=runs_page(client, str(run.info.experiment_id)),
-        given={name: value for name, value in document.get("parameters", typed).items() if value != MAIN[name].default},
+        given={
+            name: value
+            for name, value in document.get("parameters", typed).items()
+            if name in parameters and value != parameters[name].default
+        },
         classes=tuple(document.get("task", {}).get("classes", ())),
         date=heading(run_id)["date"][:10],
         version=__version__,

@@ -15,6 +15,7 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import Setup, read_parameters, set_up
 from mlflow_l3d.parameters.values import Whole, as_text
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.studies.seeds.numbers.compared import check_seeds
 from mlflow_l3d.studies.seeds.parameters import SEEDS
@@ -38,6 +39,7 @@ class SeedsRequest(CellRequest):
         Seeds of the one split, of a task without parts of its own; else none.
     """
 
+    parameters = SEEDS
     same_examples = True
     seeds: tuple[int, ...]
     split_seeds: Mapping[str, int]
@@ -76,6 +78,10 @@ class SeedsRequest(CellRequest):
         """Return parameters that may come out otherwise than they were typed, as text."""
         return {**super().final(), "seeds": ",".join(map(str, self.seeds))}
 
+    def source(self, run_id: str, address: str = "") -> Source:
+        """Return the origin of the result, with what an investigation could change."""
+        return with_other_luck(super().source(run_id, address), self.setup.approach, governed_factors(self.setup))
+
     def content(self) -> dict[str, Any]:
         """Return what the document holds beside what that of every study has."""
         task, split = self.setup.task, self.split
@@ -99,6 +105,25 @@ class SeedsRequest(CellRequest):
 def governed_factors(setup: Setup) -> tuple[str, ...]:
     """Return the factors that a seed decides: those of the task are not among them."""
     return tuple(name for name in setup.all_factors if name not in TASK_FACTORS)
+
+
+def with_other_luck(source: Source, approach: Approach, governed: Sequence[str]) -> Source:
+    """Return where a study comes from with what it takes to investigate the same training: factors, hyperparameters.
+
+    Parameters
+    ----------
+    source
+        Of the study.
+    approach
+        What was trained.
+    governed
+        Factors that a seed decides.
+    """
+    typed = source.given.get("hyperparameters", SEEDS["hyperparameters"].default)
+    hyperparameters = _hyperparameters(typed, approach, source.given.get("model", SEEDS["model"].default))
+    own = {} if hyperparameters == "default" else {"hyperparameters": str(hyperparameters)}
+    factors = (*(() if approach.brings_data else TASK_FACTORS), *governed)
+    return replace(source, factors=factors, given={**source.given, **own})
 
 
 def specify_seeds(

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d import registry
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
+from mlflow_l3d.studies.investigation.evaluate import recorded_source
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
+from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
+from mlflow_l3d.studies.seeds.request import with_other_luck
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -30,12 +38,13 @@ def write_scores(
     predictions: pd.DataFrame | None,
     *,
     title: str,
+    source: Source,
     notes: Sequence[str],
     settings: Mapping[str, str],
 ) -> str:
-    """Write tables, picture and report: what can be made of runs alone, ours or a stranger's.
+    """Write tables and report: what can be made of runs alone, ours or a stranger's.
 
-    Return the answers as Markdown, for the description of the run in MLflow's UI.
+    Return headline and answers as Markdown, for the description of the run in MLflow's UI, which shows two lines.
     """
     cells.to_parquet(folder / names.CELLS, index=False)
     if predictions is not None:
@@ -45,12 +54,24 @@ def write_scores(
     about = {name: getattr(study, name) for name in ("task", "model", "kind", "metric", "training_size", "seeds")}
     document = {**about, "metric": study.metric.name, "metrics": study.metrics()}
     write_json(folder / names.SEEDS, {**document, "scores": study.scores.reset_index()}, indent=2)
-    report = seeds_document(study, title=title, notes=notes, settings=settings)
+    done = cells.loc[cells["status"].eq("FINISHED"), "run_id"].tolist()
+    report = seeds_document(
+        study,
+        title=title,
+        source=source,
+        runs=done,
+        failed=len(cells) - len(done),
+        notes=notes,
+        settings=settings,
+    )
     report.save(folder, names.REPORT)
-    return "\n\n".join([*(answer.markdown() for answer in report.answers), *notes])[:5000]
+    luck, *others = (answer.markdown(1) for answer in report.answers)
+    return "\n\n".join([f"**{marked(report.headline)}** {luck}", *others, *notes])[:5000]
 
 
-def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], *, title: str) -> list[str]:
+def write_over_tasks(
+    folder: Path, models: Sequence[ModelOverTasks], *, title: str, source: Source, sources: Mapping[TaskKey, Source]
+) -> list[str]:
     """Write the tables, pictures and page of several studies; return the names of what MLflow shows as tables.
 
     Parameters
@@ -61,14 +82,20 @@ def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], *, title: s
         One record a model.
     title
         Title of the page.
+    source, sources
+        Where the comparison comes from, and the study of each model and task.
     """
     rows = pd.concat([model.rows for model in models], ignore_index=True)
     rows.to_csv(folder / "tasks.csv", index=False)
     for number, model in enumerate(models):
         ending = f"-{number}" if len(models) > 1 else ""
         model.matrix.to_csv(folder / f"seed_by_task{ending}.csv")
-    over_tasks_document(models, title=title).save(folder, names.REPORT)
+    over_tasks_document(models, title=title, source=source, sources=sources).save(folder, names.REPORT)
     return write_tables(folder, {"tasks.json": rows})
+
+
+TaskKey = tuple[str, str]
+"""Names of a model and a task."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,18 +112,24 @@ class SeedsEvaluation(OnOneScreen):
         One record per model, if there are several parent runs.
     run_id
         The run of the comparison; the empty text with one parent run.
+    sources
+        Model and task -> where the study comes from.
     """
 
     run_ids: tuple[str, ...]
     studies: tuple[SeedsStudy, ...]
     over_tasks: tuple[ModelOverTasks, ...] = ()
     run_id: str = ""
+    sources: Mapping[TaskKey, Source] = field(default_factory=dict)
 
-    def summary(self) -> str:
-        """Return the text that the command line prints."""
+    def report(self) -> Document:
+        """Return the result as people read it."""
         if not self.over_tasks:
-            return seeds_document(self.studies[0], title=f"evaluation of run {self.run_ids[0]}").to_text()
-        return over_tasks_document(self.over_tasks, title=f"Seeds over tasks (MLflow run {self.run_id})").to_text()
+            study, title = self.studies[0], f"evaluation of run {self.run_ids[0]}"
+            lines = [f"{title[:1].upper()}{title[1:]}"]
+            return seeds_document(study, title=title, source=self.sources[study.model, study.task], lines=lines)
+        title = f"Seeds over tasks (MLflow run {self.run_id})"
+        return over_tasks_document(self.over_tasks, title=title, sources=self.sources, lines=[title])
 
 
 def evaluate_seeds(
@@ -127,20 +160,25 @@ def evaluate_seeds(
         raise ParameterError("parent_run_id", repeated[0], "must be named once")
     run_ids = tuple(latest_investigation(client) if name == "latest" else name for name in run_names)
     if len(run_ids) == 1:
-        return SeedsEvaluation(run_ids, (_rescored(client, run_ids[0], metric, log=log),))
-    studies = tuple(_study(client, run_id, metric).study for run_id in run_ids)
+        read = _study(client, run_ids[0], metric)
+        if log:
+            _rescore(client, read)
+        return SeedsEvaluation(run_ids, (read.study,), sources=_sources([read]))
+    every = [_study(client, run_id, metric) for run_id in run_ids]
+    studies, sources = tuple(read.study for read in every), _sources(every)
     models = over_tasks(studies)
     if not log:
-        return SeedsEvaluation(run_ids, studies, models)
+        return SeedsEvaluation(run_ids, studies, models, sources=sources)
     title, listed = f"seeds over {len({study.task for study in studies})} tasks", ",".join(run_ids)
     parameters = {"parent_run_id": listed}
     with (
         temporary_folder() as folder,
         auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters=parameters) as run,
     ):
-        tables = write_over_tasks(folder, models, title=title)
+        source = Source(run_id=run.run_id, date=heading(run.run_id)["date"][:10])
+        tables = write_over_tasks(folder, models, title=title, source=source, sources=sources)
         run.finish(folder, metrics=_metrics(models), tags={names.INVESTIGATIONS: listed}, tables=tables)
-    return SeedsEvaluation(run_ids, studies, models, run.run_id)
+    return SeedsEvaluation(run_ids, studies, models, run.run_id, sources)
 
 
 @dataclass(frozen=True)
@@ -149,6 +187,11 @@ class _Read:
     cells: pd.DataFrame
     predictions: pd.DataFrame | None
     study: SeedsStudy
+    source: Source
+
+
+def _sources(every: Sequence[_Read]) -> dict[TaskKey, Source]:
+    return {(read.study.model, read.study.task): read.source for read in every}
 
 
 def _study(client: Client, run_id: str, metric: str) -> _Read:
@@ -190,7 +233,19 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
         classes=len(task.get("classes", ())) or None,
         recorded=settings,
     )
-    return _Read(parent, cells, predictions, study)
+    return _Read(parent, cells, predictions, study, _source(client, parent, document))
+
+
+def _source(client: Client, parent: Run, document: Mapping[str, Any]) -> Source:
+    """Return where a study comes from; what other luck it has is known if this package trained it."""
+    source = recorded_source(client, parent, SEEDS)
+    try:
+        made = registry.load("approach", source.approach)
+    except L3DError:
+        return source
+    if getattr(made, "parameters", ()):  # of other code, which brings its data
+        return source
+    return with_other_luck(source, made(), document.get("governed_factors", ()))
 
 
 def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
@@ -202,11 +257,9 @@ def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
     return cells.assign(index=cells["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")
 
 
-def _rescored(client: Client, run_id: str, metric: str, *, log: bool) -> SeedsStudy:
+def _rescore(client: Client, read: _Read) -> None:
     """Replace metrics, tables and the report of one parent run; its specification stays."""
-    read = _study(client, run_id, metric)
-    if not log:
-        return read.study
+    run_id = str(read.parent.info.run_id)
     with temporary_folder() as folder:
         write_scores(
             folder,
@@ -214,6 +267,7 @@ def _rescored(client: Client, run_id: str, metric: str, *, log: bool) -> SeedsSt
             read.cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore"),
             read.predictions,
             title=read.parent.info.run_name or run_id,
+            source=read.source,
             notes=["Evaluated from the runs on the tracking server."],
             settings={key: value for key, value in read.parent.data.params.items() if "." not in key},
         )
@@ -222,7 +276,6 @@ def _rescored(client: Client, run_id: str, metric: str, *, log: bool) -> SeedsSt
     if names.INVESTIGATION_KEY not in read.parent.data.tags:
         tags = {names.ROLE: "investigation", names.FACTOR: "seed", names.DESIGN: "seeds"}
         set_tags(client, run_id, {names.SCHEMA_TAG: names.SCHEMA, **tags})
-    return read.study
 
 
 def _metrics(models: Sequence[ModelOverTasks]) -> dict[str, float]:

@@ -13,6 +13,8 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
@@ -25,6 +27,7 @@ from mlflow_l3d.studies.shown import under_way
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tasks.sources.glue import benchmark_of
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.pages import runs_page
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -42,15 +45,15 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
     study: SeedsStudy
     notes: tuple[str, ...]
 
-    def summary(self) -> str:
-        """Return the text that the command line prints at the end."""
-        new = f"{self.computed} seed{'' if self.computed == 1 else 's'}"
+    def report(self) -> Document:
+        """Return the result as people read it."""
         lines = [
-            f"{new} trained, {self.reused} taken from earlier runs, in {self.seconds:.0f} s",
-            f"MLflow run {self.run_id}; report.html is among its artifacts",
-            *self.notes,
+            f"{self.request.title}: {counted(self.computed, 'seed')} trained, {self.reused} taken from earlier runs, "
+            f"in {self.seconds:.0f} s; report.html is among the artifacts of MLflow run {self.run_id}.",
         ]
-        return seeds_document(self.study, title=self.request.title, lines=lines).to_text()
+        failed = len(self.request.seeds) - len(self.study.seeds)
+        source, title, notes = self.request.source(self.run_id), self.request.title, self.notes
+        return seeds_document(self.study, title=title, source=source, failed=failed, lines=lines, notes=notes)
 
 
 @with_signature(SeedsOptions)
@@ -174,7 +177,18 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         with temporary_folder() as folder:
             write_json(folder / names.INVESTIGATION, request.document(), indent=2)
             settings = request.settings(about, recorder.parent.run_id)
-            text = write_scores(folder, study, frame, predictions, title=request.title, notes=notes, settings=settings)
+            text = write_scores(
+                folder,
+                study,
+                frame,
+                predictions,
+                title=request.title,
+                source=request.source(
+                    recorder.parent.run_id, runs_page(recorder.client, recorder.parent.experiment_id)
+                ),
+                notes=notes,
+                settings=settings,
+            )
             recorder.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
             recorder.wait()
             recorder.finish(folder, complete=failed == 0, description=text)

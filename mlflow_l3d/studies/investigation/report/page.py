@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from markupsafe import Markup
-
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.draw import strip
 from mlflow_l3d.report.examples import MOST, fragile_examples
@@ -83,7 +81,7 @@ def investigation_document(
         title=title,
         headline=headline(shown),
         about=_about(shown, source),
-        place=_place(shown, source),
+        place=source.place(f"{_cells(shown):,} runs"),
         answers=opening,
         drawing=_strip(shown, runs),
         table=table,
@@ -104,12 +102,8 @@ def _about(shown: Shown, source: Source) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _place(shown: Shown, source: Source) -> Markup:
-    cells = sum(record.table.size for record in shown.records) + len(shown.golden_scores)
-    parts = [Markup("{} runs").format(f"{cells:,}"), *([Markup("{}").format(source.date)] if source.date else [])]
-    if source.link:
-        parts.append(Markup('<a href="{}">MLflow</a>').format(source.link))
-    return Markup(" · ").join(parts)
+def _cells(shown: Shown) -> int:
+    return sum(record.table.size for record in shown.records) + len(shown.golden_scores)
 
 
 def _strip(shown: Shown, runs: Runs) -> Drawing | None:

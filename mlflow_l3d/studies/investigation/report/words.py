@@ -12,6 +12,7 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
+from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import points
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
@@ -145,16 +146,8 @@ def _stable(shown: Shown) -> Answer:
         lead = f"[[Two runs agree|agree]] to **{points(group.consistency, 1)} %** ({shown.analysis.agreement})."
     else:
         agree = f"[[Two runs agree|agree]] on **{points(group.consistency, 1)} %** of the predictions"
-        lead = f"{agree}{_changed(1 - group.consistency)}."
+        lead = f"{agree}{changed_predictions(1 - group.consistency)}."
     return Answer(question, "", (lead, *details))
-
-
-def _changed(share: float) -> str:
-    if share == 0:
-        return ": none changes"
-    if share < 0.001:
-        return ": almost none changes"
-    return f": **about one in {1 / share:,.0f} changes** with the seed" if share <= 0.4 else ""
 
 
 def steps(shown: Shown, source: Source) -> list[Step]:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 import pandas as pd
+from markupsafe import Markup
 
-from mlflow_l3d.report.examples import MOST, fragile_examples
-from mlflow_l3d.report.page import Document, Item, Picture, Section
-from mlflow_l3d.report.table import Part, Table
-from mlflow_l3d.report.text import heading
+from mlflow_l3d.report.draw import strip
+from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
+from mlflow_l3d.report.numbers import counted, plain, shorten, unit_of
+from mlflow_l3d.report.page import Document, Drawing, Item, Picture, Section, answer_lines, prose, step_lines
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report import figures as draw
-from mlflow_l3d.studies.seeds.report import tables
-from mlflow_l3d.studies.seeds.report.words import better_sentences, in_unit, over_answers, study_answers
+from mlflow_l3d.studies.seeds.report import over_words, tables, words
 
 _SOURCES: Final = (
     "Zhou, Savova, Wang 2025: Assessing the Macro and Micro Effects of Random Seeds on Fine-Tuning Large Language "
@@ -28,57 +30,135 @@ _HEAT: Final = (
     "Colours: distance from the task's mean in its own standard deviations (z), blue better. Numbers: the same in "
     "percentage points."
 )
-_SIZE: Final = "Line: least squares on the log of the size. With so few tasks the intervals say more than the line."
+_NAMED: Final = 20
+"""More dots than this have no names."""
+_METRICS, _TASKS = 5, 8
+"""Rows of a first table."""
 
 
 def seeds_document(
     study: SeedsStudy,
     *,
     title: str,
+    source: Source | None = None,
+    runs: Sequence[str] = (),
+    failed: int = 0,
     lines: Sequence[str] = (),
     notes: Sequence[str] = (),
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Document:
-    """Return one study as people read it; the parameters are those of :class:`mlflow_l3d.report.page.Document`."""
-    answers = study_answers(study)
-    metrics, pairs, recorded = tables.metric_table(study), tables.pair_table(study), tables.settings_table(study)
+    """Return one study as people read it.
+
+    Parameters
+    ----------
+    study
+        The numbers.
+    source, runs
+        Where it comes from, and the MLflow run of each seed, if they are known.
+    failed
+        Seeds that failed, which are not in the study.
+    title, lines, notes, settings
+        As in :class:`mlflow_l3d.report.page.Document`.
+    """
+    source, unit = source or Source(), study.unit
+    answers, table, steps = (
+        words.study_answers(study),
+        tables.metric_table(study, _METRICS),
+        words.steps(study, source, failed),
+    )
+    short = words.short_notes(study, failed)
     worst = None if study.examples is None else study.examples.most_fragile(MOST)
-    fragile = None if worst is None else fragile_examples(worst, runs=f"{study.unit}s")
-    caption = in_unit(study, "Each dot is a seed; the band is mean ± VAR. Hollow: a collapsed seed.")
-    picture = Picture(partial(draw.seed_figure, study), "seeds", f"Score and agreement of each {study.unit}", caption)
+    fragile = None if worst is None else fragile_examples(worst, classes=source.classes, runs=f"{unit}s")
+    about = (source.task or study.task, source.approach, study.model, _metric_words(study))
+    behind = [run for run, score in zip(runs, study.scores[study.metric.name], strict=False) if math.isfinite(score)]
     return Document(
         title=title,
+        headline=words.headline(study),
+        about=" · ".join(part for part in about if part),
+        place=source.place(counted(len(study.seeds), unit)),
         answers=answers,
+        drawing=_strip(study),
+        table=table,
+        steps=steps,
         lines=lines,
-        text=[metrics, pairs, recorded, [""], *[answer.text for answer in answers]],
-        notes=notes,
+        text=[answer_lines(answers), table, [""], step_lines(steps), *short, *[shorten(note, 100) for note in notes]],
+        notes=short,
+        in_full=notes,
         sections=[
-            Section(f"Scores over {study.unit}s", [metrics, recorded]),
-            Section("Single predictions", [pairs, fragile]),
-            Section(f"Each {study.unit}", [picture, tables.seed_table(study)]),
+            Section(f"Each {unit}", [tables.seed_table(study)]),
+            Section("All metrics", [tables.metric_table(study)]),
+            Section("Settings of the runs", [tables.settings_table(study)]),
+            Section("Single predictions", [tables.pair_table(study), fragile]),
         ],
         settings=settings,
         sources=_SOURCES,
+        data={"golden": behind, "address": source.address},
     )
 
 
-def over_tasks_document(models: Sequence[ModelOverTasks], *, title: str) -> Document:
-    """Return several studies as people read them, model by model.
+def _metric_words(study: SeedsStudy) -> str:
+    return f"{study.metric} in %" if study.metric.percent else str(study.metric)
 
-    The papers' tables, heat map with test, and luck against training size.
+
+def _strip(study: SeedsStudy) -> Drawing | None:
+    scores, unit = words.scored(study), unit_of(study.metric)
+    if len(scores) < 2:
+        return None
+    values, std = unit.scale * scores.to_numpy(), unit.scale * study.own.std
+    shown, mean = (
+        partial(plain, digits=words.digits(study.metric, study.own.std)),
+        values.mean(),
+    )
+    drawn = strip(
+        values,
+        [f"{study.unit} {seed}" for seed in scores.index],
+        band=(mean - std, mean + std) if std > 0 else None,
+        label=f"{_metric_words(study)} of {len(scores)} {study.unit}s: {shown(values.min())} to {shown(values.max())}",
+        shown=shown,
+        beside=[str(seed) for seed in scores.index] if len(scores) <= _NAMED else (),
+        hollow=[at for at, seed in enumerate(scores.index) if seed in study.collapsed_seeds],
+    )
+    hollow = " Hollow: [[collapsed|collapsed]]." if study.collapsed_seeds else ""
+    better = "" if study.metric.greater_is_better else " Smaller is better."
+    caption = f"A dot: one {study.unit}. Band: ± 1 [[standard deviation|std]].{hollow}{better}"
+    parts = [drawn, Markup('<p class="note">{}</p>').format(prose(caption))]
+    if examples := tables.shares(study):
+        parts += [Markup("<h3>Test examples</h3>"), shares_bar(examples)]
+    return Drawing(Markup("").join(parts))
+
+
+def over_tasks_document(
+    models: Sequence[ModelOverTasks],
+    *,
+    title: str,
+    source: Source | None = None,
+    sources: Mapping[tuple[str, str], Source] = MappingProxyType({}),
+    lines: Sequence[str] = (),
+) -> Document:
+    """Return several studies as people read them, model by model: the papers' tables, heat map and test, training size.
+
+    Parameters
+    ----------
+    models
+        The numbers.
+    source, sources
+        Where the comparison comes from; (model, task) -> where its study does.
+    title, lines
+        As in :class:`mlflow_l3d.report.page.Document`.
     """
-    several = len(models) > 1
+    several, source = len(models) > 1, source or Source()
     rows = pd.concat([model.rows for model in models], ignore_index=True)
-    first, seventh = tables.published_table_1(rows), tables.published_table_7(rows)
-    intervals = [tables.interval_table(model.rows, model.model if several else "") for model in models]
+    answers, table, steps = (
+        over_words.over_answers(models),
+        tables.tasks_table(models, _TASKS),
+        over_words.over_steps(models, sources),
+    )
     sections = [
-        Section("Scores and predictions (Table 1)", first),
-        Section("With intervals", intervals),
-        Section("All metrics (Tables 7 and 8)", seventh),
+        Section("All tasks", [tables.tasks_table(models)]),
+        Section("All metrics (Tables 7 and 8)", tables.published_tables(rows)),
     ]
-    text: list[Part] = [*first, *seventh, [""]]
     files = []
-    for number, (model, interval) in enumerate(zip(models, intervals, strict=True)):
+    for number, model in enumerate(models):
         name, ending = f" ({model.model})" if model.model else "", f"-{number}" if several else ""
         heat = Picture(
             partial(draw.seed_heatmap, model.matrix, model.better_seed, title=model.model),
@@ -86,30 +166,45 @@ def over_tasks_document(models: Sequence[ModelOverTasks], *, title: str) -> Docu
             "Normalised scores of seeds on tasks",
             _HEAT,
         )
-        size = Picture(
-            partial(draw.size_figure, model.rows, model.correlations, title=model.model),
-            f"training_size{ending}",
-            "Training size against VAR, CON and CCON",
-            _SIZE,
-        )
-        better, correlations = better_sentences(model), tables.correlation_table(model.correlations)
-        tested: list[Table | None] = []
+        tested: list[Picture | Table | None] = []
         if model.better_seed is not None:
-            tested = [tables.rank_table(model.better_seed), tables.difference_table(model.better_seed)]
-        pictures = [heat] if tested else []
+            tested = [heat, tables.rank_table(model.better_seed), tables.difference_table(model.better_seed)]
         files += [] if tested else [heat]
         notes = [Item(note) for note in model.notes]
         sections += [
-            Section(f"Is there a better seed{name}?", [*better, *pictures, *tested]),
-            Section(f"Does training size help{name}?", [size, correlations, notes]),
+            Section(f"Is there a better seed{name}?", [*over_words.better_sentences(model), *tested]),
+            Section(f"Does training size help{name}?", [tables.correlation_table(model.correlations), notes or None]),
         ]
-        text += [["", *heading(model.model or "All tasks", "-"), *replace(interval, title="").lines(), ""]]
-        text += [*better, *tested, correlations, *([[""]] if notes else []), *model.notes]
     return Document(
         title=title,
-        answers=over_answers(models),
-        text=text,
+        headline=over_words.over_headline(models),
+        about=" · ".join(filter(None, (model.model for model in models))),
+        place=source.place(counted(len(rows), "task")),
+        answers=answers,
+        drawing=next(filter(None, map(_ranks, models)), None),
+        table=table,
+        steps=steps,
+        lines=lines,
+        text=[answer_lines(answers), table, [""], step_lines(steps)],
         sections=sections,
         sources=_SOURCES,
         files=files,
     )
+
+
+def _ranks(model: ModelOverTasks) -> Drawing | None:
+    """Return the mean rank of each seed, and the band of chance; None without a test."""
+    if (better := model.better_seed) is None or not better.tasks:
+        return None
+    ranks, tasks, seeds = better.of_seeds, len(better.tasks), len(better.seeds)
+    middle, by_chance = (seeds + 1) / 2, math.sqrt((seeds**2 - 1) / (12 * tasks))
+    drawn = strip(
+        ranks["mean_rank"].to_numpy(),
+        [f"seed {seed}" for seed in ranks["seed"]],
+        band=(middle - by_chance, middle + by_chance),
+        label=f"Mean rank of {seeds} seeds over {tasks} tasks",
+        shown=partial(plain, digits=1),
+        beside=[str(seed) for seed in ranks["seed"]] if seeds <= _NAMED else (),
+    )
+    about = f"[[Mean rank|rank]] of each seed over {tasks} tasks{f' of {model.model}' if model.model else ''}."
+    return Drawing(drawn, f"{about} Band: two in three lie here by chance alone.")

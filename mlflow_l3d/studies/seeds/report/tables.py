@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
-import numpy as np
 import pandas as pd
 
-from mlflow_l3d.metrics.known import registered
-from mlflow_l3d.report.numbers import between, bracketed, plain, points, probability, shorten, signed, unit_of
-from mlflow_l3d.report.table import Table
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.report.draw import Axis, dots_bar, svg, text
+from mlflow_l3d.report.numbers import MISSING, between, plain, points, probability, shorten, signed, unit_of
+from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
-from mlflow_l3d.studies.seeds.numbers.over_tasks import table_1, table_7
+from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, table_7
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.report.words import in_unit
+from mlflow_l3d.studies.seeds.report.over_words import task_rows
 
 NAMES: Final = {
     "consistency": "CON",
@@ -32,24 +33,19 @@ TOGETHER: Final = {
     "never_right_share": "never right",
     "absolute_difference": "distance (own unit)",
 }
-MEASURES: Final = {"var": "VAR", "con": "CON", "ccon": "CCON"}
-_INTERVALS: Final = {
-    "score": ("metric_mean", "mean"),
-    "VAR": ("var", "std"),
-    "CON": ("con", "con"),
-    "CCON": ("ccon", "ccon"),
+_COLUMNS: Final = {
+    "mean": ("metric_mean", "mean"),
+    "[[VAR|var]]": ("var", "std"),
+    "[[two seeds agree|agree]]": ("con", "con"),
+    "[[agree, right|right]]": ("ccon", "ccon"),
     "robust": ("robust_share", "robust"),
     "fragile": ("fragile_share", "fragile"),
 }
 """Head of a column -> a number of a study, and what its interval is called."""
-METRIC_NOTE: Final = (
-    "pp: percentage points ({}: their own unit). Intervals at 95 %, of what all seeds would give. VAR: standard "
-    "deviation with ddof=0, as published; std: ddof=1, with an interval that does not take scores for normal."
-)
+NOTE: Final = "In %, errors in their own unit. In brackets: 95 % intervals for all seeds."
 SETTINGS_NOTE: Final = (
-    "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. "
-    "p: of no effect beside the other settings (F test), p Holm: adjusted for the number of settings. A dash: it "
-    "is not known."
+    "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. p: of no "
+    "effect in addition to the other settings (F test), p Holm: adjusted for their number."
 )
 PAIR_NOTE: Final = (
     "Over pairs of seeds, in %. CON: share of examples on which two seeds agree; CCON: and are right; CON-PEAR: "
@@ -57,46 +53,78 @@ PAIR_NOTE: Final = (
     "kappa, agreement beyond chance; robust, fragile, never right: examples right under every seed, some, none (of as "
     "many seeds as here). Intervals leave out one seed at a time, with all its pairs; those of a std are rough."
 )
-TABLE_1_NOTE: Final = (
-    "In % and percentage points. score: mean of the task's own metric. VAR: its std (ddof=0). CON of numbers: CON-PEAR."
-)
-INTERVAL_NOTE: Final = (
-    "In %, with 95 % intervals of what all seeds would give (of VAR: of the std). robust, fragile: examples right "
-    "under every seed, under some."
-)
 TABLE_7_NOTE: Final = (
     "Mean (and std with ddof=0) in %: over seeds; of CON and CCON over pairs. P, R, F1: macro averages."
 )
 
 
-def metric_table(study: SeedsStudy) -> Table:
-    """Return mean, VAR and standard deviation of every metric of one study, the task's own first."""
+def in_unit(study: SeedsStudy, text: str) -> str:
+    """Return a text about seeds as one about runs, if these differ in more than a seed."""
+    return text if study.unit == "seed" else re.sub(r"\bseed(s?)\b", rf"{study.unit}\1", text)
+
+
+def metric_table(study: SeedsStudy, most: int | None = None) -> Table | None:
+    """Return mean and standard deviation of each metric of one study, the task's own first; a short form of `most`."""
+    if study.own.runs < 2:
+        return None
+    columns = ("metric", "mean", "[[typically ±|std]]", f"worst {study.unit}", f"best {study.unit}")
+    head = columns if most else (*columns, "[[VAR|var]]", f"{study.unit}s")
     rows = []
-    for name in dict.fromkeys((study.metric.name, *study.spreads)):
+    for name in list(dict.fromkeys((study.metric.name, *study.spreads)))[:most]:
         one, shown = study.spreads[name], unit_of(study.spreads[name].metric).text
-        var, lowest, highest = map(shown, (one.var, one.lowest, one.highest))
-        mean, std = _with_interval(one, "mean", shown), _with_interval(one, "std", shown)
-        rows.append((name, str(one.runs), *mean, var, *std, lowest, highest))
-    in_points = all(spread.metric.percent for spread in study.spreads.values())
-    head = (
-        "metric (pp)" if in_points else "metric",
-        f"{study.unit}s",
-        "mean",
-        "95 %",
-        "VAR",
-        "std",
-        "95 % of std",
-        "lowest",
-        "highest",
-    )
-    in_own_unit = ", ".join(each.name for each in registered().values() if not each.percent)
-    return Table(head, tuple(rows), in_unit(study, METRIC_NOTE.format(in_own_unit)))
+        cells = ["\n".join(_with_interval(one, number, shown, "({} to {})")) for number in ("mean", "std")]
+        ends = map(shown, [one.lowest, one.highest][:: int(one.metric.sign)])
+        rows.append((name, *cells, *ends, shown(one.var), str(one.runs))[: len(head)])
+    return Table(head, tuple(rows), in_unit(study, NOTE))
 
 
-def _with_interval(one: object, name: str, shown: Callable[[float], str]) -> tuple[str, str]:
-    """Return a number of a record of spread, and its interval."""
-    low, high = getattr(one, f"{name}_ci_low"), getattr(one, f"{name}_ci_high")
-    return shown(getattr(one, name)), between(low, high, shown)
+def shares(study: SeedsStudy) -> list[tuple[str, float]]:
+    """Return how many test examples are right under every seed, some and none; empty if there are too few."""
+    votes, unit = study.examples, study.unit
+    if votes is None or len(votes.frame) < FEWEST_EXAMPLES:
+        return []
+    names = f"right under every {unit}", f"depends on the {unit}", "right under none"
+    return list(zip(names, (votes.robust_share, votes.fragile_share, votes.never_right_share), strict=True))
+
+
+def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Table | None:
+    """Return each task, the largest spread first; a short form of `most`. None if no spread is known."""
+    body, rows = [], task_rows(models)
+    axis = Axis.over([value for row in rows if row["metric"].percent for value in row["around"]])
+    scale = svg(15, "points", *[text(axis.at(tick), 12, axis.tick_text(tick)) for tick in axis.ticks])
+    for row in rows[:most]:
+        around = row["around"] if row["metric"].percent else ()
+        cells = {"task": shorten(row["name"], 40), "mean": "", "": Drawn(dots_bar(around, axis, row["name"]))}
+        for head, (value, start) in list(_COLUMNS.items())[: 3 if most else None]:
+            shown = unit_of(row["metric"]).text if value in ("metric_mean", "var") else points
+            limits = between(row[f"{start}_ci_low"], row[f"{start}_ci_high"], shown, "({} to {})")
+            cells[head] = "\n".join(part for part in (shown(row[value]), limits) if part != MISSING) or "-"
+        size = {"training\nexamples": plain(row["training_size"], 0), "metric": row["metric"].name}
+        body.append(cells if most else cells | size)
+    if not body:
+        return None
+    table = Table.of(body, f"Dots: each seed, in points around the mean of its task. {NOTE}", kind="bars")
+    return replace(table, head=(*table.head[:2], Drawn(scale), *table.head[3:]))
+
+
+def published_tables(rows: pd.DataFrame) -> list[Table]:
+    """Return Tables 7 and 8 of Zhou et al. 2025, for each model and benchmark; the std in a second line."""
+    shown: list[Table] = []
+    for names, part in table_7(rows).items():
+        body = []
+        for task, *values in part.itertuples(name=None):
+            pairs = zip(values[::2], values[1::2], strict=True)
+            texts = ["-" if math.isnan(mean) else f"{points(mean)}\n(±{points(std)})" for mean, std in pairs]
+            body.append((shorten(str(task), 20), *texts))
+        title = ", ".join(shorten(name, 60) for name in names if name) or "all tasks"
+        shown.append(Table(("", *part.columns.get_level_values(0).unique()), tuple(body), TABLE_7_NOTE, title=title))
+    return shown
+
+
+def _with_interval(one: object, name: str, shown: Callable[[float], str], form: str = "{} to {}") -> list[str]:
+    """Return a number of a record of spread, and its interval; the empty text if it has none."""
+    limits = between(getattr(one, f"{name}_ci_low"), getattr(one, f"{name}_ci_high"), shown, form)
+    return [shown(getattr(one, name)), "" if limits == MISSING else limits]
 
 
 def pair_table(study: SeedsStudy) -> Table | None:
@@ -157,49 +185,6 @@ def seed_table(study: SeedsStudy) -> Table:
     return Table.of(rows)
 
 
-def published_table_1(rows: pd.DataFrame) -> list[Table]:
-    """Return Table 1 of Zhou et al. 2025, for each model and benchmark."""
-    tables = {}
-    for names, part in table_1(rows).items():
-        body = tuple((str(name), *map(points, values)) for name, values in part.astype(np.float64).iterrows())
-        tables[names] = Table(("", *[shorten(str(task), 16) for task in part.columns]), body)
-    return _published(tables, TABLE_1_NOTE)
-
-
-def published_table_7(rows: pd.DataFrame) -> list[Table]:
-    """Return Tables 7 and 8, for each model and benchmark; the std in a second line."""
-    tables = {}
-    for names, part in table_7(rows).items():
-        body = []
-        for task, *values in part.itertuples(name=None):
-            pairs = zip(values[::2], values[1::2], strict=True)
-            texts = ["-" if math.isnan(mean) else f"{points(mean)}\n(±{points(std)})" for mean, std in pairs]
-            body.append((shorten(str(task), 20), *texts))
-        tables[names] = Table(("", *part.columns.get_level_values(0).unique()), tuple(body))
-    return _published(tables, TABLE_7_NOTE)
-
-
-def _published(tables: Mapping[tuple[str, str], Table], note: str) -> list[Table]:
-    """Return tables under the names of model and benchmark, the note below the last one."""
-    shown: list[Table] = []
-    for names, table in tables.items():
-        title = ", ".join(shorten(part, 60) for part in names if part) or "all tasks"
-        shown.append(replace(table, title=title, note=note if len(shown) == len(tables) - 1 else ""))
-    return shown
-
-
-def interval_table(rows: pd.DataFrame, title: str = "") -> Table:
-    """Return every study of one model with its 95 % intervals, and robust and fragile examples."""
-    body = []
-    for row in rows.to_dict("records"):
-        cells = {"": shorten(str(row["task"]), 20)}
-        for head, (value, start) in _INTERVALS.items():
-            limits = bracketed(row[f"{start}_ci_low"], row[f"{start}_ci_high"], lambda end: points(end, 1))
-            cells[head] = "-" if math.isnan(row[value]) else f"{points(row[value], 1)}\n{limits}"
-        body.append(cells)
-    return Table.of(body, INTERVAL_NOTE, title=title)
-
-
 def rank_table(better: BetterSeed) -> Table:
     """Return the seeds, best mean rank first."""
     rows = tuple(
@@ -228,7 +213,7 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
     rows = []
     for row in correlations.to_dict("records"):
         scale = "log size" if row["scale"] == "log" else "size"
-        cells = [f"{MEASURES.get(row['measure'], row['measure'])}, {scale}", str(row["tasks"])]
+        cells = [f"{row['measure'].upper()}, {scale}", str(row["tasks"])]
         for name in ("pearson", "spearman"):
             cells += [signed(row[name]), between(row[f"{name}_ci_low"], row[f"{name}_ci_high"])]
         rows.append((*cells, plain(row["detectable"])))

@@ -3,121 +3,201 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
+import pandas as pd
+
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
-from mlflow_l3d.report.numbers import (
-    MISSING,
-    between,
-    counted,
-    percent,
-    plain,
-    points,
-    probability,
-    shorten,
-    signed,
-    unit_of,
-)
-from mlflow_l3d.report.text import Answer
-from mlflow_l3d.studies.seeds.numbers.friedman import POWER
-from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.examples import changed_predictions
+from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, probability, shorten, unit_of
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
+ONLY_OF_SEEDS: Final = frozenset({"seeds", "validation_fraction", "self_test"})
+"""Parameters that `investigate` does not have, or not with the same meaning."""
 _MOVED_BY_FEW: Final = (
     "VAR then says how often training fails, and the interval of robust examples is too narrow: it covers about 70 %."
 )
+_LISTED: Final = 6
+"""Seeds that a first screen names at most."""
+
+
+def headline(study: SeedsStudy) -> str:
+    """Return the sentence that decides."""
+    scores, unit = scored(study), study.unit
+    if len(scores) < 2:
+        return f"Too few {unit}s have a score to say how much of it is luck."
+    if study.collapsed_seeds:
+        rest = scores.drop(list(study.collapsed_seeds), errors="ignore")
+        share = f"{len(study.collapsed_seeds)} of {study.judged} {unit}s [[collapsed|collapsed]]"
+        if len(rest) < 2:
+            return f"{share}: the scores do not say how much is luck."
+        return f"{share}; the others differ by up to {_limit(study, rest)} by luck."
+    if study.settings is not None and study.settings.found:
+        return f"{_moving(study)[0]}."
+    if scores.min() == scores.max():
+        score = unit_of(study.metric).text(scores.iloc[0], 1)
+        return f"All {len(scores)} {unit}s scored {score}: the {unit} does not change the score."
+    return f"Between two {unit}s, a difference below {_limit(study, scores)} may be [[luck|luck]]."
+
+
+def scored(study: SeedsStudy) -> pd.Series:
+    """Return the own metric of every seed that has it; the index are the seeds."""
+    return study.scores[study.metric.name].dropna()
+
+
+def _limit(study: SeedsStudy, scores: pd.Series) -> str:
+    """Return the distance below which two scores may differ by luck, with its unit."""
+    return amount(study.metric, single_run_limit(scores.to_numpy(), float(scores.std())))
+
+
+def amount(metric: Metric, value: float) -> str:
+    """Return a difference of scores with its unit, which a metric that is not read in per cent has none of."""
+    unit = unit_of(metric)
+    number = plain(unit.scale * value, 1) if unit.scale * value >= 1 else f"{unit.scale * value:.2g}"
+    return f"{number} points" if unit.scale > 1 else number
+
+
+def digits(metric: Metric, std: float) -> int:
+    """Return with how many decimals scores are written whose standard deviation is this."""
+    return 3 if not metric.percent else 2 if 100 * std < 0.1 else 1
 
 
 def study_answers(study: SeedsStudy) -> tuple[Answer, Answer, Answer]:
-    """Return what one study says about the score, about single predictions, and about the seeds themselves."""
-    first, second, third = (_in_unit(study, answer) for answer in (_score(study), _predictions(study), _seeds(study)))
-    if study.settings is not None:
-        question = f"How much do runs differ ({study.metric}), and which setting moves them?"
-        first = Answer(question, first.short, (*first.sentences, *settings_sentences(study)))
-    return first, second, third
+    """Return what one study says about the score, about the seeds themselves, and about single predictions."""
+    return _luck(study), _lucky(study) if study.settings is None else _settings(study), _stable(study)
 
 
-def _in_unit(study: SeedsStudy, answer: Answer) -> Answer:
-    question, short = in_unit(study, answer.question), in_unit(study, answer.short)
-    return Answer(question, short, tuple(in_unit(study, sentence) for sentence in answer.sentences))
-
-
-def in_unit(study: SeedsStudy, text: str) -> str:
-    """Return a text about seeds as one about runs, if these differ in more than a seed."""
-    return text if study.unit == "seed" else re.sub(r"(?<![\w_])seed(s?)(?![\w_])", rf"{study.unit}\1", text)
-
-
-def settings_sentences(study: SeedsStudy) -> tuple[str, ...]:
-    """Return which recorded settings move the score, and what the runs cannot tell."""
-    if study.settings is None:
-        return ()
-    shown, moving, frame = unit_of(study.metric).text, study.settings.found, study.settings.frame
-    sentences = [
-        f"{row['setting']} moves it (p {probability(row['p_holm'])}, adjusted): {shown(row['highest_mean'])} at "
-        f"{shorten(row['highest'], 40)}, {shown(row['lowest_mean'])} at {shorten(row['lowest'], 40)}."
-        for row in frame[frame["setting"].isin(moving)].to_dict("records")
-    ]
-    others = frame.loc[frame["p_holm"] > 0, "setting"][lambda names: ~names.isin(moving)].tolist()
-    if others:
-        sentences.append(f"Of {', '.join(others)} no effect is found.")
-    if moving:
-        sentences.append("Intervals over runs take them for independent, which runs that share such a setting are not.")
-    return (*sentences, *study.settings.cannot_tell)
-
-
-def _score(study: SeedsStudy) -> Answer:
-    question = f"How much does the seed move the score ({study.metric})?"
-    scores, shown = study.own, unit_of(study.metric).text
-    if math.isnan(scores.var):
-        return Answer(question, MISSING, ("Fewer than two seeds have a score.",))
-    sentences = [
-        f"{scores.runs} seeds score {shown(scores.mean)} on average, from {shown(scores.lowest)} to "
-        f"{shown(scores.highest)}."
-    ]
+def _luck(study: SeedsStudy) -> Answer:
+    question, scores, unit = "How much is luck?", study.own, study.unit
+    if scores.runs < 2:
+        return Answer(question, "", (f"{counted(scores.runs, unit)} with a score; at least 2 are needed.",))
+    shown, values = unit_of(study.metric).text, unit_of(study.metric).scale * scored(study)
+    numbers = (values.min(), values.max(), values.mean(), values.std())  # scaled first, as those of the strip
+    low, high, mean, std = (plain(each, digits(study.metric, scores.std)) for each in numbers)
+    metric = f"{study.metric}, %" if study.metric.percent else f"{study.metric}"
+    lead = (
+        f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
+        f"**± {std}**."
+    )
+    details = [f"With ddof=0, as published, the standard deviation (VAR) is {shown(scores.var)}."]
     if (spread := between(scores.std_ci_low, scores.std_ci_high, shown)) != MISSING:
-        sentences.append(f"All seeds would have a standard deviation of {spread} (95 %).")
+        details.append(f"All {unit}s would have a standard deviation of {spread} (95 %, normal scores or not).")
     population = study.together.get("accuracy_std_population", math.nan)
     if study.metric.name == "accuracy" and not math.isnan(population):
-        sentences.append(
-            f"Of the std of {shown(scores.std)}, {shown(population)} would be left on an endless test set; the rest "
-            "comes with these examples."
+        details.append(
+            f"Of the {shown(scores.std)}, {shown(population)} would be left on an endless test set; the rest comes "
+            "with these examples."
         )
-    return Answer(question, f"VAR {shown(scores.var)}", tuple(sentences))
+    return Answer(question, "", (lead, *details))
 
 
-def _predictions(study: SeedsStudy) -> Answer:
-    question = "Are single predictions stable?"
-    if study.examples is not None and 0 < len(study.examples.frame) < FEWEST_EXAMPLES:
-        few = counted(len(study.examples.frame), "test example")
-        few += f", and at least {FEWEST_EXAMPLES} are needed"
-        return Answer(question, MISSING, (f"How far seeds agree is not reported: there are {few}.",))
-    if study.examples is not None:
-        seeds, seen = len(study.compared), len(study.examples.frame)
-        con, ccon = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
-        sentences = [
-            f"Two seeds give {con} % of the {seen:,} examples the same answer, {ccon} % the right one (mean over "
+def _lucky(study: SeedsStudy) -> Answer:
+    question, scores, unit = "Was a seed lucky?", scored(study), unit_of(study.metric)
+    if len(scores) < 2:
+        lead = "Two scores are needed to compare seeds."
+    elif scores.min() == scores.max():
+        lead = "**No:** all have the same score."
+    else:
+        shown = partial(unit.text, digits=digits(study.metric, study.own.std))
+        low, high = (
+            f"**{_named(scores.index[scores == end])}** ({shown(end)})" for end in (scores.min(), scores.max())
+        )
+        worst, best = (low, high)[:: int(study.metric.sign)]
+        lead = f"Best of {len(scores)}: {best}; worst: {worst}. Do not report one alone."
+    return Answer(question, "", (lead + _collapses(study), *_seed_details(study)))
+
+
+def _named(seeds: Sequence[int]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {_list(seeds, _LISTED)}"
+
+
+def _collapses(study: SeedsStudy) -> str:
+    """Return which seeds collapsed, as a further sentence."""
+    seeds = study.collapsed_seeds
+    return f" **{len(seeds)}** [[collapsed|collapsed]]: {_list(seeds, _LISTED)}." if seeds else ""
+
+
+def _seed_details(study: SeedsStudy) -> Iterator[str]:
+    unit = study.unit
+    if study.collapsed_seeds:
+        level = math.nan if study.chance is None else study.chance
+        low = "" if math.isnan(level) else f"score at or below chance ({unit_of(study.metric).text(level)}) or "
+        yield f"{unit.title()}s that {low}give every example the same prediction: {_list(study.collapsed_seeds)}."
+        if len(study.collapsed_seeds) < study.judged:
+            yield _MOVED_BY_FEW
+    elif study.judged:
+        yield (
+            f"With {study.judged} {unit}s that all train, up to {points(unseen_share(study.judged, 0.95), 0)} % of all "
+            f"{unit}s may collapse. The intervals here are about those that do not."
+        )
+    scores = study.metric.sign * scored(study)
+    if unit == "seed" and 42 in scores.index:
+        place = int((scores > scores.loc[42]).sum()) + 1
+        yield f"Seed 42 has the score of rank {place} of {len(scores)}, the best being 1."
+
+
+def _settings(study: SeedsStudy) -> Answer:
+    """Return which recorded settings move the score, and what the runs cannot tell."""
+    question, settings = "Which setting moves the score?", study.settings
+    assert settings is not None
+    moving, tested = _moving(study), settings.frame.loc[settings.frame["p_holm"].notna(), "setting"]
+    others = [name for name in tested if name not in settings.found]
+    none = f"Of {', '.join(others)} no effect is found." if others else "The settings of these runs cannot be tested."
+    lead = f"**{len(moving)} of {len(tested)}** varied settings: {', '.join(settings.found)}." if moving else none
+    details = [f"{each}." for each in moving]
+    if moving:
+        details += [none] * bool(others)
+        details.append("Intervals assume independent runs, which runs that share such a setting are not.")
+    return Answer(question, "", (lead + _collapses(study), *details, *settings.cannot_tell, *_seed_details(study)))
+
+
+def _moving(study: SeedsStudy) -> list[str]:
+    """Return a sentence for each setting that moves the score."""
+    assert study.settings is not None
+    shown, frame = unit_of(study.metric).text, study.settings.frame
+    return [
+        f"{row['setting']} moves the score (p {probability(row['p_holm'])}): {shown(row['highest_mean'], 1)} at "
+        f"{shorten(row['highest'], 40)}, {shown(row['lowest_mean'], 1)} at {shorten(row['lowest'], 40)}"
+        for row in frame[frame["setting"].isin(study.settings.found)].to_dict("records")
+    ]
+
+
+def _stable(study: SeedsStudy) -> Answer:
+    question, unit, examples = "Are single predictions stable?", study.unit, study.examples
+    if examples is not None and 0 < len(examples.frame) < FEWEST_EXAMPLES:
+        few = f"There are {counted(len(examples.frame), 'test example')}, and at least {FEWEST_EXAMPLES} are needed."
+        return Answer(question, "", (f"Not reported: the {unit}s share fewer than {FEWEST_EXAMPLES} examples.", few))
+    if examples is not None:
+        seeds = len(study.compared)
+        con, ccon = (study.pairs[name].mean for name in ("consistency", "correct_consistency"))
+        details = [
+            f"Two {unit}s give {points(ccon, 1)} % of the {len(examples.frame):,} examples the right answer (mean over "
             f"{counted(seeds * (seeds - 1) // 2, 'pair')}).",
-            f"{points(study.examples.robust_share, 1)} % are right under every seed (robust"
+            f"{points(examples.robust_share, 1)} % are right under every {unit} (robust"
             f"{_limits(study, 'robust_share', lambda share: points(share, 1), ', ')}), "
-            f"{points(study.examples.fragile_share, 1)} % under some (fragile), "
-            f"{points(study.examples.never_right_share, 1)} % under none.",
+            f"{points(examples.fragile_share, 1)} % under some (fragile), "
+            f"{points(examples.never_right_share, 1)} % under none.",
         ]
         if (kappa := study.together.get("fleiss_kappa")) is not None:
-            sentences.append(
-                f"Agreement beyond chance (kappa) is {plain(kappa)}{_limits(study, 'fleiss_kappa', plain)}."
-            )
-        return Answer(question, f"{con} % agree", tuple(sentences))
+            details.append(f"Agreement beyond chance (kappa) is {plain(kappa)}{_limits(study, 'fleiss_kappa', plain)}.")
+        agree = f"[[Two {unit}s agree|agree]] on **{points(con, 1)} %** of the predictions"
+        return Answer(question, "", (f"{agree}{changed_predictions(1 - con, unit)}.", *details))
     if "absolute_difference" in study.together:
         pearson, ccc = (plain(study.pairs[f"consistency_{kind}"].mean, 3) for kind in ("pearson", "ccc"))
-        sentences = [
-            f"The numbers of two seeds correlate with {pearson} and agree with {ccc} (Lin).",
-            f"They lie {plain(study.together['absolute_difference'], 3)} apart on average, in the unit of the labels.",
-        ]
-        return Answer(question, f"CON-PEAR {pearson}", tuple(sentences))
-    return Answer(question, MISSING, ("The runs have no predictions.",))
+        lead = (
+            f"Two {unit}s predict numbers **{plain(study.together['absolute_difference'], 3)}** apart on average, in "
+            f"the unit of the labels. Their correlation is **{pearson}**."
+        )
+        return Answer(question, "", (lead, f"CON-PEAR is {pearson}; the numbers agree with {ccc} (Lin)."))
+    return Answer(question, "", (f"The {unit}s hold no predictions to compare.",))
 
 
 def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before: str = "") -> str:
@@ -126,110 +206,50 @@ def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before:
     return "" if limits == MISSING else f"{before}{limits}" if before else f" ({limits})"
 
 
-def _seeds(study: SeedsStudy) -> Answer:
-    sentences = []
-    if study.collapsed_seeds:
-        level = math.nan if study.chance is None else study.chance
-        low = "" if math.isnan(level) else f"score at or below chance ({unit_of(study.metric).text(level)}) or "
-        sentences.append(f"Seeds that {low}give every example the same prediction: {_list(study.collapsed_seeds)}.")
-        sentences += [_MOVED_BY_FEW] * (len(study.collapsed_seeds) < study.judged)
-    elif study.judged:
-        sentences.append(
-            f"With {study.judged} seeds that all train, up to {points(unseen_share(study.judged, 0.95), 0)} % of all "
-            "seeds may collapse. The intervals here are about those that do not."
-        )
-    if study.unanswered_seeds:
-        sentences.append(
-            f"Half of the predictions or more name no class of the task: {_list(study.unanswered_seeds)}. Whether "
-            "these seeds trained is not known."
-        )
+def short_notes(study: SeedsStudy, failed: int) -> list[str]:
+    """Return what is missing from the numbers."""
+    unit = study.unit
+    notes = [f"{counted(failed, unit)} failed: the numbers are from the rest."] if failed else []
     if study.missing_seeds:
-        sentences.append(f"Seeds without a score: {_list(study.missing_seeds)}.")
-    scores = study.scores[study.metric.name].dropna()
-    if study.unit == "seed" and len(scores) and 42 in scores.index:
-        place = int((scores > scores.loc[42]).sum()) + 1
-        sentences.append(f"Seed 42 has the score of rank {place} of {len(scores)}, the highest being 1.")
-    collapsed = len(study.collapsed_seeds) or "none"
-    short = f"{collapsed} of {study.judged} collapsed" if study.judged else "not known"
-    return Answer("Did every seed train?", short, tuple(sentences) or ("Every seed has a score.",))
-
-
-def _list(seeds: Sequence[int]) -> str:
-    return ", ".join(map(str, seeds))
-
-
-def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answer]:
-    """Return what the tasks say: where the seed matters most, whether one is better, whether training size helps."""
-    where, better, size = [], [], []
-    tasks, found, slopes = [], [], []
-    for model in models:
-        name = f"{model.model}: " if len(models) > 1 and model.model else ""
-        rows = model.rows.dropna(subset=["var"]).sort_values("var", ascending=False, kind="stable")
-        if len(rows):
-            tasks.append(str(rows["task"].iloc[0]))
-            listed = [f"{task} {points(var)}" for task, var in zip(rows["task"], rows["var"], strict=True)]
-            where.append(f"{name}Largest VAR: {', '.join(listed[:3])}; smallest: {listed[-1]}.")
-        if model.better_seed is not None and not math.isnan(model.better_seed.p):
-            found.append(model.better_seed.found)
-            better.append(name + better_sentences(model)[0])
-        slope = model.correlations.query("measure == 'var' and scale == 'log'").iloc[0]
-        low, high = float(slope["pearson_ci_low"]), float(slope["pearson_ci_high"])
-        if not math.isnan(low):
-            slopes.append((float(slope["pearson"]), high < 0 or low > 0))
-            numbers = f"{signed(slopes[-1][0])} ({between(low, high)}), over {slope['tasks']} tasks"
-            size.append(f"{name}The log of the size correlates with VAR at {numbers}.")
-    down = [pearson < 0 for pearson, _ in slopes]
-    direction = "yes" if all(down) else "it depends" if any(down) else "no"
-    settled = _count([sure for _, sure in slopes], "not settled", direction)
-    return (
-        Answer("Where does the seed matter most?", " / ".join(dict.fromkeys(tasks)) or MISSING, tuple(where)),
-        Answer(
-            "Is there a better seed?",
-            _count(found, "none found", "yes") if found else MISSING,
-            tuple(better) or ("One task alone cannot show it.",),
-        ),
-        Answer(
-            "Do larger training sets make it matter less?",
-            settled if slopes else MISSING,
-            tuple(size) or ("Too few tasks have a known training size.",),
-        ),
-    )
-
-
-def _count(found: Sequence[bool], none: str, every: str) -> str:
-    """Return for how many of the models something was found."""
-    return none if not any(found) else every if all(found) else f"for {sum(found)} of {len(found)} models"
-
-
-def better_sentences(model: ModelOverTasks) -> tuple[str, ...]:
-    """Return what the tasks say together about better seeds, effect sizes first."""
-    better, power = model.better_seed, model.power
-    if better is None or math.isnan(better.p):
-        return ("A better seed can be looked for on two tasks or more that share two seeds or more.",)
-    verdict = "some seed is better than others" if better.found else "no seed is found to be better than others"
-    limits = between(better.kendall_w_ci_low, better.kendall_w_ci_high, plain)
-    ranks = better.of_seeds.set_index("seed")["mean_rank"]
-    sentences = [
-        f"Over {len(better.tasks)} tasks and {len(better.seeds)} seeds, {verdict} (Friedman's test, p "
-        f"{probability(better.p)}).",
-        f"Effect size: Kendall's W {plain(better.kendall_w)} ({percent(better.level)}: {limits}); chance alone gives "
-        f"{plain(1 / len(better.tasks))}. The rankings of two tasks correlate with {signed(better.rank_correlation)} "
-        "on average.",
-        f"Best mean rank: seed {ranks.index[0]} ({plain(ranks.iloc[0])}).",
-    ]
-    if better.named_seed is not None:
-        mean = float(ranks.loc[better.named_seed])
-        sentences.append(
-            f"Seed {better.named_seed}: mean rank {plain(mean)}, {int((ranks < mean).sum()) + 1} of {len(ranks)}; "
-            f"taken by itself it differs from any seed with p {probability(better.named_p)}."
+        notes.append(f"{unit.title()}s without a score: {_list(study.missing_seeds)}.")
+    if study.unanswered_seeds:
+        notes.append(
+            f"Half of the predictions or more name no class of the task: {_list(study.unanswered_seeds)}. Whether "
+            f"these {unit}s trained is not known."
         )
-    if power is not None:
-        size = f"{len(better.tasks)} tasks and {len(better.seeds)} seeds"
-        sentences.append(
-            f"{size} find one better seed in {percent(POWER)} of studies if it is {plain(power.one_better)} "
-            f"standard deviations better on every task (W about {plain(power.kendall_w)}); a smaller advantage is "
-            "likely missed."
-            if not math.isnan(power.one_better)
-            else f"{size} are too few to find a better seed in {percent(POWER)} of studies, however good it is."
-        )
-    return tuple(sentences)
+    return notes
+
+
+def _list(seeds: Sequence[int], most: int | None = None) -> str:
+    more = f" and {len(seeds) - most} more" if most and len(seeds) > most else ""
+    return ", ".join(map(str, seeds[:most])) + more
+
+
+def steps(study: SeedsStudy, source: Source, failed: int) -> list[Step]:
+    """Return what to do next, what changes the answer most first: two steps at most."""
+    return list(_next_steps(study, source, failed))[:2]
+
+
+def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
+    scores, again = scored(study), source.command("seeds")
+    if failed and again:
+        yield Step(f"{counted(failed, 'seed')} failed. The same command trains the rest:", again)
+    if len(scores) > 1 and scores.min() == scores.max() and not study.collapsed_seeds and again:
+        yield Step("Does the seed reach the training? Try it:", source.command("seeds", self_test="only"))
+        return
+    if study.collapsed_seeds and again:
+        changed = f"{source.given.get('hyperparameters', 'auto')},NAME=VALUE"
+        command = source.command("seeds", hyperparameters=changed)
+        yield Step("Do fewer seeds collapse with other hyperparameters?", command)
+    if investigate := investigate_command(source):
+        other = "Is the data split a larger one?" if "data_split" in source.factors else "Which one is the largest?"
+        yield Step(f"Seeds are one kind of luck. {other}", investigate)
+    elif source.run_id:
+        compare = f"mlflow-l3d compare --runs {source.run_id},RUN_ID"
+        yield Step("Is another system better? Name its run, and the luck of both is counted:", compare)
+
+
+def investigate_command(source: Source) -> str:
+    """Return the command that studies all kinds of luck of the same training; empty if there is one kind only."""
+    shared = {name: value for name, value in source.given.items() if name not in ONLY_OF_SEEDS}
+    return replace(source, given=shared).command("investigate", factor="all") if len(source.factors) > 1 else ""
