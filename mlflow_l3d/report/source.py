@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from markupsafe import Markup
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
@@ -47,6 +49,13 @@ class Source:
     def link(self) -> str:
         """The page of the parent; empty if there is none."""
         return f"{self.address}{self.run_id}" if self.address and self.run_id else ""
+
+    def place(self, runs: str) -> Markup:
+        """Return how many runs there are, when the report was written, and the link to the parent."""
+        parts = [Markup("{}").format(part) for part in (runs, self.date) if part]
+        if self.link:
+            parts.append(Markup('<a href="{}">MLflow</a>').format(self.link))
+        return Markup(" · ").join(parts)
 
     def command(self, verb: str = "investigate", **changed: str) -> str:
         """Return the command that was typed, with other values; empty if it is not known."""

@@ -35,6 +35,8 @@ TERMS: Final = MappingProxyType(
         "row": "One configuration of all other factors. In a row only the investigated factor changes.",
         "entropy": "0 bits if all runs agree, more the more evenly their votes are divided.",
         "luck": "Two runs that differ by chance alone lie further apart than this one time in twenty.",
+        "repeated": "Repeated confidence interval: the intervals of all interim analyses hold together at this level, "
+        "whichever of them ends the gate.",
     }
 )
 """Term -> what it means, in one or two sentences."""
