@@ -11,23 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mlflow_l3d.report.style import save_png, to_svg
-from mlflow_l3d.report.table import Drawn, Part, Table, document
+from mlflow_l3d.report.table import Part, Table, document
 from mlflow_l3d.report.terms import TERMS
 from mlflow_l3d.report.text import Answer, Step, marked, wrap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_SIGNS: Final = {
-    **dict.fromkeys(("dominates", "better", "worse", "yes"), "\N{BLACK CIRCLE}"),
-    **dict.fromkeys(("minor", "equivalent", "no"), "\N{WHITE CIRCLE}"),
-}
 
 
 @dataclass(frozen=True)
@@ -235,12 +230,6 @@ def step_lines(steps: Sequence[Step]) -> list[str]:
 def chip(kind: str, text: str) -> Markup:
     """Return a short word on a coloured ground, for a cell of a table; `kind` is a class of the style sheet."""
     return Markup('<span class="chip {}">{}</span>').format(kind, text)
-
-
-def verdict_cell(word: str) -> Drawn:
-    """Return a verdict for a cell of a table, on a page with its sign; the colour is that of the row."""
-    sign = _SIGNS.get(word, "\N{CIRCLE WITH LEFT HALF BLACK}")
-    return Drawn(Markup('<span class="verdict"><span aria-hidden="true">{}</span> {}</span>').format(sign, word), word)
 
 
 def subheading(text: str) -> Snippet:
