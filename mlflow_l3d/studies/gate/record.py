@@ -142,15 +142,15 @@ def write_record(folder: Path, answer: GateAnswer, about: dict[str, Any]) -> Non
 def source_of_gate(
     request: GateRequest, run_id: str, parents: Mapping[str, tuple[str, str]], address: str
 ) -> GateSource:
-    """Return where the result of a gate comes from; `parents` is that of :func:`about`, `address` as of a source."""
+    """Return the source of a gate; `parents` is as for :func:`about`, `address` as for a source."""
     baseline = request.baseline
-    given = {name: value for name, value in request.given.items() if value != GATE[name].default}
+    typed = {name: value for name, value in request.given.items() if value != GATE[name].default}
     return GateSource(
         task=str((baseline.task or {}).get("name", "")),
         approach=str(baseline.document.get("approach", {}).get("name", "")),
         run_id=run_id,
         address=address,
-        given={name: public_parameter(name, value) for name, value in given.items()} | {"baseline": baseline.run_id},
+        given={name: public_parameter(name, value) for name, value in typed.items()} | {"baseline": baseline.run_id},
         date=heading(run_id)["date"][:10],
         candidate_run=parents.get("candidate", ("", ""))[0],
         changes=request.candidate.changes,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.search_document import search_document
-from mlflow_l3d.report.numbers import counted, duration, unit_of
+from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_table
 from mlflow_l3d.studies.request import source_of
@@ -66,8 +66,7 @@ class HyperparameterSearch(OnOneScreen):
 
     def report(self) -> Document:
         """Return the result as people read it."""
-        took = f"{counted(self.result.trials_run, 'trial')} in {duration(self.result.seconds)}"
-        lines = [f"{took}; MLflow run {self.run_id}; search.html is among its artifacts"]
+        lines = [f"MLflow run {self.run_id}; search.html is among its artifacts"]
         return search_report(self.result, source=source_of(self.request, self.run_id), lines=lines)
 
 
@@ -137,10 +136,8 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
     def open(self, project_run: str | None) -> RunRecorder[TrialRecord]:
         """Open the parent run, and find which trials are known."""
         request = self.request
-        return open_recorder(
-            Work(request.card(), TrialRecord, request.context_key, request.shared_params()),
-            project_run,
-        )
+        work = Work(request.card(), TrialRecord, request.context_key, request.shared_params())
+        return open_recorder(work, project_run)
 
     def how_far(self) -> str:
         """Return how many trials ended."""
@@ -152,8 +149,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         with temporary_folder() as folder:
             result = self._result(self._run_stages())
             recorder.log_metrics(result.metrics(), self.ended)
-            address = runs_page(recorder.client, recorder.parent.experiment_id)
-            report = write_search(folder, request, result, address)
+            report = write_search(folder, request, result, runs_page(recorder.client, recorder.parent.experiment_id))
             text = [f"**{report.headline}**", *[each.markdown(1) for each in report.answers]]
             recorder.finish(folder, complete=True, description="\n\n".join(text))
         return HyperparameterSearch(recorder.parent.run_id, result.best, result, request)
@@ -276,10 +272,8 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult, add
     ----------
     folder
         Where the files go; it exists.
-    request, result
-        Of the search.
-    address
-        As of :class:`mlflow_l3d.report.source.Source`.
+    request, result, address
+        Of the search; the address is that of :class:`mlflow_l3d.report.source.Source`.
     """
     hyperparameters = search_document(
         request.setup.subject,
@@ -290,8 +284,7 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult, add
         searched_on=request.searched_on,
     )
     write_json(folder / names.HYPERPARAMETERS, hyperparameters, indent=2)
-    document = {**request.document(), "result": result.document()}
-    write_json(folder / names.SEARCH_DOCUMENT, document, indent=2)
+    write_json(folder / names.SEARCH_DOCUMENT, {**request.document(), "result": result.document()}, indent=2)
     write_table(folder / names.TRIALS, result.trials)
     more = {
         "samplers": ", ".join(f"{sampler} ({stage})" for stage, sampler in request.samplers.items()),

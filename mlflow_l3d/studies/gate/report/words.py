@@ -16,7 +16,7 @@ from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
 
 @dataclass(frozen=True, kw_only=True)
 class GateSource(Source):
-    """Where a gate comes from.
+    """Source of a gate.
 
     Attributes
     ----------

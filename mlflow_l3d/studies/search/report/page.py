@@ -36,7 +36,7 @@ def search_report(
     result, source
         What was found, and where it comes from.
     lines
-        For the terminal, below the headline: where to find the runs.
+        For the terminal, below the headline: the run and its files.
     settings
         As in :class:`mlflow_l3d.report.page.Document`.
     """

@@ -74,10 +74,10 @@ def slices(result: SearchResult) -> Drawing | None:
     axis, panels = _axis(result), []
     for stage, trials, names in varied_hyperparameters(result):
         for name in names:
-            known = trials[trials[name].notna()]
-            places, ticks = _places(known[name], stage, name)
-            scores = known["score"].to_numpy(dtype=float)
-            drawn = scatter(places, scores, axis, ticks, f"{stage.title}, by {name}", names=_names(known, name))
+            tried = trials[trials[name].notna()]
+            places, ticks = _places(tried[name], stage, name)
+            scores = tried["score"].to_numpy(dtype=float)
+            drawn = scatter(places, scores, axis, ticks, f"{stage.title}, by {name}", names=_names(tried, name))
             panels.append((f"{name}, {stage.name}", drawn))
     return _panels(panels, "A dot: one complete trial. Point at it for its number and value.")
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import counted, duration, percent, share_text, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult
+
+_OF_A_SEARCH: Final = (
+    *("space", "coarse_trials", "fine_trials", "coarse_sampler", "fine_sampler", "pruner", "search_seeds"),
+    "held_out_runs",
+)
+"""Parameters that an investigation does not have."""
 
 
 def verdict(held: HeldOut | None, metric: Metric) -> str:
@@ -113,7 +119,8 @@ def steps(result: SearchResult, source: Source) -> list[Step]:
 
 def _next_steps(result: SearchResult, source: Source) -> Iterator[Step]:
     held, word = result.held_out, verdict(result.held_out, result.metric)
-    shared = replace(source, given={name: value for name, value in source.given.items() if name in MAIN})
+    typed = {name: value for name, value in source.given.items() if name not in _OF_A_SEARCH}
+    shared = replace(source, given=typed)
     if result.kept_default or word == "worse":
         yield Step("Keep the default. How much of its score is luck?", shared.command())
         return
