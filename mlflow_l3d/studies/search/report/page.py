@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from markupsafe import Markup
 
-from mlflow_l3d.report.numbers import MISSING, counted, plain, share_text, shorten, unit_of, value_text
+from mlflow_l3d.report.numbers import MISSING, counted, duration, plain, share_text, shorten, unit_of, value_text
 from mlflow_l3d.report.page import Document, Section, answer_lines, chip, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
@@ -40,7 +40,7 @@ def search_report(
     settings
         As in :class:`mlflow_l3d.report.page.Document`.
     """
-    unit, source = unit_of(result.metric), source or Source()
+    unit, source, trials = unit_of(result.metric), source or Source(), counted(result.trials_run, "trial")
     opening, table, next_steps = answers(result), setting_table(result), steps(result, source)
     metric = f"{result.metric.name}{' in %' if unit.scale > 1 else ''}"
     about = " · ".join(filter(None, [source.task, source.approach, source.model, metric]))
@@ -50,12 +50,12 @@ def search_report(
         title=result.title,
         headline=headline(result),
         about=about,
-        place=source.place(counted(result.trials_run, "trial")),
+        place=source.place(trials),
         answers=opening,
         drawing=pictures.gains(result),
         table=table,
         steps=next_steps,
-        lines=[about, *lines],
+        lines=[f"{about} · {trials} in {duration(result.seconds)}", *lines],
         text=[answer_lines(opening), table, [""], step_lines(next_steps), *notes],
         notes=notes,
         sections=[
