@@ -26,12 +26,11 @@ def gate_answer(difference: float, error: float = 0.002, **more: object) -> Gate
         baseline="old <b>",
         candidate="rate=1e-4",
         metric=F1_MACRO,
-        examples="fixed",
         paired=True,
         plan=PLAN,
         before=forecast,
         looks=looks,
         means=(0.73, 0.73 + difference),
         notes=("No run collapsed.",),
-        **more,  # type: ignore[arg-type]
+        **{"examples": "fixed", **more},  # type: ignore[arg-type]
     )

@@ -56,9 +56,19 @@ class Unit:
         """Return a score, or a difference or standard deviation of scores, with its unit."""
         return f"{self.text(value)} {self.noun}"
 
-    def change(self, difference: float) -> str:
+    def change(self, difference: float, digits: int = 2) -> str:
         """Return a difference with its sign."""
-        return plain(self.scale * difference, 2 if self.scale > 1 else 3, "+")
+        return plain(self.scale * difference, digits if self.scale > 1 else 3, "+")
+
+    def size(self, value: float, text: str = "") -> str:
+        """Return the size of a difference as a headline has it, without a unit if the metric is not in per cent.
+
+        `text` is the number, if it is not to be rounded to one decimal.
+        """
+        if self.scale == 1:
+            return text or self.text(abs(value))
+        number = text or self.text(abs(value), 1 if abs(self.scale * value) >= 0.1 else 2)
+        return f"{number} {'point' if number == '1' else 'points'}"
 
     def squared(self, value: float) -> str:
         """Return a variance: three decimals, two digits where these would be zeros."""

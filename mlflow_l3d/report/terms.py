@@ -39,6 +39,10 @@ TERMS: Final = MappingProxyType(
         "collapsed": "The score is at or below chance, or all predictions are the same.",
         "var": "Standard deviation over seeds as published (Zhou et al. 2025 call it VAR): divided by their number.",
         "rank": "The place of a seed among the seeds of one task, averaged over tasks: 1 is the best.",
+        "fanova": "Share of the variance of the score over the coarse space that the hyperparameter alone accounts for "
+        "(fANOVA). Luck counts as a cause, so a small share is not a finding.",
+        "repeated": "Repeated confidence interval: the intervals of all interim analyses hold together at this level, "
+        "whichever of them ends the gate.",
     }
 )
 """Term -> what it means, in one or two sentences."""

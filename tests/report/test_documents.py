@@ -22,6 +22,7 @@ from mlflow_l3d.analysis.comparison.compare import compare_systems
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.approaches.hyperparameters import SearchRange
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.page import Document
@@ -29,6 +30,9 @@ from mlflow_l3d.report.text import WIDTH, marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.gate.report.page import gate_document
 from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.search.numbers import SearchResult, compare_held_out, summarise_stage
+from mlflow_l3d.studies.search.report.page import search_report
+from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
 from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
@@ -66,6 +70,34 @@ def comparison() -> Document:
     return comparison_document(compared, pd.DataFrame(scores), pd.DataFrame(), run_id="r1", settings=SETTINGS)
 
 
+def search(text: str, *, failed: bool = False) -> Document:
+    trial = FinishedTrial(0, {"rate": 0.1}, {"rate": 0.1}, "k", "failed" if failed else "complete", 0.5)
+    better = FinishedTrial(1, {"rate": 0.2}, {"rate": 0.2}, "l", "complete", 0.6)
+    table = trials_table(
+        {"coarse": [trial] if failed else [trial, better]},
+        ["rate"],
+        default={"rate": 0.1},
+        run_of=lambda _: text,
+        metrics={},
+    )
+    stage = summarise_stage("coarse", text, {"rate": SearchRange(0.0, 1.0)}, table)
+    found = SearchResult(
+        title=ATTACK,
+        metric=named(text or "f1_macro"),
+        stages=(stage,),
+        trials=table,
+        best={"rate": 0.2, "optimizer": text},
+        default={"rate": 0.1},
+        importances={} if failed else {"rate": 0.5},
+        configurations=1,
+        validation_examples=200,
+        held_out=None if failed else compare_held_out([0.7, 0.8], [0.6, 0.75]),
+        run_id=text,
+        notes=(text,) if text else (),
+    )
+    return search_report(found, settings=SETTINGS)
+
+
 def sweep(*, scored: bool) -> Document:
     lost = SweptPoint("lost", {"shots": 8, "prompt_format": ATTACK}, "sst2", None, ATTACK)
     points = drawn_sweep({"shots": [2, 4], "prompt_format": [ATTACK, "B"]}) if scored else []
@@ -97,6 +129,8 @@ MAKERS: dict[str, Callable[[], Document]] = {
     "sweep": partial(sweep, scored=True),
     "sweep without scores": partial(sweep, scored=False),
     "comparison": comparison,
+    "search": partial(search, ATTACK),
+    "search without scores": partial(search, "", failed=True),
     "gate": lambda: gate_document(gate_answer(-0.03, other=(-0.05, 0.001)), settings=SETTINGS),
 }
 

@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.gate.golden import GoldenRuns
@@ -26,23 +27,25 @@ from mlflow_l3d.studies.gate.record import (
     continued,
     first_notes,
     run_notes,
+    source_of_gate,
     write_record,
     write_results,
 )
-from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, look_line
+from mlflow_l3d.studies.gate.report.page import gate_document
+from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, look_line
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.runs import SideRuns, outstanding, systems_of
-from mlflow_l3d.studies.shown import shows_progress
+from mlflow_l3d.studies.shown import OnOneScreen, shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.opening import spooled_cells
-from mlflow_l3d.tracking.pages import run_page
+from mlflow_l3d.tracking.pages import run_page, runs_page
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
 
 
-@dataclass(frozen=True)
-class Gate:
+@dataclass(frozen=True, repr=False)
+class Gate(OnOneScreen):
     """A finished gate.
 
     Attributes
@@ -53,6 +56,8 @@ class Gate:
         What it found.
     request
         What was asked.
+    source
+        Where it comes from, for its report.
     computed
         How many runs were trained now.
     ahead
@@ -62,6 +67,7 @@ class Gate:
     run_id: str
     answer: GateAnswer = field(repr=False)
     request: GateRequest = field(repr=False)
+    source: GateSource = field(repr=False)
     computed: int
     ahead: int = 0
 
@@ -75,11 +81,11 @@ class Gate:
         """What the command line exits with."""
         return self.answer.exit_status
 
-    def summary(self) -> str:
-        """Return the text that the command line prints at the end."""
+    def report(self) -> Document:
+        """Return the result as people read it."""
         ahead = f", {self.ahead} of them begun for the next look and not looked at" if self.ahead else ""
         lines = [f"{counted(self.computed, 'run')} trained now{ahead}; MLflow run {self.run_id}; with report.html"]
-        return gate_document(self.answer, lines=lines).to_text()
+        return gate_document(self.answer, source=self.source, lines=lines)
 
 
 class Conduct:
@@ -118,9 +124,9 @@ class Conduct:
                 trained = [side.begun for side in self.runs.values() if side.begun]
                 for runs in trained:
                     runs.finish(self.answer.looks[-1].runs)
-            self._write(run)
+            source = self._write(run)
         computed, ahead = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
-        return Gate(run.run_id, self.answer, request, computed, ahead)
+        return Gate(run.run_id, self.answer, request, source, computed, ahead)
 
     @property
     def _is_over(self) -> bool:
@@ -220,19 +226,22 @@ class Conduct:
         """Return run and experiment of both sides, as far as they are there, by name."""
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
-    def _write(self, run: AuxiliaryRun) -> None:
+    def _write(self, run: AuxiliaryRun) -> GateSource:
         parents = self._parents()
         document = about(self.request, parents)
         settings = {name: value for name, value in document["parameters"].items() if value != "auto"}
+        experiment_id = str(self.client.get_run(run.run_id).info.experiment_id)
+        source = source_of_gate(self.request, run.run_id, parents, runs_page(self.client, experiment_id))
         with temporary_folder() as folder:
             write_record(folder, self.answer, document)
-            summary = write_results(folder, self.answer, run_id=run.run_id, settings=settings)
+            summary = write_results(folder, self.answer, source=source, settings=settings)
             links = [f"* {name}: [{run_id}]({run_page(at, run_id)})" for name, (run_id, at) in parents.items()]
             tags = {
                 names.DECISION: self.answer.decision,
                 names.INVESTIGATIONS: ",".join(run_id for run_id, _ in parents.values()),
                 names.STATE: "complete",
-                names.NOTE: "\n".join([*links, "", summary[:5000]]),
+                names.NOTE: "\n".join([summary[:5000], "", *links]),
             }
             run.finish(folder, metrics={}, tags=tags)
         append_summary(summary)
+        return source

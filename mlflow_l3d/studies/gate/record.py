@@ -15,9 +15,12 @@ from mlflow_l3d.analysis.intervals import FloatArray, unseen_share
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, share_text
+from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import write_json
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, Outstanding
-from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, gate_markdown
+from mlflow_l3d.studies.gate.parameters import GATE
+from mlflow_l3d.studies.gate.report.page import gate_document, gate_markdown
+from mlflow_l3d.studies.gate.report.words import GateSource, advice_on
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
@@ -136,10 +139,28 @@ def write_record(folder: Path, answer: GateAnswer, about: dict[str, Any]) -> Non
     write_json(folder / DOCUMENT, content, indent=2)
 
 
-def write_results(folder: Path, answer: GateAnswer, *, run_id: str, settings: dict[str, str]) -> str:
-    """Write the report, its picture and the summary for a CI job; return the summary."""
-    gate_document(answer, settings=settings).save(folder, names.REPORT)
-    summary = gate_markdown(answer, run_id=run_id)
+def source_of_gate(
+    request: GateRequest, run_id: str, parents: Mapping[str, tuple[str, str]], address: str
+) -> GateSource:
+    """Return the source of a gate; `parents` is as for :func:`about`, `address` as for a source."""
+    baseline = request.baseline
+    typed = {name: value for name, value in request.given.items() if value != GATE[name].default}
+    return GateSource(
+        task=str((baseline.task or {}).get("name", "")),
+        approach=str(baseline.document.get("approach", {}).get("name", "")),
+        run_id=run_id,
+        address=address,
+        given={name: public_parameter(name, value) for name, value in typed.items()} | {"baseline": baseline.run_id},
+        date=heading(run_id)["date"][:10],
+        candidate_run=parents.get("candidate", ("", ""))[0],
+        changes=request.candidate.changes,
+    )
+
+
+def write_results(folder: Path, answer: GateAnswer, *, source: GateSource, settings: dict[str, str]) -> str:
+    """Write the report and the summary for a CI job; return the summary."""
+    gate_document(answer, source=source, settings=settings).save(folder, names.REPORT)
+    summary = gate_markdown(answer, run_id=source.run_id)
     (folder / "gate.md").write_text(summary, encoding="utf-8")
     return summary
 

@@ -47,6 +47,8 @@ class Side:
         Why they cannot.
     document
         What its run says of how it was made, with the device among the parameters; empty if nothing.
+    changes
+        Each difference from the baseline, as people read it -> as the parameter `candidate` names it.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Side:
     request: GoldenRequest | None = None
     reason: str = ""
     document: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, str] = field(default_factory=dict)
 
     def scores(self, metric: str, runs: int) -> FloatArray:
         """Return the scores of the first `runs` golden runs, nan if there is none; shape (runs,)."""
@@ -155,7 +158,8 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
     if isinstance(text, str) and RUN_ID.fullmatch(text.strip()):
         candidate = recorded_side(client, "candidate", text.strip(), **machine)
         if candidate.request is not None and "hyperparameters" in document:
-            return replace(candidate, title=_title(document, candidate.request) or candidate.title)
+            differences = _differences(document, candidate.request)
+            return replace(candidate, title=", ".join(differences) or candidate.title, changes=differences)
         return candidate
     changes = _changes(text)
     if "hyperparameters" not in document:
@@ -174,15 +178,16 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
         request = specify_golden("candidate", parameters, phase=phase, **machine)
     except ParameterError as error:
         raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, error.fix) from error
-    setup = request.setup
+    setup, differences = request.setup, _differences(document, request)
     return Side(
         "candidate",
-        _title(document, request) or "the same",
+        ", ".join(differences) or "the same",
         {"context": request.context_key, "root_seed": str(request.root_seed)},
         root_seed=request.root_seed,
         task={**request.content()["task"], "fingerprint": setup.task.fingerprint},
         metric=request.metric.name,
         request=request,
+        changes=differences,
     )
 
 
@@ -231,8 +236,8 @@ def _typed(text: str) -> dict[str, Any]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _title(document: Mapping[str, Any], candidate: GoldenRequest) -> str:
-    """Return in what a candidate differs from the document of the baseline, in a few words."""
+def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[str, str]:
+    """Return each difference of a candidate from the document of the baseline, see :class:`Side`."""
     setup = candidate.setup
     before: dict[str, object] = {
         "approach": document["approach"]["name"],
@@ -246,10 +251,10 @@ def _title(document: Mapping[str, Any], candidate: GoldenRequest) -> str:
         "root_seed": candidate.root_seed,
         "num_labelled": setup.task.settings.num_labelled,
     }
-    changed = {name: value for name, value in after.items() if value != before[name]}
-    of_baseline = document["hyperparameters"]
-    changed |= {name: value for name, value in setup.public_hyperparameters.items() if of_baseline.get(name) != value}
-    return ", ".join(f"{name}={value}" for name, value in changed.items())
+    changed = {f"{name}={value}": f"{name}={value}" for name, value in after.items() if value != before[name]}
+    of_baseline, tuned = document["hyperparameters"], setup.public_hyperparameters
+    texts = [f"{name}={value}" for name, value in tuned.items() if of_baseline.get(name) != value]
+    return changed | {text: f"hyperparameters={text}" for text in texts}
 
 
 def _check_role(name: str, run: Run) -> None:

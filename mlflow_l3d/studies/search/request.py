@@ -42,6 +42,7 @@ class SearchRequest(StudyRequest):
     """
 
     role: ClassVar[Literal["investigation", "search"]] = "search"
+    parameters = SEARCH
     space: SearchSpace
     coarse_trials: int
     fine_trials: int

@@ -20,7 +20,7 @@ from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
 from mlflow_l3d.studies.search.optimiser import Stage, compute_importances
 from mlflow_l3d.studies.search.parameters import SearchOptions
-from mlflow_l3d.studies.search.report.page import search_answers, search_report
+from mlflow_l3d.studies.search.report.page import search_report
 from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.training import Tuned
@@ -28,6 +28,7 @@ from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_tr
 from mlflow_l3d.studies.shown import OnOneScreen, logger, progress_bar
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.opening import open_recorder
+from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import TrialRecord
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.approaches.hyperparameters import Value
     from mlflow_l3d.cells.cell import Outcome
+    from mlflow_l3d.report.page import Document
     from mlflow_l3d.tasks.base import TaskLike
 
 
@@ -61,10 +63,10 @@ class HyperparameterSearch(OnOneScreen):
     result: SearchResult
     request: SearchRequest
 
-    def summary(self) -> str:
-        """Return the text that the command line prints at the end."""
+    def report(self) -> Document:
+        """Return the result as people read it."""
         lines = [f"MLflow run {self.run_id}; search.html is among its artifacts"]
-        return search_report(self.result, lines=lines).to_text()
+        return search_report(self.result, source=self.request.source(self.run_id), lines=lines)
 
 
 @with_signature(SearchOptions)
@@ -133,10 +135,8 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
     def open(self, project_run: str | None) -> RunRecorder[TrialRecord]:
         """Open the parent run, and find which trials are known."""
         request = self.request
-        return open_recorder(
-            Work(request.card(), TrialRecord, request.context_key, request.shared_params()),
-            project_run,
-        )
+        work = Work(request.card(), TrialRecord, request.context_key, request.shared_params())
+        return open_recorder(work, project_run)
 
     def how_far(self) -> str:
         """Return how many trials ended."""
@@ -148,9 +148,9 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         with temporary_folder() as folder:
             result = self._result(self._run_stages())
             recorder.log_metrics(result.metrics(), self.ended)
-            write_search(folder, request, result)
-            text = "\n\n".join(each.markdown() for each in search_answers(result))
-            recorder.finish(folder, complete=True, description=text)
+            report = write_search(folder, request, result, runs_page(recorder.client, recorder.parent.experiment_id))
+            text = [f"**{report.headline}**", *[each.markdown(1) for each in report.answers]]
+            recorder.finish(folder, complete=True, description="\n\n".join(text))
         return HyperparameterSearch(recorder.parent.run_id, result.best, result, request)
 
     def _run_stages(self) -> list[StageRun]:
@@ -264,15 +264,15 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         )
 
 
-def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> None:
-    """Write the found hyperparameters, everything to repeat the search, trials, plots and the page.
+def write_search(folder: Path, request: SearchRequest, result: SearchResult, address: str = "") -> Document:
+    """Write the found hyperparameters, everything to repeat the search, trials and the page, which is returned.
 
     Parameters
     ----------
     folder
         Where the files go; it exists.
-    request, result
-        Of the search.
+    request, result, address
+        Of the search; the address is that of :class:`mlflow_l3d.report.source.Source`.
     """
     hyperparameters = search_document(
         request.setup.subject,
@@ -293,8 +293,6 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult) -> 
     }
     settings = request.settings(more, result.run_id)
     del settings["hyperparameters"]  # the page shows them next to those that were found
-    report = search_report(result, settings=settings)
-    (folder / names.SEARCH_REPORT).write_text(report.to_html(), encoding="utf-8")
-    for picture in report.pictures:
-        if picture.name != "importances":  # of which the page has the only copy
-            picture.save(folder)
+    report = search_report(result, source=request.source(result.run_id, address), settings=settings)
+    report.save(folder, names.SEARCH_REPORT)
+    return report

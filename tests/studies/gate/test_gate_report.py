@@ -1,4 +1,4 @@
-"""A gate as people read it: every text says the decision, the interval that it is about, and what it is not about."""
+"""A gate as people read it: page, terminal and CI summary show one decision, its interval, and what to do next."""
 
 from __future__ import annotations
 
@@ -8,72 +8,174 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gate_answers import gate_answer
+from gate_answers import PLAN, gate_answer
+from pages import Page
 
-from mlflow_l3d.studies.gate.numbers.gate import Outstanding
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Outstanding
 from mlflow_l3d.studies.gate.record import write_record
-from mlflow_l3d.studies.gate.report.figure import gate_figure
-from mlflow_l3d.studies.gate.report.page import advice_on, gate_document, gate_markdown, look_line, sentence
+from mlflow_l3d.studies.gate.report.page import first_table, gate_document, gate_markdown
+from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, answers, headline, look_line, steps
+
+RUN, CANDIDATE = "8d700d7ae2b3440c89188f7d6099561f", "c" * 32
+SOURCE = GateSource(
+    task="reviews.csv",
+    approach="head",
+    run_id="a" * 32,
+    address="https://mlflow.example/#/experiments/1/runs/",
+    given={"baseline": RUN, "candidate": "num_labelled=500;model=bert", "smallest_effect": "1.0"},
+    candidate_run=CANDIDATE,
+    changes={"num_labelled=500": "num_labelled=500", "rate=0.1": "hyperparameters=rate=0.1"},
+)
+UNDECIDED = {"difference": 0.0, "error": 0.02}
+
+
+def said(answer: GateAnswer, at: int) -> str:
+    """Return one of the answers without its marks."""
+    return marked(answers(answer)[at].lead)
 
 
 @pytest.mark.parametrize(
-    ("difference", "error", "said"),
+    ("found", "words"),
     [
-        (0.03, 0.002, "The candidate is better: +3.00 points of f1_macro, repeated 95 % confidence interval "),
-        (-0.03, 0.002, "The candidate is worse: -3.00 points of f1_macro, repeated 95 % confidence interval "),
-        (0.0, 0.002, "The two are equivalent within 1.00 points: +0.00 points of f1_macro, repeated 90 % confidence "),
-        (-0.004, 0.0004, "The candidate is lower for certain, but by less than what matters."),
+        (gate_answer(0.03), "The candidate is better by 3.0 points."),
+        (gate_answer(-0.029), "The candidate is worse by 2.9 points."),
+        (gate_answer(0.0), "The candidate is equivalent to the baseline within 1 point."),
+        (gate_answer(**UNDECIDED), "Undecided: 20 runs of each do not settle whether the candidate is worse."),
         (
-            0.0,
-            0.02,
-            "After 20 runs it is undecided whether the candidate is worse, better, or equivalent within 1.00 points: ",
+            gate_answer(0.0, outstanding=Outstanding(equal=True)),
+            "The candidate probably has no effect: its 10 runs score as those of the baseline.",
         ),
+        (replace(gate_answer(-0.03), metric=named("mse")), "The candidate is worse by 0.030."),
+        (replace(gate_answer(0.0), looks=()), "No run was compared."),
     ],
 )
-def test_every_text_says_the_same(difference: float, error: float, said: str) -> None:
-    found = gate_answer(difference, error)
-    assert said in sentence(found)
-    head = f"## Gate: {found.decision} (exit status {found.exit_status})"
-    assert gate_markdown(found, run_id="abc").startswith(head)
-    assert said in gate_markdown(found, run_id="abc")
-    text = gate_document(found, lines=["MLflow run abc"]).to_text()
-    assert said in " ".join(text.split())
-    assert f": {found.decision}" in look_line(found, found.looks[-1])
+def test_every_text_begins_with_the_decision(found: GateAnswer, words: str) -> None:
+    assert headline(found) == words
+    text, page = gate_document(found).to_text(), Page(gate_document(found).to_html()).text
+    assert text.startswith(f"{words}\n")
+    assert f"exit status {found.exit_status}" in " ".join(text.split())
+    assert f"exit status {found.exit_status}" in page
+    summary = gate_markdown(found, run_id="abc")
+    assert summary.startswith(f"## {words}\n")
+    assert f"Exit status {found.exit_status} ({found.decision})" in summary
+    assert all(f": {look.decision}" in look_line(found, look) for look in found.looks)
 
 
 @pytest.mark.parametrize(
-    ("difference", "error", "outstanding", "do"),
+    ("difference", "error", "likely", "place"),
     [
-        (-0.03, 0.002, Outstanding(runs=40.0), "settled"),
-        (0.0, 0.002, Outstanding(equal=True), "a look at the change"),
-        (0.0, 0.02, Outstanding(equal=True), "a look at the change"),
-        (0.0, 0.02, Outstanding(runs=40.0), "40 runs"),
-        (0.0, 0.02, Outstanding(examples=900.0), "more test examples"),
-        (0.0, 0.02, Outstanding(), "a smallest effect"),
+        (-0.03, 0.002, "Unlikely. The 95 % interval", "It excludes 0."),
+        (0.0, 0.002, "Unlikely. The 90 % interval", "It is within ± 1 point."),
+        (0.0, 0.02, "Yes. The 95 % interval", "It contains 0."),
     ],
 )
-def test_every_text_gives_the_same_advice(
-    difference: float, error: float, outstanding: Outstanding, do: str, tmp_path: Path
+def test_luck_is_answered_by_the_interval(difference: float, error: float, likely: str, place: str) -> None:
+    found = gate_answer(difference, error)
+    look = found.looks[-1]
+    ends = (look.equivalence_low, look.equivalence_high) if found.decision == "equivalent" else (look.low, look.high)
+    limits = "{:+.1f} to {:+.1f}".format(*(100 * end for end in ends))
+    assert said(found, 0) == f"{likely} of the difference is {limits} after {look.runs} runs of each. {place}"
+
+
+def test_size_is_answered_by_the_means_and_a_small_difference_is_named() -> None:
+    assert said(gate_answer(-0.03), 1) == "Mean f1_macro: 73.0 with the baseline, 70.0 with the candidate."
+    assert said(gate_answer(-0.004, 0.0004), 1).endswith("It is worse, but by too little to matter.")
+    mse = replace(gate_answer(0.03), metric=named("mse"))
+    assert "Mean mse (smaller is better): 0.730 with" in said(mse, 1)
+    table = first_table(mse)
+    assert table is not None
+    assert "baseline minus candidate" in table.note
+    fine = replace(gate_answer(0.0), plan=replace(PLAN, smallest_effect=0.001))
+    assert "73.00 with the baseline" in said(fine, 1)
+
+
+@pytest.mark.parametrize(
+    ("difference", "other", "words"),
+    [
+        (-0.03, (-0.05, -0.001), "Yes: the interval there is -5.0 to -0.1."),
+        (-0.03, (-0.05, 0.001), "Not settled: the interval there is -5.0 to +0.1."),
+        (0.03, (0.01, 0.05), "Yes: the interval there is +1.0 to +5.0."),
+        (0.0, (-0.009, 0.009), "Yes: the interval there is -0.9 to +0.9."),
+        (0.0, (-0.02, 0.02), "Not settled: the interval there is -2.0 to +2.0."),
+        (0.0, None, "Not known: without predictions this cannot be computed."),
+    ],
+)
+def test_whether_it_holds_on_new_examples(difference: float, other: tuple[float, float] | None, words: str) -> None:
+    found = gate_answer(difference, other=other)
+    assert said(found, 2) == words
+    assert "these test data" in answers(found)[2].sentences[1]
+    asked = answers(replace(found, examples="random"))[2]
+    assert asked.lead.startswith("**That is the question here:**")
+
+
+@pytest.mark.parametrize(
+    ("difference", "error", "outstanding", "do", "step", "command"),
+    [
+        (
+            -0.03,
+            0.002,
+            Outstanding(runs=40.0),
+            "settled",
+            "Which change did it?",
+            f"{RUN} --candidate num_labelled=500",
+        ),
+        (0.03, 0.002, Outstanding(runs=40.0), "settled", "Adopt rate=1e-4.", f"{CANDIDATE} --candidate NAME=VALUE"),
+        (0.0, 0.002, Outstanding(), "settled", "Take the cheaper one.", f"{CANDIDATE} --candidate NAME=VALUE"),
+        (0.0, 0.002, Outstanding(equal=True), "a look at the change", "check that what differs", ""),
+        (0.0, 0.02, Outstanding(equal=True), "a look at the change", "check that what differs", ""),
+        (0.0, 0.02, Outstanding(runs=40.0), "40 runs", "About 40 runs of each settle it", "--most-runs 40"),
+        (0.0, 0.02, Outstanding(examples=900.0), "more test examples", "about 900 test examples", ""),
+        (0.0, 0.02, Outstanding(), "a smallest effect", "Name a smallest effect", ""),
+    ],
+)
+def test_next_step_agrees_with_the_advice(
+    difference: float, error: float, outstanding: Outstanding, do: str, step: str, command: str, tmp_path: Path
 ) -> None:
     found = gate_answer(difference, error, outstanding=outstanding)
-    advice = advice_on(found)
-    assert advice.short == do
-    said = advice.text
-    assert said in gate_markdown(found, run_id="abc")
-    assert said in " ".join(gate_document(found).to_text().split())
-    assert advice.sentences[0] in " ".join(gate_document(found).to_html().split())
+    assert advice_on(found).short == do
+    assert marked(advice_on(found).lead) in Page(gate_document(found).to_html()).text.replace("\N{NO-BREAK SPACE}", " ")
+    [next_step] = steps(found, SOURCE)
+    assert step in next_step.text
+    assert command in next_step.command
+    assert bool(next_step.command) is bool(command)
+    assert [each.command for each in steps(found, GateSource())] == [""]
     write_record(tmp_path, found, {})
     assert json.loads((tmp_path / "gate.json").read_text())["advice"]["short"] == do
-    assert ("The candidate probably has no effect" in sentence(found)) == outstanding.equal
 
 
-def test_the_other_interval_is_told_next_to_what_the_answer_is_about() -> None:
-    text = " ".join(gate_document(gate_answer(-0.03, other=(-0.05, 0.001))).to_text().split())
-    assert "On new examples, too, the interval of the same look is -5.00 to +0.10 points" in text
+def test_one_change_or_another_approach_is_not_taken_apart() -> None:
+    for changes in ({"rate=0.1": "x"}, {"approach=icl": "approach=icl", "model=m": "model=m"}, {}):
+        [step] = steps(gate_answer(-0.03), replace(SOURCE, changes=changes))
+        assert step.command.startswith(f"mlflow-l3d gate --baseline {RUN} --candidate NAME=VALUE")
+    [step] = steps(gate_answer(**UNDECIDED, examples="random", outstanding=Outstanding(examples=9.0)), SOURCE)
+    assert step.command.endswith("--examples fixed")
+
+
+def test_the_table_has_a_row_per_interim_analysis_and_the_last_decides() -> None:
+    found = gate_answer(**UNDECIDED)
+    table = first_table(found)
+    assert table is not None
+    assert [row[0] for row in table.rows] == ["10 runs", "20 runs"]
+    assert table.kinds == tuple(look.decision for look in found.looks)
+    look = found.looks[-1]
+    assert table.rows[-1][-1] == f"+0.0\n({100 * look.low:+.1f} to {100 * look.high:+.1f})"
+    assert "claimed beyond" in gate_document(found).to_html()
 
 
 def test_an_interval_without_an_end_says_so() -> None:
     found = gate_answer(0.0)
     look = replace(found.looks[-1], low=-math.inf, high=math.inf, decision="undecided")
-    assert "no limits yet" in sentence(replace(found, looks=(look,)))
-    gate_figure(replace(found, looks=(look,)))
+    assert "is no limits yet after" in said(replace(found, looks=(look,)), 0)
+    assert "no limits yet" in gate_document(replace(found, looks=(look,))).to_html()
+
+
+def test_the_first_screen_is_short_and_links_its_run() -> None:
+    found = gate_answer(**UNDECIDED, other=(-0.05, 0.001), outstanding=Outstanding(runs=40.0))
+    document = gate_document(found, source=SOURCE, lines=["8 runs trained now"])
+    first = Page(document.to_html(folded=False)).text
+    assert len(first.split("verdict")[0].split()) <= 120
+    assert len(first.split()) <= 600
+    assert f'<a href="{SOURCE.link}">MLflow</a>' in document.to_html()
+    assert len(document.to_text().splitlines()) <= 25

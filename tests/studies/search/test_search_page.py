@@ -1,99 +1,170 @@
-"""The page and the figures of a search: what is drawn is what was found, and nothing is fetched."""
+"""A search as people read it: what the found setting is worth, what is drawn, and what to do next."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from pictures import blank
-from search_examples import DEFAULT, GRID, coarse, result, trials, true_score
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pages import Page
+from search_examples import DEFAULT, GRID, coarse, fine, result, trials, true_score
 
-from mlflow_l3d.approaches.hyperparameters import SearchRange
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.style import panels, save_png
+from mlflow_l3d.report.draw import Axis
+from mlflow_l3d.report.scatter import scatter
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.search.numbers import compare_held_out
-from mlflow_l3d.studies.search.report.figures import log_ticks, place_choices, two_lines
-from mlflow_l3d.studies.search.report.page import MOST_TRIALS, search_report
+from mlflow_l3d.studies.search.report import pictures
+from mlflow_l3d.studies.search.report.page import MOST_TRIALS, search_report, setting_table
+from mlflow_l3d.studies.search.report.words import answers, headline, steps, verdict
 
-KINDS_DRAWN = ["importances", "history", "slice"]
-VOID = {"meta", "br", "wbr", "link", "img", "hr", "input"}
 ATTACK = "<script>alert('x')</script>"
-FETCHED = {"src", "srcset", "data", "poster", "background", "action", "formaction"}
-RESULT = result(held_out=compare_held_out([0.82, 0.83, 0.81], [0.80, 0.81, 0.80]), run_id="a" * 32)
+RUN = "a" * 32
+BETTER = compare_held_out([0.82, 0.83, 0.81], [0.80, 0.81, 0.80])
+RESULT = result(held_out=BETTER, run_id=RUN)
+SOURCE = Source(
+    task="reviews.csv",
+    approach="finetuning",
+    run_id=RUN,
+    address="https://mlflow.example/#/experiments/1/runs/",
+    given={"task": "reviews.csv", "coarse_trials": "24", "num_labelled": "200"},
+)
 
 
-class Page(HTMLParser):
-    """Reads a page: tags must nest; attributes, scripts and text are kept."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.attributes: list[tuple[str, str, str]] = []
-        self.words: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        assert tag != "script" or attrs in ([], [("type", "application/json"), ("id", "data")])
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert tag in VOID or self.open.pop() == tag
-
-    def handle_data(self, data):
-        if not {"style", "script"} & set(self.open):
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\s+", " ", "".join(self.words).replace("\u00a0", " "))
+def said(each: Any, at: int) -> str:
+    """Return one of the answers without its marks."""
+    return marked(answers(each)[at].lead)
 
 
-def shown(each: Any, **settings: str) -> str:
-    return search_report(each, settings=settings).to_html()
+def compared(found: Any, default: Any, **more: Any) -> Any:
+    return replace(RESULT, held_out=compare_held_out(found, default), **more)
 
 
-def draw_figures(each: Any) -> dict[str, Any]:
-    return {picture.name: picture.figure for picture in search_report(each).pictures}
+@pytest.mark.parametrize(
+    ("each", "word", "words"),
+    [
+        (RESULT, "better", "The found setting is better than the default by 1.7 points on 3 new configurations."),
+        (
+            compared([0.70, 0.7101], [0.8, 0.81]),
+            "worse",
+            "The default is better than the found setting by 10.0 points on 2 new configurations.",
+        ),
+        (
+            compared([0.70, 0.7101], [0.8, 0.81], metric=named("mse")),
+            "better",
+            "The found setting is better than the default by 0.100 on 2 new configurations.",
+        ),
+        (
+            compared([0.7, 0.8], [0.7, 0.8]),
+            "equal",
+            "The found setting and the default score the same on 2 new configurations.",
+        ),
+        (
+            compared([0.7, 0.9], [0.8, 0.75]),
+            "undecided",
+            "Undecided: a gain of 2.5 points on 2 new configurations may be luck.",
+        ),
+        (compared([0.7], [0.8]), "undecided", "Undecided: a loss of 10.0 points on 1 new configuration may be luck."),
+        (
+            compared([math.nan], [0.7]),
+            "not tried",
+            "The found setting was not tried on new configurations: how much of its gain is luck is not known.",
+        ),
+        (
+            result(),
+            "not tried",
+            "The found setting was not tried on new configurations: how much of its gain is luck is not known.",
+        ),
+        (result({"coarse": coarse()}, best=DEFAULT), "not tried", "No trial beat the default: it stays."),
+        (result({"coarse": trials(GRID[:1], failed=(0,))}), "not tried", "No trial has a score."),
+    ],
+)
+def test_the_headline_says_what_the_search_is_worth(each: Any, word: str, words: str) -> None:
+    assert verdict(each.held_out, each.metric) == word
+    assert headline(each) == words
+    assert search_report(each).to_text().startswith(f"{words}\n")
 
 
-@pytest.fixture(scope="module")
-def figures() -> Any:
-    return draw_figures(RESULT)
+def test_first_answer_holds_the_scores_that_chose_and_why_they_are_too_good() -> None:
+    bias = "The best of 30 trials looks better on the examples that chose it than it is."
+    scores = "f1_macro is 80.0 with the found setting, 74.2 with the default."
+    assert said(RESULT, 0) == f"+5.8 points: {scores} {bias}"
+    assert answers(RESULT)[0].sentences[1] == "30 trials in 12 min 34 s, scored by f1_macro on 200 validation examples."
+    kept = result({"coarse": coarse()[:1]}, best=DEFAULT)
+    assert said(kept, 0) == "There is none: no trial beat the default, whose f1_macro is 74.2."
+    several = result({"coarse": coarse(failed=(0,)), "fine": fine()}, configurations=3)
+    assert said(several, 0).startswith("The default has no score; f1_macro is 80.0")
+    assert "200 validation examples of each of 3 configurations" in answers(several)[0].sentences[1]
 
 
-@pytest.fixture(scope="module")
-def page() -> Page:
-    source = shown(RESULT, task="rotten_tomatoes")
-    assert len(source.encode()) < 200_000
-    return Page(source)
+def test_second_answer_holds_means_difference_and_interval_of_new_configurations() -> None:
+    ends = f"{100 * BETTER.ci_low:+.1f} to {100 * BETTER.ci_high:+.1f}"
+    assert said(RESULT, 1) == f"+1.7 points: 82.0 against 80.3 with the default. 95 % interval {ends}."
+    mse = compared([0.70, 0.7101], [0.8, 0.81], metric=named("mse"))
+    assert said(mse, 1).startswith("-0.100 (smaller is better): 0.705 against 0.805")
+    assert said(compared([0.8], [0.7]), 1).endswith("One configuration gives no interval.")
+    assert "1 pair without a score left out." in answers(compared([0.8, math.nan], [0.7, 0.7]))[1].sentences
+    assert said(result(), 1).startswith("Not tried:")
+    assert "nothing to compare" in said(result({"coarse": coarse()[:1]}, best=DEFAULT), 1)
 
 
-def test_it_says_what_was_found_and_what_it_is_worth(page: Page) -> None:
-    text = page.text
-    assert re.search(r"learning_rate ?2e-05 ?0.00095 ?1e-05 to 0.01, log scale ?0.0002 to 0.005, log scale", text)
-    assert "Not searched: epochs = 10, optimizer = adamw" in text
-    assert "On 200 validation examples f1_macro is 80.00 with the found setting and 74.23 with the default" in text
-    assert "The best of 30 trials looks better on the examples that chose it than it is." in text
-    assert "not searched on, f1_macro is 82.00 with the found setting and 80.33 with the default: +1.67" in text
-    assert "The found setting is better than the default." in text
-    assert f"-P hyperparameters={'a' * 32}" in text
-    assert "accounts for 91 % of the variance" in text
-    assert "30 trials in 12 min 34 s" in text
-    for heading in ("Importance of the", "How the score rose", "Score by"):
-        assert heading in text
+def test_third_answer_names_the_hyperparameter_with_the_largest_share() -> None:
+    assert said(RESULT, 2) == "learning_rate: alone it accounts for 91 % of the variance of the score."
+    assert "account for 94 %" in answers(RESULT)[2].sentences[1]
+    assert said(result(importances={}), 2) == "The importances of the hyperparameters are not known."
 
 
-def test_trials_stand_best_first_and_failed_last(page: Page) -> None:
-    text = page.text[page.text.index("Trials, best first") :]
+def test_steps_name_what_changes_the_answer_most_first() -> None:
+    use = f"mlflow-l3d investigate reviews.csv --num-labelled 200 --hyperparameters {RUN}"
+    search = "mlflow-l3d search reviews.csv --coarse-trials 24 --num-labelled 200 --held-out-runs"
+    keep = "mlflow-l3d investigate reviews.csv --num-labelled 200"
+
+    def commands(each: Any) -> list[str]:
+        return [step.command for step in steps(replace(each, run_id=RUN), SOURCE)]
+
+    assert commands(RESULT) == [use]
+    assert commands(result()) == [f"{search} 10", use]
+    assert commands(compared([0.7, 0.9], [0.8, 0.75])) == [f"{search} 8", use]
+    assert commands(compared([0.70, 0.7101], [0.8, 0.81])) == [keep]
+    assert commands(result({"coarse": coarse()}, best=DEFAULT)) == [keep]
+
+
+def test_the_table_sets_the_found_setting_against_the_default() -> None:
+    table = setting_table(RESULT)
+    assert table.rows[0] == (
+        *("learning_rate", "2e-05", "0.00095", "91 %"),
+        *("1e-05 to 0.01, log scale", "0.0002 to 0.005, log scale"),
+    )
+    assert [row[3] for row in table.rows] == ["91 %", "<1 %", "3 %"]
+    assert len(setting_table(result(importances={})).head) == len(table.head) - 1
+
+
+def test_the_first_screen_is_short_and_the_rest_is_folded() -> None:
+    document = search_report(replace(RESULT, notes=("one note",)), source=SOURCE, lines=["runs at http://h"])
+    text = document.to_text()
+    assert len(text.splitlines()) <= 25
+    assert {"runs at http://h", "1 coarse trial failed.", "one note"} <= set(text.splitlines())
+    first = Page(document.to_html(folded=False)).text
+    assert len(first.split("hyperparameter default")[0].split()) <= 120
+    assert len(first.split()) <= 600
+    html = document.to_html()
+    assert f'<a href="{SOURCE.link}">MLflow</a>' in html
+    page = Page(html).text
+    for words in ("Not searched: epochs = 10, optimizer = adamw", f"-P hyperparameters={RUN}", "level 2: fine tpe 5 5"):
+        assert words in page
+    assert len(html.encode()) < 200_000
+
+
+def test_trials_stand_best_first_and_failed_last() -> None:
+    text = Page(search_report(RESULT).to_html()).text
+    text = text[text.index("Trials, best first") :]
     order = re.findall(r"(coarse|fine) (\d+)(?: best| default)? (\d\d\.\d\d|n/a)", text)
     assert len(order) == 30
     complete = [float(score) for *_, score in order[:-3]]
@@ -102,121 +173,76 @@ def test_trials_stand_best_first_and_failed_last(page: Page) -> None:
     assert order[-1] == ("coarse", "7", "n/a")
     assert re.search(r"coarse \d+ best 80.00 complete", text)
     assert re.search(r"coarse 0 default 74.23", text)
-
-
-def test_nothing_is_fetched(page: Page) -> None:
-    assert not [each for each in page.attributes if each[1] in FETCHED]
-    assert not [value for tag, name, value in page.attributes if name == "href" and tag != "a"]
-    assert not [each for each in page.attributes if each[0] in ("link", "iframe", "object", "embed", "base", "img")]
-    assert all(value.startswith("#") for _, name, value in page.attributes if name == "xlink:href")
-    ids = [value for _, name, value in page.attributes if name == "id"]
-    assert len(ids) == len(set(ids))
-
-
-@pytest.mark.slow
-def test_what_is_passed_in_is_escaped() -> None:
-    texts: Any = {"title": ATTACK, "notes": (ATTACK,), "run_id": ATTACK, "metric": named(ATTACK)}
-    text = shown(result(best={**DEFAULT, "optimizer": ATTACK}, **texts), **{ATTACK: ATTACK})
-    assert ATTACK not in text
-    page = Page(text)
-    assert page.text.count(ATTACK) >= 8
-    assert not [value for tag, name, value in page.attributes if name == "href"]
-
-
-def test_pages_of_a_search_without_scores_of_one_level_and_of_many_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    blank(monkeypatch.setattr)
-    nothing = Page(shown(result({"coarse": trials(GRID[:1], failed=(0,))}, importances={})))
-    assert "n/a" in nothing.text
-    assert "figure" not in {tag for tag, *_ in nothing.attributes}
-    kept = Page(shown(result({"coarse": coarse()}, best=DEFAULT)))
-    assert "level 2" not in kept.text
-    assert "no trial beat the default" in kept.text
-    assert "the default stays" in kept.text
     many = {"coarse": trials([{"learning_rate": 10 ** -(2 + 0.005 * at)} for at in range(350)])}
-    assert f"{350 - MOST_TRIALS} more trials are in trials.json." in Page(shown(result(many))).text
+    html = search_report(result(many)).to_html()
+    assert f"{350 - MOST_TRIALS} more trials are in trials.json." in Page(html).text
 
 
-def test_history_has_percentage_points_of_complete_trials_on_one_scale(figures: Any) -> None:
-    assert list(figures) == KINDS_DRAWN
-    first, second = figures["history"].axes
-    assert [axes.get_title(loc="left") for axes in (first, second)] == ["level 1: coarse", "level 2: fine"]
-    best, points = first.lines
+def test_gains_are_drawn_with_the_colour_of_their_verdict() -> None:
+    drawn = pictures.gains(RESULT)
+    assert drawn is not None
+    assert re.findall(r'<div class="(\w+)">', drawn.html) == ["undecided", "better"]
+    assert "On 3 new configurations: +1.67" in drawn.html
+    smaller = pictures.gains(compared([0.70, 0.7101], [0.8, 0.81], metric=named("mse")))
+    assert smaller is not None
+    assert "On 2 new configurations: +0.10" in smaller.html
+    assert "points" not in smaller.caption
+    assert pictures.gains(result({"coarse": coarse()}, best=DEFAULT)) is None
+
+
+def test_history_shows_complete_trials_and_the_best_so_far() -> None:
+    drawn = pictures.history(RESULT)
+    assert drawn is not None
     complete = [trial for trial in coarse() if trial.state == "complete"]
-    assert list(points.get_xdata()) == [trial.number for trial in complete]
-    assert list(points.get_ydata()) == pytest.approx([100 * trial.score for trial in complete])
-    assert list(best.get_ydata()) == sorted(best.get_ydata())
-    assert first.get_ylim() == second.get_ylim()
-    assert first.get_ylim()[0] < 100 * true_score(DEFAULT) < first.get_ylim()[1]
-    best, points = draw_figures(result({"coarse": coarse()}, metric=named("mse")))["history"].axes[0].lines
-    assert list(best.get_ydata()) == pytest.approx(np.minimum.accumulate(points.get_ydata())), "lower is better"
+    shown = re.findall(r"<title>trial (\d+): ([\d.]+)</title>", drawn.html.split("level 2: fine")[0])
+    assert shown == [(str(trial.number), f"{100 * trial.score:.2f}") for trial in complete]
+    assert drawn.html.count('class="mean"') == 2 * (len(complete) - 1 + len(fine()) - 1)
+    assert f"trial 0: {100 * true_score(DEFAULT):.2f}" in drawn.html
 
 
-def test_importances_are_not_made_to_sum_to_one(figures: Any) -> None:
-    axes = figures["importances"].axes[0]
-    assert [bar.get_width() for bar in axes.patches] == pytest.approx([91, 3, 0.4])
-    assert [text.get_text() for text in axes.texts] == ["91 %", "3 %", "<1 %"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["learning_rate", "layers", "batch_size"]
-
-
-def test_slice_has_a_panel_for_what_was_varied(figures: Any) -> None:
-    first, second = figures["slice"].subfigs
-    assert [part.get_suptitle() for part in (first, second)] == ["level 1: coarse", "level 2: fine"]
-    assert [axes.get_xlabel() for axes in first.axes] == ["batch_size", "layers", "learning_rate"]
-    assert [axes.get_xlabel() for axes in second.axes] == ["learning_rate"]
-    assert [label.get_text() for label in first.axes[0].get_xticklabels()] == ["4", "8", "16"]
-    assert [axes.get_xscale() for axes in first.axes] == ["linear", "linear", "log"]
-    assert [label.get_text() for label in first.axes[2].get_xticklabels()] == ["1e-5", "0.0001", "0.001", "0.01"]
-    strength = first.axes[0].collections[0].get_alpha()
-    assert list(strength) == sorted(strength)
+def test_slices_have_a_panel_for_what_was_varied() -> None:
+    drawn = pictures.slices(RESULT)
+    assert drawn is not None
+    panels = ["batch_size, coarse", "layers, coarse", "learning_rate, coarse", "learning_rate, fine"]
+    assert re.findall("<h3>(.*?)</h3>", drawn.html) == panels
+    assert [f">{size}<" in drawn.html for size in (4, 8, 16)] == [True] * 3
+    table = RESULT.trials.assign(layers=np.nan, batch_size=["a", None, 3] * (len(RESULT.trials) // 3))
+    ranges = {**RESULT.stages[0].ranges, "layers": SearchRange(0, 2)}
+    odd = replace(RESULT, trials=table, stages=(replace(RESULT.stages[0], ranges=ranges),))
+    assert "layers" not in str(pictures.slices(odd))
 
 
 def test_what_has_nothing_to_show_is_left_out() -> None:
-    def kinds(each: Any, **more: Any) -> list[str]:
-        return list(draw_figures(result({"coarse": each}, importances={}, **more)))
+    def drawn(each: Any) -> tuple[bool, bool]:
+        shown = result({"coarse": each}, importances={})
+        return pictures.history(shown) is not None, pictures.slices(shown) is not None
 
-    assert kinds(trials(GRID[:2], failed=(0, 1))) == []
-    assert kinds(trials(GRID[:3], pruned=(0, 1, 2))) == []
-    assert kinds(trials(GRID[:1])) == ["history"]
-    assert kinds(trials(GRID, lambda params: 0.5)) == ["history", "slice"]
-    assert kinds(coarse(failed=(0,)), metric=named("f$_{1$ \u00e9")) == KINDS_DRAWN[1:]
-
-
-def test_gaps_defaults_outside_the_range_and_many_hyperparameters(tmp_path: Any) -> None:
-    one_level = result({"coarse": coarse()})
-    stage = one_level.stages[0]
-    more = {f"a_long_name_of_number_{at}": SearchRange(0, 2) for at in range(6)}
-    table = one_level.trials.assign(**{name: np.arange(len(one_level.trials)) % 3 for name in more})
-    table.loc[1, ["batch_size", "learning_rate"]] = [64, 0.5]
-    table.loc[2, "layers"] = None
-    wide = replace(stage, ranges={**stage.ranges, **more})
-    figures = draw_figures(replace(one_level, trials=table, stages=(wide,)))
-    assert len(figures["slice"].axes) == 12
-    for kind, figure in figures.items():
-        save_png(figure, tmp_path / f"{kind}.png", 40)
+    assert drawn(trials(GRID[:2], failed=(0, 1))) == (False, False)
+    assert drawn(trials(GRID[:3], pruned=(0, 1, 2))) == (False, False)
+    assert drawn(trials(GRID[:1])) == (True, False)
+    assert drawn(trials(GRID, lambda params: 0.5)) == (True, True)
 
 
-@pytest.mark.slow
-def test_the_same_result_gives_the_same_page_and_small_pictures(figures: Any, tmp_path: Any) -> None:
-    again = draw_figures(RESULT)
-    assert shown(RESULT) == shown(RESULT)
-    for kind in ("history", "slice"):
-        path, second = tmp_path / f"{kind}.png", tmp_path / f"{kind}-again.png"
-        save_png(figures[kind], path)
-        save_png(again[kind], second)
-        assert path.read_bytes() == second.read_bytes()
-        assert plt.imread(path).shape[1] == 1140
-        assert path.stat().st_size < 200_000
+def test_a_scatter_has_the_larger_value_above() -> None:
+    places, values = np.array([0.0, 1.0]), np.array([1.0, 2.0])
+    drawn = scatter(places, values, Axis.over(values), [(0.0, "x")], "l", names=["low", "high"], line=values)
+    (first, low), (last, high) = re.findall(r'<circle class="dot" cx="([\d.]+)%" cy="([\d.]+)"', drawn)
+    assert float(first) < float(last)
+    assert float(low) > float(high)
 
 
-def test_ticks_and_names() -> None:
-    assert log_ticks(1e-5, 1e-2) == pytest.approx([1e-5, 1e-4, 1e-3, 1e-2])
-    assert log_ticks(1e-8, 1) == pytest.approx([1e-8, 1e-5, 1e-2])
-    assert log_ticks(2e-4, 5e-3) == pytest.approx([2e-4, 1e-3, 5e-3])
-    assert two_lines("freeze_embeddings") == "freeze_\nembeddings"
-    assert two_lines("dropout") == "dropout"
-    values = result().trials["state"].astype(object)
-    values[:3] = ["b", None, 3]
-    with panels(2.0) as (_, [axes]):
-        places = place_choices(axes, values[:3])
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["3", "b"]
-    assert list(places.fillna(-1)) == [1, -1, 0]
+@settings(max_examples=40)
+@given(
+    st.text(max_size=200),
+    st.text("ab_", min_size=1, max_size=90),
+    st.one_of(st.text(max_size=300), st.floats(), st.booleans()),
+    st.floats(0, 1) | st.just(math.nan),
+)
+def test_lines_are_never_too_long(title: str, name: str, value: Any, score: float) -> None:
+    ranges = {name: SearchChoices(("x" * 70,))}
+    stages = tuple(replace(stage, ranges=ranges, best_score=score) for stage in RESULT.stages)
+    named = {"title": title, "best": {name: value}, "importances": {name: 0.5}, "notes": (title,)}
+    table = RESULT.trials.assign(**{name: 1})
+    text = search_report(replace(RESULT, stages=stages, trials=table, **named), lines=["short"]).to_text()
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.endswith("\n")

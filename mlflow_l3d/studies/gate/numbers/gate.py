@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.comparison.difference import Spread, spread
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.intervals import FloatArray, with_interval
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.numbers.power import Outlook
 from mlflow_l3d.studies.gate.numbers.sequential import Decision, Measured, SequentialPlan, decisions, limits
 
@@ -246,6 +247,32 @@ class GateAnswer:
     def exit_status(self) -> int:
         """0 if the candidate is better or equivalent, 1 if it is worse, 2 where the budget leaves it open."""
         return EXIT_STATUS[self.decision]
+
+    @property
+    def effect(self) -> str:
+        """The smallest effect as it was typed, with its unit."""
+        unit = unit_of(self.metric)
+        return unit.size(0.0, f"{unit.scale * self.plan.smallest_effect:.6g}")
+
+    @property
+    def digits(self) -> int:
+        """How many decimals a difference in points needs next to the smallest effect."""
+        return 1 if self.plan.smallest_effect >= 0.005 else 2
+
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Return the differences beyond, and within, which there is a claim at each planned look; nan if there is none.
+
+        They hold for the spread of the last look, without skewness.
+        """
+        runs, std = np.array(self.plan.looks, dtype=np.float64), self.before.std
+        if self.looks and math.isfinite(self.looks[-1].error):
+            std = self.looks[-1].error * math.sqrt(self.looks[-1].pairs)
+        outer, inner = [], []
+        for count, level in zip(runs, self.plan.levels, strict=True):
+            single = Measured(0.0, std / math.sqrt(count), count - 1, 0.0)
+            outer.append(float(limits(single, level.difference)[1]))
+            inner.append(self.plan.smallest_effect - float(limits(single, level.equivalence)[1]))
+        return np.array(outer), np.where(np.array(inner) > 0, inner, np.nan)
 
     def metrics(self) -> dict[int, dict[str, float]]:
         """Return what MLflow holds, by look."""

@@ -4,236 +4,94 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from markupsafe import Markup
 
-from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.numbers import (
-    MISSING,
-    Unit,
-    counted,
-    duration,
-    percent,
-    plain,
-    share_text,
-    shorten,
-    unit_of,
-    value_text,
-)
-from mlflow_l3d.report.page import Document, Picture, Section, chip
-from mlflow_l3d.report.table import Part, Table
-from mlflow_l3d.report.text import Answer
-from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, range_text
-from mlflow_l3d.studies.search.report import figures as draw
-
-
-def search_answers(result: SearchResult) -> tuple[Answer, Answer, Answer]:
-    """Return the gain on validation, whether it holds elsewhere, and which hyperparameter matters."""
-    unit = unit_of(result.metric)
-    gain = "the default stays" if result.kept_default else unit.change(result.best_score - result.default_score)
-    held_out = _held_out_short(result.held_out, unit)
-    return (
-        Answer("Gain on the validation examples", gain, (validation_sentence(result), bias_sentence(result))),
-        Answer("Gain on held-out configurations", held_out, (held_out_sentence(result),)),
-        Answer("Which hyperparameter matters most?", next(iter(result.importances), MISSING), _matters(result)),
-    )
-
-
-def validation_sentence(result: SearchResult) -> str:
-    """Return the scores by which the search chose."""
-    each = "" if result.configurations == 1 else f" of each of {result.configurations} configurations"
-    where, unit = f"{counted(result.validation_examples, 'validation example')}{each}", unit_of(result.metric)
-    found, default = unit.text(result.best_score), unit.text(result.default_score)
-    if result.kept_default:
-        return f"On {where} no trial beat the default, whose {result.metric.name} is {found}."
-    if not math.isfinite(result.default_score):
-        return f"On {where} {result.metric.name} is {found} with the found setting; the default has no score."
-    return (
-        f"On {where} {result.metric.name} is {found} with the found setting and {default} with the default: "
-        f"{unit.change(result.best_score - result.default_score)} {unit.name}."
-    )
-
-
-def bias_sentence(result: SearchResult) -> str:
-    """Return why the score of the winner is not to be believed."""
-    trials = counted(result.trials_run, "trial")
-    if result.kept_default or result.trials_run < 2:
-        other = "lower" if result.metric.greater_is_better else "higher"
-        return f"It is the best of {trials}; on other examples its score may be {other}."
-    return f"The best of {trials} looks better on the examples that chose it than it is."
-
-
-def held_out_sentence(result: SearchResult) -> str:
-    """Return how the found setting scores on configurations that it was not chosen on."""
-    held, unit = result.held_out, unit_of(result.metric)
-    if result.kept_default and held is None:
-        return "The found setting is the default, so there is nothing to compare."
-    if held is None or not held.configurations:
-        return (
-            "The found setting was not compared with the default on other configurations, so nobody knows how much of "
-            "the gain is luck."
-        )
-    found, default = (unit.text(math.fsum(scores) / len(scores)) for scores in (held.found, held.default))
-    configurations = counted(held.configurations, "configuration")
-    text = (
-        f"On the test examples of {configurations} that {'was' if held.configurations == 1 else 'were'} not searched "
-        f"on, {result.metric.name} is {found} with the found setting and {default} with the default: "
-        f"{unit.change(held.difference)} {unit.name}"
-    )
-    if math.isfinite(held.ci_low):
-        ends = f"{unit.change(held.ci_low)} to {unit.change(held.ci_high)}"
-        text += f" ({percent(held.level)} interval {ends}). {_verdict(held, result.metric)}"
-    else:
-        text += ". One configuration gives no interval, so this may be luck."
-    return f"{text} {counted(held.missing, 'pair')} without a score left out." if held.missing else text
-
-
-def _held_out_short(held: HeldOut | None, unit: Unit) -> str:
-    if held is None or not held.configurations:
-        return "not tried"
-    is_sure = held.ci_low > 0 or held.ci_high < 0 or held.ci_low == held.ci_high == 0
-    return f"{unit.change(held.difference)}{'' if is_sure else ', unsure'}"
-
-
-def _verdict(held: HeldOut, metric: Metric) -> str:
-    low, high = sorted(metric.sign * end for end in (held.ci_low, held.ci_high))
-    if low > 0:
-        return "The found setting is better than the default."
-    if high < 0:
-        return "The default is better: the search has found what suits its own split."
-    if low == high == 0:
-        return "The two are the same."
-    return "The interval holds 0: whether the found setting is better is not certain."
-
-
-def _matters(result: SearchResult) -> tuple[str, ...]:
-    if not result.importances:
-        return ("The importances of the hyperparameters are not known.",)
-    name, share = next(iter(result.importances.items()))
-    return (
-        f"At the coarse level {name} alone accounts for {share_text(share)} of the variance of the score, all "
-        f"hyperparameters each on its own for {share_text(sum(result.importances.values()))}; the rest is due to "
-        "several together.",
-        "Luck counts as a cause here: a small share is not a finding.",
-    )
-
+from mlflow_l3d.report.numbers import MISSING, counted, duration, plain, share_text, shorten, unit_of, value_text
+from mlflow_l3d.report.page import Document, Section, answer_lines, chip, step_lines
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Drawn, Table
+from mlflow_l3d.studies.search.numbers import SearchResult, range_text
+from mlflow_l3d.studies.search.report import pictures
+from mlflow_l3d.studies.search.report.words import answers, headline, steps
 
 MOST_TRIALS: Final = 300
 """Rows of the table of trials; the artifact of all trials has the others."""
 
 
 def search_report(
-    result: SearchResult, *, lines: Sequence[str] = (), settings: Mapping[str, str] = MappingProxyType({})
+    result: SearchResult,
+    *,
+    source: Source | None = None,
+    lines: Sequence[str] = (),
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Document:
     """Return a search as people read it.
 
     Parameters
     ----------
-    result
-        What was found.
+    result, source
+        What was found, and where it comes from.
     lines
-        For the terminal, below the title: the task, where to find the runs.
+        For the terminal, below the headline: the run and its files.
     settings
         As in :class:`mlflow_l3d.report.page.Document`.
     """
-    unit, pictures = unit_of(result.metric), _pictures(result)
-    trials = f"{counted(result.trials_run, 'trial')} in {duration(result.seconds)}"
-    took = (
-        f"{trials}, each trained on {counted(result.configurations, 'configuration')} and scored by "
-        f"{result.metric.name} on {counted(result.validation_examples, 'validation example')}. Scores are {unit.name}."
-    )
+    unit, source, trials = unit_of(result.metric), source or Source(), counted(result.trials_run, "trial")
+    opening, table, next_steps = answers(result), setting_table(result), steps(result, source)
+    metric = f"{result.metric.name}{' in %' if unit.scale > 1 else ''}"
+    about = " · ".join(filter(None, [source.task, source.approach, source.model, metric]))
+    lost = [f"{counted(stage.failed, f'{stage.name} trial')} failed." for stage in result.stages if stage.failed]
+    notes = [*lost, *result.notes]
     return Document(
         title=result.title,
-        answers=search_answers(result),
-        lines=[*lines, f"{trials}, scored by {result.metric.name} ({unit.noun})."],
-        text=_text(result),
-        notes=[took, *result.notes],
+        headline=headline(result),
+        about=about,
+        place=source.place(trials),
+        answers=opening,
+        drawing=pictures.gains(result),
+        table=table,
+        steps=next_steps,
+        lines=[f"{about} · {trials} in {duration(result.seconds)}", *lines],
+        text=[answer_lines(opening), table, [""], step_lines(next_steps), *notes],
+        notes=notes,
         sections=[
             Section("The found setting", _found_setting(result)),
             Section("The levels", [stage_table(result)]),
-            *[Section(picture.label, [picture]) for picture in pictures],
+            Section("How the score rose", [pictures.history(result)]),
+            Section("Score by hyperparameter", [pictures.slices(result)]),
             Section("Trials, best first", [trial_table(result, MOST_TRIALS)]),
         ],
         settings=settings,
     )
 
 
-def _found_setting(result: SearchResult) -> list[str | Table]:
-    """Return the table of what was searched, and how to use the found setting."""
+def _found_setting(result: SearchResult) -> list[str | None]:
+    """Return what was not searched, and how to use the found setting."""
     others = ", ".join(
         f"{name} = {shorten(value_text(value), 200)}"
         for name, value in result.best.items()
         if name not in result.searched
     )
-    table = setting_table(result, "searched at level {number} ({name})")
-    parts: list[str | Table] = [replace(table, note=f"Not searched: {others}." if others else "")]
-    if result.run_id:
-        command = Markup("Use it in an investigation: <code>-P hyperparameters={}</code>")
-        parts.append(command.format(result.run_id))
-    return parts
+    command = Markup("Use it in an investigation: <code>-P hyperparameters={}</code>").format(result.run_id)
+    return [f"Not searched: {others}." if others else None, command if result.run_id else None]
 
 
-def _pictures(result: SearchResult) -> list[Picture]:
-    """Return the figures that have something to show."""
-    every = (
-        (
-            result.importances,
-            draw.importance_bars,
-            "importances",
-            "Importance of the hyperparameters",
-            "Share of the variance of the score over the coarse space that each one alone accounts for (fANOVA).",
-        ),
-        (
-            draw.complete_trials(result),
-            draw.history,
-            "history",
-            "How the score rose",
-            "One point a complete trial, in the order of the trials; the line is the best so far. Both levels have "
-            "one scale.",
-        ),
-        (
-            draw.varied_hyperparameters(result),
-            draw.slices,
-            "slice",
-            "Score by hyperparameter",
-            "Each complete trial stands once in every panel; a stronger blue is a later trial.",
-        ),
-    )
-    return [Picture(partial(drawn, result), *about) for shown, drawn, *about in every if shown]
-
-
-def _text(result: SearchResult) -> list[Part]:
-    """Return what the terminal shows: the tables, the gain, the importances, the notes, and how to use the setting."""
-    parts: list[Part] = [stage_table(result), setting_table(result, "range at level {number}"), [""]]
-    if result.importances:
-        shares = ", ".join(f"{name} {share_text(share)}" for name, share in result.importances.items())
-        parts.append(f"Share of the variance of the score at level 1: {shares}.")
-    parts.append(f"validation: {validation_sentence(result)} {bias_sentence(result)}")
-    parts.append(f"held out: {held_out_sentence(result)}")
-    parts += [f"note: {note}" for note in result.notes]
-    if result.run_id:
-        parts.append(["", f"Use it: -P hyperparameters={result.run_id}"])
-    return parts
-
-
-def setting_table(result: SearchResult, range_head: str) -> Table:
-    """Return one row per searched hyperparameter: name, default, found, and its range at each stage.
-
-    `range_head` is the head of the ranges, in which ``{number}`` and ``{name}`` are those of the stage.
-    """
-    rows = []
+def setting_table(result: SearchResult) -> Table:
+    """Return one row per searched hyperparameter: default, found, its share of the variance, and its ranges."""
+    rows, shares = [], result.importances
     for name in result.searched:
         values = [_cell(setting.get(name), 60, MISSING) for setting in (result.default, result.best)]
+        said = share_text(shares[name]) if name in shares else MISSING
+        drawn = [Drawn(pictures.share_bar(shares.get(name, 0.0), said), said)] if shares else []
         ranges = [range_text(stage.ranges[name]) if name in stage.ranges else "fixed" for stage in result.stages]
-        rows.append((name, *values, *[shorten(text, 60) for text in ranges]))
-    heads = [range_head.format(number=number, name=stage.name) for number, stage in enumerate(result.stages, 1)]
-    texts = frozenset(range(3, 3 + len(heads)))
-    return Table(("hyperparameter", "default", "found", *heads), tuple(rows), texts=texts, kind="found")
+        rows.append((name, *values, *drawn, *[shorten(text, 60) for text in ranges]))
+    heads = [f"level {number} ({stage.name})" for number, stage in enumerate(result.stages, 1)]
+    head = ("hyperparameter", "default", "found", *(["[[share of variance|fanova]]"] if shares else []), *heads)
+    return Table(head, tuple(rows), texts=frozenset(range(3, len(head))), kind="found")
 
 
 def stage_table(result: SearchResult) -> Table:

@@ -1,0 +1,159 @@
+"""What a gate says: a sentence that decides, three answers, what to do next, and lines while it is under way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.numbers import MISSING, between, counted, percent, share_text, shorten, unit_of
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import Answer, Step, advice, advise
+from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, Look
+from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateSource(Source):
+    """Source of a gate.
+
+    Attributes
+    ----------
+    candidate_run
+        Parent of the candidate's runs; empty if it is not known.
+    changes
+        See :class:`mlflow_l3d.studies.gate.sides.Side`.
+    """
+
+    candidate_run: str = ""
+    changes: Mapping[str, str] = field(default_factory=dict)
+
+
+def headline(answer: GateAnswer) -> str:
+    """Return the sentence that decides."""
+    if not answer.looks:
+        return "No run was compared."
+    look, runs = answer.looks[-1], counted(answer.looks[-1].runs, "run")
+    if answer.outstanding.equal:
+        return f"The candidate probably has no effect: its {runs} score as those of the baseline."
+    sentences = {
+        "equivalent": f"The candidate is equivalent to the baseline within {answer.effect}.",
+        "undecided": f"Undecided: {runs} of each do not settle whether the candidate is worse.",
+    }
+    size = unit_of(answer.metric).size(look.difference)
+    return sentences.get(answer.decision, f"The candidate is {answer.decision} by {size}.")
+
+
+def answers(answer: GateAnswer) -> tuple[Answer, Answer, Answer]:
+    """Return the three questions that the report opens with: about luck, size, and other examples."""
+    lucky = "Two runs of each are needed."
+    if answer.looks:
+        look = answer.looks[-1]
+        words = {"undecided": ("Yes", "It contains 0."), "equivalent": ("Unlikely", f"It is within ± {answer.effect}.")}
+        word, place = words.get(look.decision, ("Unlikely", "It excludes 0."))
+        level, low, high = interval_of(answer, look)
+        ends = f"is **{limits(answer, low, high, answer.digits)}** after **{counted(look.runs, 'run')}** of each"
+        lucky = f"**{word}.** The [[{percent(level)} interval|repeated]] of the difference {ends}. {place}"
+    return Answer("Could it be luck?", "", (lucky,)), Answer("How large is it?", "", _size(answer)), _elsewhere(answer)
+
+
+def _size(answer: GateAnswer) -> tuple[str, str]:
+    unit = unit_of(answer.metric)
+    baseline, candidate = (f"**{unit.text(mean, answer.digits)}**" for mean in answer.means)
+    smaller = "" if answer.metric.greater_is_better else " (smaller is better)"
+    lead = f"Mean {answer.metric}{smaller}: {baseline} with the baseline, {candidate} with the candidate."
+    low, high = (answer.looks[-1].low, answer.looks[-1].high) if answer.looks else (-math.inf, math.inf)
+    if answer.decision == "equivalent" and (low > 0 or high < 0):
+        lead += f" It is {'better' if low > 0 else 'worse'}, but by too little to matter."
+    return lead, f"Your smallest effect is {answer.effect}; smaller differences do not matter."
+
+
+def _elsewhere(answer: GateAnswer) -> Answer:
+    question, interval = "On new examples, too?", limits(answer, *(answer.other or (math.nan, math.nan)), answer.digits)
+    if answer.examples == "random":
+        lead = "**That is the question here:** the interval counts the luck of runs and of test examples."
+        return Answer(question, "", (lead, f"More runs do not lessen the latter. Without it: {interval}."))
+    about = "All other numbers are about these test data: their intervals count the luck of the runs alone."
+    if answer.other is None:
+        return Answer(question, "", ("Not known: without predictions this cannot be computed.", about))
+    (low, high), effect = answer.other, answer.plan.smallest_effect
+    holds = {"better": low > 0, "worse": high < 0, "equivalent": -effect < low and high < effect}
+    word = "Yes" if holds.get(answer.decision) else "Not settled"
+    return Answer(question, "", (f"**{word}:** the interval there is **{interval}**.", about))
+
+
+def steps(answer: GateAnswer, source: GateSource) -> list[Step]:
+    """Return what to do next."""
+    runs, candidate = answer.outstanding.runs, source.candidate_run
+    if answer.outstanding.equal:
+        return [Step(advice_on(answer).sentences[0])]
+    if answer.decision in ("better", "equivalent"):
+        take = f"Adopt {shorten(answer.candidate, 60)}." if answer.decision == "better" else "Take the cheaper one."
+        command = source.command("gate", baseline=candidate, candidate="NAME=VALUE") if candidate else ""
+        return [Step(f"{take} The candidate can be the baseline of the next gate:", command)]
+    if answer.decision == "worse":
+        single = [text for shown, text in source.changes.items() if not set(";,\n") & set(shown)]
+        if len(source.changes) > 1 and single and not any(text.startswith("approach=") for text in single):
+            return [Step("Which change did it? Try one at a time:", source.command("gate", candidate=single[0]))]
+        return [Step("Keep the baseline, and try another change:", source.command("gate", candidate="NAME=VALUE"))]
+    if math.isfinite(runs):
+        text = f"About {runs:,.0f} runs of each settle it, if the difference stays. Finished runs count:"
+        return [Step(text, source.command("gate", most_runs=f"{runs:.0f}"))]
+    command = source.command("gate", examples="fixed") if answer.examples == "random" else ""
+    return [Step(advice_on(answer).sentences[0] + " Is it worse on these test data alone?" * bool(command), command)]
+
+
+def advice_on(answer: GateAnswer) -> Answer:
+    """Return what would settle a gate: a look at the change, runs, test examples, or nothing more."""
+    outstanding = answer.outstanding
+    if outstanding.equal:
+        why = "The two have equal scores in every run: check that what differs between them has an effect."
+        return advice("a look at the change", why)
+    there = str(answer.looks[-1].runs) if answer.looks else "0"
+    return advise(there, outstanding.runs, outstanding.examples, settled=answer.decision != "undecided")
+
+
+def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: Metric) -> list[str]:
+    """Return what is said before the first run: looks and power."""
+    unit, (*first, last) = unit_of(metric), map(str, plan.looks)
+    return [
+        f"Looks after {', '.join(first)}{' and ' * bool(first)}{last} runs of either side.",
+        f"Power, if runs of the two share nothing (difference of two runs: std {unit.amount(forecast.std)}): "
+        f"{_power(forecast, unit.amount(plan.smallest_effect))}.",
+    ]
+
+
+def look_line(answer: GateAnswer, look: Look) -> str:
+    """Return one line that says what a look found, while the gate goes on."""
+    unit, number = unit_of(answer.metric), answer.looks.index(look) + 1
+    level, low, high = interval_of(answer, look)
+    line = f"Look {number} of {len(answer.plan.looks)}, {counted(look.runs, 'run')}: {unit.change(look.difference)} "
+    line += f"{unit.noun}, {percent(level)} confidence interval {limits(answer, low, high)}: {look.decision}"
+    if number == 1 and (after := answer.after) is not None:
+        pairs = f", correlation of pairs {after.correlation:.2f}" if abs(after.correlation) <= 1 else ""
+        power = _power(after, unit.amount(answer.plan.smallest_effect))
+        line += f". Difference of two runs: std {unit.amount(after.std)}{pairs}; power again: {power}"
+    return f"{line}."
+
+
+def interval_of(answer: GateAnswer, look: Look) -> tuple[float, float, float]:
+    """Return level and ends of the interval that the decision of a look is about."""
+    alpha = answer.plan.alpha
+    if look.decision == "equivalent":
+        return 1 - 2 * alpha, look.equivalence_low, look.equivalence_high
+    return 1 - alpha, look.low, look.high
+
+
+def limits(answer: GateAnswer, low: float, high: float, digits: int = 2) -> str:
+    """Return an interval, in words if it has no end."""
+    ends = between(low, high, lambda end: unit_of(answer.metric).change(end, digits))
+    return "no limits yet" if ends == MISSING else ends
+
+
+def _power(forecast: Forecast, effect: str) -> str:
+    same, worse = forecast.same, forecast.worse
+    return (
+        f"{share_text(same.equivalent)} to find two equal systems equivalent (after {same.runs:.0f} runs on average), "
+        f"{share_text(worse.worse)} to find a candidate that is worse by {effect} ({worse.runs:.0f} runs)"
+    )
