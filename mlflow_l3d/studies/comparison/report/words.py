@@ -1,167 +1,212 @@
-"""What a comparison answers, in sentences."""
+"""What a comparison says: a sentence that decides, three answers, and what to do next."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED, WORSE, Comparison, Difference
-from mlflow_l3d.analysis.comparison.wins import Share
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.report.numbers import (
-    MISSING,
-    between,
-    counted,
-    percent,
-    plain,
-    points,
-    probability,
-    share_text,
-    shorten_all,
-    unit_of,
+from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference, TaskMean
+from mlflow_l3d.report.draw import nice_step
+from mlflow_l3d.report.numbers import counted, percent, points, probability, unit_of
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.studies.comparison.report.details import advice_on, luck_details, open_details, run_details
+from mlflow_l3d.studies.comparison.report.pairs import (
+    Lead,
+    change,
+    effect_text,
+    judged,
+    leading,
+    overall_ranks,
+    short_names,
+    size,
 )
-from mlflow_l3d.report.text import Answer, advise
 
 
-def answers(comparison: Comparison) -> list[Answer]:
-    """Return what a comparison of two systems on one task says; of more the ranks alone."""
-    if len(comparison.differences) > 1:
-        return [_ranked(comparison)]
-    return [_better(comparison), _single(comparison.differences[0]), _surer(comparison)]
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """A compared run, as a report names it: in what it differs, and the command behind it.
+
+    Attributes
+    ----------
+    choices
+        Parameters and hyperparameters in which the runs of a task differ.
+    source, verb
+        Its command; that of runs of other code is not known.
+    runs_parameter
+        The parameter that says how many independent runs there are.
+    """
+
+    choices: Mapping[str, str] = field(default_factory=dict)
+    source: Source = field(default_factory=Source)
+    verb: str = "investigate"
+    runs_parameter: str = "golden_runs"
+
+    def more_runs(self, runs: float) -> str:
+        """Return the command for so many runs; empty if it is not known."""
+        return self.source.command(self.verb, **{self.runs_parameter: f"{runs:.0f}"})
 
 
-def verdict_text(comparison: Comparison, first: str, second: str, verdict: str, difference: float) -> str:
-    """Return a verdict in a few words."""
-    unit = unit_of(comparison.metric)
-    ahead = f"by {unit.text(abs(difference))} {unit.short}"
-    short = shorten_all(comparison.systems, 24)
-    texts = {BETTER: f"{short[first]} {ahead}", WORSE: f"{short[second]} {ahead}", EQUIVALENT: "equivalent"}
-    return texts.get(verdict, "undecided")
+Sides = Mapping[tuple[str, str], Side]
+"""Task and system -> its run."""
 
 
-def _better(comparison: Comparison) -> Answer:
-    one, unit = comparison.differences[0], unit_of(comparison.metric)
-    limits = between(one.low, one.high, unit.change)
-    factors = ", ".join((*one.shared_factors, *one.other_factors)) or "the runs"
-    examples = f" and of {counted(one.examples, 'test example')}" if one.examples else ""
-    sentences = [
-        f"{one.first} scores {unit.text(one.means[0])} and {one.second} {unit.text(one.means[1])} on average over "
-        f"{_runs(one)} ({comparison.metric}, {unit.name}): a difference of {unit.change(one.difference)}.",
-        f"Its {percent(comparison.level)} interval is {limits} (p {probability(one.p)}). It counts the luck of "
-        f"{factors}{examples}.",
-        f"{one.first} is better on average with probability {_percent(one.probability_better)}: the share of the "
-        f"confidence distribution on its side, which is a posterior probability if all differences were equally "
-        f"probable before.",
-    ]
-    if not math.isnan(comparison.smallest_effect):
-        effect = f"{unit.text(comparison.smallest_effect)} {unit.short}"
-        words = "lies" if one.verdict == EQUIVALENT else "does not lie"
-        sentences.append(f"The interval {words} within the smallest effect of {effect}.")
-    short = verdict_text(comparison, one.first, one.second, one.verdict, one.difference)
-    return Answer(f"Is {one.first} better than {one.second}?", short, tuple(sentences))
-
-
-def _runs(one: Difference) -> str:
-    first, second = one.runs
-    number = counted(first, "run") if first == second else f"{first:,} and {second:,} runs"
-    if not one.shared_runs:
-        return f"{number}, none of them shared"
-    return f"{number}, {'all' if one.shared_runs == max(first, second) else f'{one.shared_runs:,}'} of them shared"
-
-
-def _single(one: Difference) -> Answer:
-    sentences = [
-        f"One run of {one.first} scores better than one of {one.second} with probability {_share(one.run_wins)}, "
-        f"drawn independently of {one.runs[0]:,} and {one.runs[1]:,} runs, ties half."
-    ]
-    if not math.isnan(one.pair_wins.value):
-        sentences.append(f"With the same configurations of what both share: {_share(one.pair_wins)}.")
-    wins = one.example_wins
-    if 0 < wins.examples < FEWEST_EXAMPLES:
-        sentences.append(
-            f"Ten runs of both saw only {wins.examples} test examples, too few to count those on which one always "
-            "wins. test_selection=fixed keeps one test set for all runs."
-        )
-    elif wins.examples:
-        sentences += [
-            f"{one.first} always wins on {_share(wins.first)} of the {wins.examples:,} test examples that ten runs of "
-            f"both saw: any ten of its runs are all right, and not all of {one.second}. {one.second} does so on "
-            f"{_share(wins.second)}.",
-            f"All ten right against all ten wrong: {_percent(wins.first_always)} and {_percent(wins.second_always)}.",
-        ]
-    question = f"Does a run of {one.first} beat a run of {one.second}?"
-    return Answer(question, f"{_percent(one.run_wins.value)} of the time", tuple(sentences))
-
-
-def advice_on(one: Difference) -> Answer:
-    """Return what would settle a difference: runs, test examples, or nothing more."""
-    there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
-    more_runs = one.of_runs > one.of_examples
-    return advise(there, one.runs_to_settle, one.examples_needed, settled=settled, more_runs=more_runs)
-
-
-def _surer(comparison: Comparison) -> Answer:
-    one = comparison.differences[0]
-    total = one.of_runs + one.of_examples
-    parts = (
-        f"Of the variance of the difference {share_text(one.of_runs / total)} comes from runs, "
-        f"{share_text(one.of_examples / total)} from test examples."
-    )
-    answer = advice_on(one)
-    sentences = (*answer.sentences, parts if one.examples else "", pairing_sentence(one))
-    return replace(answer, sentences=tuple(filter(None, sentences)))
-
-
-def pairing_sentence(one: Difference) -> str:
-    """Return what pairing saves."""
-    if math.isnan(one.variance_saved):
-        return ""
-    if not one.shared_runs and not one.shared_examples:
-        return "Nothing is paired: the two share neither runs nor test examples."
-    runs, rest = one.variance_saved_runs, one.variance_saved - one.variance_saved_runs
-    parts = f"{points(runs, 1)} % by shared runs, {points(rest, 1)} % by shared test examples"
-    text = f"Pairing takes away {points(one.variance_saved, 1)} % of the variance ({parts})"
-    if 0 < one.variance_saved < 1:
-        text += f": without it, {plain(1 / (1 - one.variance_saved), 1)} times as much of both would be needed"
-    if not one.shared_runs:
-        return f"{text}. No run of one shares configurations with a run of the other."
-    apart = f", not {', '.join(one.other_factors)}" if one.other_factors else ""
-    return f"{text}. Shared runs have the same {', '.join(one.shared_factors)}{apart}."
-
-
-def _ranked(comparison: Comparison) -> Answer:
-    task = "" if len(comparison.tasks) > 1 else comparison.tasks[0]
-    ranks = [each for each in comparison.ranks if each.task == task]
+def headline(comparison: Comparison) -> str:
+    """Return the sentence that decides, the winner as its subject."""
+    lead, names = leading(comparison), short_names(comparison)
+    several = f" over {len(comparison.tasks)} tasks" if len(comparison.tasks) > 1 else ""
+    by = size(comparison, lead.gain)
+    ranks = overall_ranks(comparison)
+    if len(ranks) == 2:
+        if lead.pair.verdict == UNDECIDED:
+            return f"No difference between {lead.ahead} and {lead.other} is established{several}."
+        if lead.pair.verdict == EQUIVALENT:
+            return f"{lead.ahead} and {lead.other} are equivalent within {effect_text(comparison)}{several}."
+        return f"{lead.ahead} is better than {lead.other} by {by}{several}."
     best = [each.system for each in ranks if each.low == 1]
+    shown = [names[system] for system in best]
+    listed = f"{len(best)} systems" if len(best) > 3 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    among = [pair.verdict for pair in judged(comparison) if {pair.first, pair.second} <= {*best}]
+    if len(best) == 1:
+        close = lead.pair.verdict == EQUIVALENT
+        then = (
+            f"equivalent to {lead.other} within {effect_text(comparison)}" if close else f"{by} ahead of {lead.other}"
+        )
+        return f"{lead.ahead} is the best of {len(ranks)} systems{several}, {then}."
+    if set(among) == {EQUIVALENT}:
+        within = f"equivalent within {effect_text(comparison)}{several}."
+        if len(best) == len(ranks):
+            return f"All {len(ranks)} systems are {within}"
+        return f"{listed} are ahead of the others, and {within}"
+    if len(best) == len(ranks):
+        return f"No difference between the {len(ranks)} systems is established{several}."
+    return f"{listed} are ahead of the others{several}; which of them is best is undecided."
+
+
+def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
+    """Return the three questions that the report opens with, answered in plain words."""
+    lead = leading(comparison)
+    pair = lead.pair if isinstance(lead.pair, Difference) else None
+    luck = Answer("Could it be luck?", "", (_luck(comparison, lead), *luck_details(comparison, pair)))
+    run = Answer("Would one run show it?", "", (_one_run(comparison, lead), *(run_details(pair) if pair else [])))
+    return luck, run, Answer("What is open?", "", (_open(comparison), *(open_details(pair) if pair else [])))
+
+
+def _luck(comparison: Comparison, lead: Lead) -> str:
+    interval = f"{change(comparison, lead.low)} to {change(comparison, lead.high)}"
+    level, count = percent(comparison.level), len(comparison.differences)
+    if isinstance(lead.pair, TaskMean):
+        allows = "It allows for luck on each task, and for tasks that differ."
+    else:
+        examples = f"{counted(lead.pair.examples, 'test example')}" if lead.pair.examples else ""
+        allows = f"It allows for the luck of runs{f' and of {examples}' if examples else ', not of test examples'}"
+        allows += f", and for {count} pairs." if count > 1 else "."
+    if lead.pair.verdict == UNDECIDED:
+        ahead = f"{lead.ahead} is ahead by {size(comparison, lead.gain)}" if lead.gain else "both have the same mean"
+        return f"**Yes:** {ahead}, {level} interval **{interval}**. {allows}"
+    if lead.pair.verdict == EQUIVALENT:
+        return f"Either way it is too small to matter: {level} interval **{interval}**. {allows}"
+    if lead.low <= 0:  # step-down p-values claim a little more than intervals that hold together
+        p = probability(lead.pair.p_adjusted)
+        return f"**Unlikely:** p = **{p}**, adjusted for {count} pairs; the joint interval is {interval}."
+    return f"**Unlikely:** the {level} interval is **{interval}**. {allows}"
+
+
+def _one_run(comparison: Comparison, lead: Lead) -> str:
+    shares = [lead.win_share(each) for each in comparison.differences if _same(each, lead.pair)]
+    known = [share for share in shares if math.isfinite(share)]
+    if not known:
+        return "The runs are too few to show how often one beats another."
+    cases = f"**{points(min(known), 0)} %** of cases"
+    if isinstance(lead.pair, TaskMean):
+        cases = f"**{points(min(known), 0)} to {points(max(known), 0)} %** of cases, depending on the task"
+    return f"One run of {lead.ahead} beats one of {lead.other} in {cases}."
+
+
+def _same(one: Difference, pair: Difference | TaskMean) -> bool:
+    return one is pair or (isinstance(pair, TaskMean) and (one.first, one.second) == (pair.first, pair.second))
+
+
+def _open(comparison: Comparison) -> str:
+    pairs, names = judged(comparison), short_names(comparison)
+    undecided = [pair for pair in pairs if pair.verdict == UNDECIDED]
+    if not undecided:
+        return "**Nothing:** the pair is decided." if len(pairs) == 1 else f"**Nothing:** all {len(pairs)} pairs are."
+    called = [f"{names[pair.first]} against {names[pair.second]}" for pair in undecided]
+    if len(pairs) == 1:
+        opening = "**Which is better.**"
+    elif len(undecided) == 1:
+        opening = f"{called[0]} is **undecided**."
+    else:
+        rest = f" and {len(undecided) - 2} more" if len(undecided) > 2 else ""
+        joined = ", ".join(called[:2]) if rest else " and ".join(called)
+        opening = f"**{len(undecided)} of {len(pairs)} pairs:** {joined}{rest}."
+    nearest = _nearest(comparison)
+    if nearest is None:
+        return f"{opening} To settle it takes **more tasks**, or more runs on each."
+    what = advice_on(nearest).short
+    what = f"**{what}**{' of each' * what.endswith(' runs')}"
+    which = "it" if len(undecided) == 1 else f"{names[nearest.first]} against {names[nearest.second]}"
+    return f"{opening} To settle {which} takes {what}."
+
+
+def _nearest(comparison: Comparison) -> Difference | None:
+    """Return the undecided pair that the fewest runs settle; None if single tasks leave nothing open."""
+    undecided = [each for each in comparison.differences if each.verdict == UNDECIDED]
+    return min(undecided, key=lambda each: each.runs_to_settle, default=None)
+
+
+def steps(comparison: Comparison, sides: Sides, source: Source) -> list[Step]:
+    """Return what to do next: two commands at most."""
+    return list(_steps(comparison, sides, source))
+
+
+def _steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step]:
+    names, nearest = short_names(comparison), _nearest(comparison)
+    if nearest is None or not any(pair.verdict == UNDECIDED for pair in judged(comparison)):
+        if "self_check" not in source.given and (command := source.command("compare", self_check="1000")):
+            yield Step("How often is such a claim false? Compare each system with itself:", command)
+        return
+    pair = f"{names[nearest.first]} against {names[nearest.second]}"
+    task = f" on {nearest.task}" if len(comparison.tasks) > 1 else ""
+    runs = nearest.runs_to_settle
+    if math.isfinite(runs):
+        few = [
+            system
+            for system, there in zip((nearest.first, nearest.second), nearest.runs, strict=True)
+            if there < runs and (nearest.task, system) in sides
+        ]
+        commands = [sides[nearest.task, system].more_runs(runs) for system in few]
+        why = f"{pair}{task} takes about {runs:,.0f} runs of each (80 % power); finished ones count:"
+        if not any(commands):
+            yield Step(f"{why.partition(';')[0]}. Add runs, and compare again.")
+        for at, (system, command) in enumerate(zip(few, commands, strict=True)):
+            if command:
+                yield Step(f"The same for {names[system]}; then compare both again:" if at else why, command)
+        return
+    examples = nearest.examples_needed
+    if math.isfinite(examples):
+        yield Step(f"{pair}{task} takes about {examples:,.0f} test examples: raise test_size of both.")
+    elif command := source.command("compare", smallest_effect=_effect(comparison, nearest)):
+        yield Step("Name the largest difference that does not matter to you, such as:", command)
+
+
+def _effect(comparison: Comparison, one: Difference) -> str:
     unit = unit_of(comparison.metric)
-    where = f" over {len(comparison.tasks)} tasks" if len(comparison.tasks) > 1 else ""
-    sentences = [
-        f"{each.system}: {unit.text(each.mean)} on average{where}, rank {_rank(each.low, each.high)}." for each in ranks
-    ]
-    sentences.append(f"All ranks{where} hold together at {percent(comparison.level)}.")
-    short = " or ".join(best) if len(best) < 3 else f"one of {len(best)}"
-    return Answer(f"Which of {len(ranks)} systems is best?", short, tuple(sentences))
+    return "1" if unit.scale > 1 else f"{nice_step(max(abs(one.joint_low), abs(one.joint_high), 1e-9)):g}"
 
 
-def _rank(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low} to {high}"
-
-
-def direction_sentence(comparison: Comparison) -> str:
-    """Return which way differences point."""
-    side = "above" if comparison.metric.greater_is_better else "below"
-    return f"A difference {side} 0 speaks for the first of a pair."
-
-
-def _percent(share: float) -> str:
-    """Return a probability in per cent; one that is nearly 0 or 1 without its digits."""
-    if math.isnan(share):
-        return MISSING
-    if min(share, 1 - share) >= 0.0005:
-        return f"{points(share, 1)} %"
-    return "<0.1 %" if share < 0.5 else ">99.9 %"
-
-
-def _share(share: Share) -> str:
-    limits = between(share.low, share.high, lambda value: points(value, 1))
-    return _percent(share.value) + ("" if limits == MISSING else f" ({limits})")
+def differing_sentence(comparison: Comparison, sides: Sides) -> str:
+    """Return in what the systems differ, in one sentence; empty if their parameters are not known."""
+    task = comparison.tasks[0]
+    choices = [sides[task, system].choices for system in comparison.systems if (task, system) in sides]
+    varied = list(dict.fromkeys(name for each in choices for name in each))
+    if not varied:
+        return "No recorded parameter of the two differs." if len(choices) == 2 else ""
+    if len(choices) == 2:
+        pairs = [f"{name} ({' and '.join(each.get(name, 'none') for each in choices)})" for name in varied[:3]]
+    else:
+        pairs = varied[:6]
+    more = len(varied) - len(pairs)
+    return f"They differ in {', '.join(pairs)}{f' and {more} more' if more else ''}."

@@ -1,0 +1,107 @@
+"""The pairs of a comparison as its report names them: which one leads, and its numbers as texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from mlflow_l3d.analysis.comparison.results import Comparison, Difference, Rank, TaskMean
+from mlflow_l3d.report.numbers import plain, shorten_all, unit_of
+
+_NAME: Final = 32
+"""Longest name of a system in a sentence."""
+
+
+class Lead(NamedTuple):
+    """A pair from the side of the one with the better mean; numbers are positive if that one is better.
+
+    Attributes
+    ----------
+    ahead, other
+        The names, shortened.
+    gain, low, high
+        By how much, with the interval that holds for all pairs together; over tasks that of the pair.
+    pair
+        The record.
+    turned
+        Whether the one ahead is the second of the record.
+    """
+
+    ahead: str
+    other: str
+    gain: float
+    low: float
+    high: float
+    pair: Difference | TaskMean
+    turned: bool
+
+    def win_share(self, one: Difference) -> float:
+        """Return how often a run of the one ahead beats a run of the other."""
+        return 1 - one.run_wins.value if self.turned else one.run_wins.value
+
+
+def judged(comparison: Comparison) -> Sequence[Difference | TaskMean]:
+    """Return the pairs with a verdict each: over tasks, if there are several."""
+    return comparison.over_tasks or comparison.differences
+
+
+def limits(pair: Difference | TaskMean) -> tuple[float, float, float]:
+    """Return a difference, and its interval: that of all pairs together, over tasks that of the pair."""
+    if isinstance(pair, Difference):
+        return pair.difference, pair.joint_low, pair.joint_high
+    return pair.found.difference, pair.found.low, pair.found.high
+
+
+def leading(comparison: Comparison) -> Lead:
+    """Return the pair of the best mean and the next best."""
+    names, sign = short_names(comparison), comparison.metric.sign
+    best = {each.system for each in sorted(overall_ranks(comparison), key=lambda each: each.low)[:2]}
+    pair = next(pair for pair in judged(comparison) if {pair.first, pair.second} == best)
+    value, *ends = limits(pair)
+    turned = sign * value < 0
+    low, high = sorted((-sign if turned else sign) * end for end in ends)
+    ahead, other = (pair.second, pair.first) if turned else (pair.first, pair.second)
+    return Lead(names[ahead], names[other], abs(value), low, high, pair, turned)
+
+
+def short_names(comparison: Comparison) -> dict[str, str]:
+    """Return each system's name as sentences have it."""
+    return shorten_all(comparison.systems, _NAME)
+
+
+def size(comparison: Comparison, value: float) -> str:
+    """Return a difference with its unit, which a metric that is not read in per cent has none of."""
+    unit = unit_of(comparison.metric)
+    return f"{unit.text(value, _digits(comparison))} points" if unit.scale > 1 else unit.text(value)
+
+
+def change(comparison: Comparison, value: float) -> str:
+    """Return a difference with its sign."""
+    unit = unit_of(comparison.metric)
+    return plain(unit.scale * value, _digits(comparison), "+")
+
+
+def effect_text(comparison: Comparison) -> str:
+    """Return the smallest effect with its unit."""
+    unit = unit_of(comparison.metric)
+    number = f"{unit.scale * comparison.smallest_effect:g}"
+    return number if unit.scale == 1 else f"{number} point{'' if number == '1' else 's'}"
+
+
+def _digits(comparison: Comparison) -> int:
+    unit = unit_of(comparison.metric)
+    if unit.scale == 1:
+        return 3
+    return 1 if all(100 * each.error >= 0.1 for each in comparison.differences) else 2
+
+
+def overall_ranks(comparison: Comparison) -> list[Rank]:
+    """Return the ranks over all tasks, best mean first."""
+    task = "" if len(comparison.tasks) > 1 else comparison.tasks[0]
+    return [each for each in comparison.ranks if each.task == task]
+
+
+def direction_sentence(comparison: Comparison) -> str:
+    """Return which way differences point."""
+    side = "above" if comparison.metric.greater_is_better else "below"
+    return f"A difference {side} 0 speaks for the first of a pair."
