@@ -103,6 +103,7 @@ def strip(
     band: tuple[float, float] | None,
     label: str,
     shown: Callable[[float], str],
+    axis: Axis | None = None,
 ) -> Markup:
     """Return a dot for each run, stacked where scores are alike; the mean, one deviation around it, and both ends.
 
@@ -118,8 +119,10 @@ def strip(
         For readers who cannot see it.
     shown
         Writes a score.
+    axis
+        One that several strips share; its own by default.
     """
-    axis = Axis.over(scores)
+    axis = axis or Axis.over(scores)
     width = nice_step((axis.high - axis.low) / _BINS)
     bins = np.round((scores - axis.low) / width).astype(int)
     highest = int(np.bincount(bins).max())

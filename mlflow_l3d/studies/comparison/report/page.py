@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -13,13 +12,12 @@ from markupsafe import Markup
 
 from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED, WORSE, Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
-from mlflow_l3d.report.draw import Axis, difference_bar, svg
+from mlflow_l3d.report.draw import Axis, difference_bar, strip, svg
 from mlflow_l3d.report.draw import text as words
 from mlflow_l3d.report.numbers import MISSING, counted, percent, points, shorten, unit_of
-from mlflow_l3d.report.page import Document, Picture, Section, answer_lines, step_lines
+from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
-from mlflow_l3d.studies.comparison.report import figures as draw
 from mlflow_l3d.studies.comparison.report.pairs import (
     change,
     direction_sentence,
@@ -47,10 +45,6 @@ _SIGNS: Final = {
     EQUIVALENT: "\N{WHITE CIRCLE}",
     UNDECIDED: "\N{CIRCLE WITH LEFT HALF BLACK}",
 }
-_SCORES: Final = (
-    "One dot a run, a bar at the mean. Of two systems grey lines join runs with the same configurations. Point at a "
-    "dot or line for its numbers."
-)
 
 
 def comparison_document(
@@ -70,7 +64,7 @@ def comparison_document(
     comparison
         The record.
     scores
-        As :func:`mlflow_l3d.studies.comparison.report.figures.score_figure` has it.
+        One row per run: task, system, score.
     importances
         As :func:`mlflow_l3d.studies.comparison.report.tables.factor_table` has it.
     checks
@@ -83,9 +77,8 @@ def comparison_document(
         As in :class:`mlflow_l3d.report.page.Document`.
     """
     source = source or Source()
-    opening, table, next_steps = answers(comparison), first_table(comparison), steps(comparison, sides, source)
+    opening, table, next_steps = answers(comparison), first_table(comparison), [*steps(comparison, sides, source)]
     notes = [*filter(None, [differing_sentence(comparison, sides), *map(_false_claims, checks)]), *comparison.notes]
-    runs = Picture(partial(draw.score_figure, comparison, scores), "scores", "Scores of all runs", _SCORES)
     run = f"MLflow run {source.run_id}; report.html is among its artifacts" if source.run_id else ""
     in_percent = " in %" if comparison.metric.percent else ""
     about = [
@@ -111,7 +104,7 @@ def comparison_document(
             Section("Every pair in numbers", [difference_table(comparison)]),
             Section("How the systems differ", [choices_table(comparison, sides)]),
             Section("Ranks", [rank_table(comparison)]),
-            Section("Every run", [runs]),
+            Section("Every run", score_strips(comparison, scores)),
             Section("What the difference varies by, and what would settle it", [luck_table(comparison)]),
             Section("Single runs and test examples", [wins_table(comparison)]),
             Section("Which luck decides the difference?", [factor_table(comparison, importances)]),
@@ -132,18 +125,19 @@ def first_table(comparison: Comparison) -> Table:
     if len(pairs) > _MOST:
         best = overall_ranks(comparison)[0].system
         pairs = [pair for pair in judged(comparison) if best in (pair.first, pair.second)][:_MOST]
-    numbers = [[unit.scale * value for value in limits(pair)] for pair in pairs]
+    numbers = [tuple(unit.scale * value for value in limits(pair)) for pair in pairs]
     margin = 0.0 if math.isnan(comparison.smallest_effect) else unit.scale * comparison.smallest_effect
     axis = Axis.over([0.0, margin, -margin, *(value for values in numbers for value in values)], ticks=4)
     head = svg(15, unit.name, *[words(axis.at(tick), 12, axis.tick_text(tick)) for tick in axis.ticks])
     rows = []
-    for pair, values in zip(pairs, numbers, strict=True):
-        low, high = (change(comparison, end) for end in limits(pair)[1:])
+    for pair, (value, start, end) in zip(pairs, numbers, strict=True):
+        shown, low, high = (change(comparison, number) for number in limits(pair))
         name = f"{names[pair.first]} - {names[pair.second]}"
         if comparison.over_tasks:
             name += f"\n{shorten(pair.task, 24)}" if isinstance(pair, Difference) else "\nall tasks"
-        said = f"{change(comparison, limits(pair)[0])}\n({low} to {high})"
-        rows.append((name, _verdict(pair.verdict), Drawn(difference_bar(*values, axis, said, margin=margin)), said))
+        said = f"{shown}\n({low} to {high})"
+        bar = difference_bar(value, start, end, axis, said.replace("\n", " "), margin=margin)
+        rows.append((name, _verdict(pair.verdict), Drawn(bar), said))
     grey = f" Grey: up to {effect_text(comparison)}, too small to matter." if margin else ""
     hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
     return Table(
@@ -166,6 +160,22 @@ def _false_claims(check: SelfCheck) -> str:
         return ""
     rate, nominal = points(check.rate, 1), points(check.nominal, 1)
     return f"Do not trust these verdicts: compared with itself, {check.what} differs in {rate} %, not {nominal} %."
+
+
+def score_strips(comparison: Comparison, scores: pd.DataFrame) -> list[Drawing]:
+    """Return the scores of every system on every task, on one axis per task."""
+    unit, strips = unit_of(comparison.metric), []
+    axes = {str(task): Axis.over(unit.scale * every["score"]) for task, every in scores.groupby("task")}
+    for (task, system), runs in scores.groupby(["task", "system"], sort=False):
+        values, names = unit.scale * runs["score"].to_numpy(), [f"run {at + 1}" for at in range(len(runs))]
+        title = f"{system}, {task}" if len(comparison.tasks) > 1 else str(system)
+
+        def written(value: float) -> str:
+            return unit.text(value / unit.scale, 1)
+
+        drawn = strip(values, names, band=None, label=title, shown=written, axis=axes[str(task)])
+        strips.append(Drawing(drawn, f"{title}: a dot is one run."))
+    return strips
 
 
 def choices_table(comparison: Comparison, sides: Sides) -> Table | None:

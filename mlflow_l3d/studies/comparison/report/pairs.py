@@ -1,26 +1,29 @@
-"""The pairs of a comparison as its report names them: which one leads, and its numbers as texts."""
+"""The pairs of a comparison as its report names them: which one leads, its numbers as texts, what would settle it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from mlflow_l3d.analysis.comparison.results import Comparison, Difference, Rank, TaskMean
-from mlflow_l3d.report.numbers import plain, shorten_all, unit_of
+from mlflow_l3d.analysis.comparison.families import OverTasks
+from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Difference, Rank, TaskMean
+from mlflow_l3d.report.numbers import plain, points, shorten_all, unit_of
+from mlflow_l3d.report.text import Answer, advise
 
 _NAME: Final = 32
 """Longest name of a system in a sentence."""
 
 
 class Lead(NamedTuple):
-    """A pair from the side of the one with the better mean; numbers are positive if that one is better.
+    """A pair from the side of the one with the better mean.
 
     Attributes
     ----------
     ahead, other
         The names, shortened.
     gain, low, high
-        By how much, with the interval that holds for all pairs together; over tasks that of the pair.
+        By how much it is better, with its interval, see :func:`limits`.
     pair
         The record.
     turned
@@ -35,14 +38,15 @@ class Lead(NamedTuple):
     pair: Difference | TaskMean
     turned: bool
 
-    def win_share(self, one: Difference) -> float:
-        """Return how often a run of the one ahead beats a run of the other."""
-        return 1 - one.run_wins.value if self.turned else one.run_wins.value
-
 
 def judged(comparison: Comparison) -> Sequence[Difference | TaskMean]:
     """Return the pairs with a verdict each: over tasks, if there are several."""
     return comparison.over_tasks or comparison.differences
+
+
+def estimate(pair: Difference | TaskMean) -> Difference | OverTasks:
+    """Return what holds the difference of a pair, and the interval and p-value of this pair alone."""
+    return pair if isinstance(pair, Difference) else pair.found
 
 
 def limits(pair: Difference | TaskMean) -> tuple[float, float, float]:
@@ -53,7 +57,7 @@ def limits(pair: Difference | TaskMean) -> tuple[float, float, float]:
 
 
 def leading(comparison: Comparison) -> Lead:
-    """Return the pair of the best mean and the next best."""
+    """Return the pair of the best system and the next best."""
     names, sign = short_names(comparison), comparison.metric.sign
     best = {each.system for each in sorted(overall_ranks(comparison), key=lambda each: each.low)[:2]}
     pair = next(pair for pair in judged(comparison) if {pair.first, pair.second} == best)
@@ -64,6 +68,12 @@ def leading(comparison: Comparison) -> Lead:
     return Lead(names[ahead], names[other], abs(value), low, high, pair, turned)
 
 
+def overall_ranks(comparison: Comparison) -> list[Rank]:
+    """Return the ranks over all tasks, best mean first."""
+    task = "" if len(comparison.tasks) > 1 else comparison.tasks[0]
+    return [each for each in comparison.ranks if each.task == task]
+
+
 def short_names(comparison: Comparison) -> dict[str, str]:
     """Return each system's name as sentences have it."""
     return shorten_all(comparison.systems, _NAME)
@@ -71,34 +81,42 @@ def short_names(comparison: Comparison) -> dict[str, str]:
 
 def size(comparison: Comparison, value: float) -> str:
     """Return a difference with its unit, which a metric that is not read in per cent has none of."""
-    unit = unit_of(comparison.metric)
-    return f"{unit.text(value, _digits(comparison))} points" if unit.scale > 1 else unit.text(value)
+    return change(comparison, value, "") + " points" * comparison.metric.percent
 
 
-def change(comparison: Comparison, value: float) -> str:
+def change(comparison: Comparison, value: float, sign: str = "+") -> str:
     """Return a difference with its sign."""
     unit = unit_of(comparison.metric)
-    return plain(unit.scale * value, _digits(comparison), "+")
+    digits = 1 if all(100 * each.error >= 0.1 for each in comparison.differences) else 2
+    return plain(unit.scale * value, digits if comparison.metric.percent else 3, sign)
 
 
 def effect_text(comparison: Comparison) -> str:
     """Return the smallest effect with its unit."""
-    unit = unit_of(comparison.metric)
-    number = f"{unit.scale * comparison.smallest_effect:g}"
-    return number if unit.scale == 1 else f"{number} point{'' if number == '1' else 's'}"
+    number = f"{unit_of(comparison.metric).scale * comparison.smallest_effect:g}"
+    return number + (f" point{'' if number == '1' else 's'}" if comparison.metric.percent else "")
 
 
-def _digits(comparison: Comparison) -> int:
-    unit = unit_of(comparison.metric)
-    if unit.scale == 1:
-        return 3
-    return 1 if all(100 * each.error >= 0.1 for each in comparison.differences) else 2
+def advice_on(one: Difference) -> Answer:
+    """Return what would settle a difference: runs, test examples, or nothing more."""
+    there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
+    more_runs = one.of_runs > one.of_examples
+    return advise(there, one.runs_to_settle, one.examples_needed, settled=settled, more_runs=more_runs)
 
 
-def overall_ranks(comparison: Comparison) -> list[Rank]:
-    """Return the ranks over all tasks, best mean first."""
-    task = "" if len(comparison.tasks) > 1 else comparison.tasks[0]
-    return [each for each in comparison.ranks if each.task == task]
+def pairing_sentence(one: Difference) -> str:
+    """Return what pairing saves."""
+    if math.isnan(one.variance_saved):
+        return ""
+    if not one.shared_runs and not one.shared_examples:
+        return "Nothing is paired: the two share neither runs nor test examples."
+    text = f"Pairing takes away {points(one.variance_saved, 1)} % of the variance"
+    if 0 < one.variance_saved < 1:
+        text += f": without it, {plain(1 / (1 - one.variance_saved), 1)} times as much of both would be needed"
+    if not one.shared_runs:
+        return f"{text}. No run of one shares configurations with a run of the other."
+    apart = f", not {', '.join(one.other_factors)}" if one.other_factors else ""
+    return f"{text}. Shared runs have the same {', '.join(one.shared_factors)}{apart}."
 
 
 def direction_sentence(comparison: Comparison) -> str:

@@ -4,67 +4,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.families import OverTasks
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference, TaskMean
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.report.numbers import MISSING, between, interval_of, percent, points, probability, signed, unit_of
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.comparison.report.details import advice_on
-from mlflow_l3d.studies.comparison.report.pairs import direction_sentence
+from mlflow_l3d.studies.comparison.report.pairs import advice_on, direction_sentence, estimate
+
+_TOGETHER = (
+    " All together, and the verdict: one error rate of {} for all pairs on all tasks (max-T; p-values are step-down, "
+    "and may claim a little more than intervals that hold together)."
+)
+_OVER_TASKS = (
+    " Over tasks: each with its own luck, and tasks that differ (Hartung and Knapp's interval). That is a question of "
+    "its own, with an error rate of its own for all pairs (Holm)."
+)
+_WHATEVER = "whatever the luck %"
 
 
 def difference_table(comparison: Comparison) -> Table:
-    """Return every pair on every task, and over tasks: difference, intervals, p-values, verdict."""
-    unit, several = unit_of(comparison.metric), len(comparison.tasks) > 1
-    many = len(comparison.differences) > 1
-
-    def row(pair: Difference | TaskMean, task: str, one: Difference | OverTasks, joint: str) -> dict[str, str]:
-        return {
+    """Return every pair on every task, and over tasks: means, difference, intervals, p-values, verdict."""
+    unit, rows = unit_of(comparison.metric), []
+    pairs: list[Difference | TaskMean] = [*comparison.differences, *comparison.over_tasks]
+    for pair in pairs:
+        one = estimate(pair)
+        row = {
             "pair": f"{pair.first} - {pair.second}",
-            "task": task,
+            "task": pair.task if isinstance(pair, Difference) else f"over {pair.found.tasks} tasks",
+            "means": " - ".join(map(unit.text, pair.means)) if isinstance(pair, Difference) else MISSING,
             f"difference ({unit.short})": unit.change(one.difference),
             percent(comparison.level): between(one.low, one.high, unit.change),
             "p": probability(one.p),
-            "all together": joint,
-            "p adjusted": probability(pair.p_adjusted),
-            "verdict": pair.verdict,
         }
-
-    rows = [
-        row(each, each.task, each, between(each.joint_low, each.joint_high, unit.change))
-        for each in comparison.differences
-    ]
-    rows += [row(pair, f"over {pair.found.tasks} tasks", pair.found, MISSING) for pair in comparison.over_tasks]
-    if not many:
-        rows = [
-            {name: value for name, value in row.items() if name not in ("all together", "p adjusted")} for row in rows
-        ]
+        if len(comparison.differences) > 1:
+            joint = (pair.joint_low, pair.joint_high) if isinstance(pair, Difference) else (math.nan, math.nan)
+            row |= {"all together": between(*joint, unit.change), "p adjusted": probability(pair.p_adjusted)}
+        rows.append({**row, "verdict": pair.verdict})
     examples = " and of the test examples" if all(each.examples for each in comparison.differences) else ""
     note = f"{direction_sentence(comparison)} Intervals count the luck of every factor{examples}."
-    if many:
-        note += (
-            f" All together, and verdict: one error rate of {percent(1 - comparison.level)} for all pairs on all tasks "
-            "(max-T; p-values are step-down, and so may claim a little more than intervals that hold together)."
-        )
-    if several:
-        note += (
-            " Over tasks: each with its own luck, and tasks that differ (Hartung and Knapp's interval). That is a "
-            "question of its own, with an error rate of its own for all pairs (Holm)."
-        )
-    return _table(comparison, rows, note, texts=frozenset({len(rows[0]) - 1 - (not several)}))
+    note += _TOGETHER.format(percent(1 - comparison.level)) if len(comparison.differences) > 1 else ""
+    return _table(comparison, rows, note + _OVER_TASKS * bool(comparison.over_tasks))
 
 
-def _table(comparison: Comparison, rows: Sequence[Mapping[str, str]], note: str, **more: Any) -> Table:
-    """Return a table without the task, where there is one only; what names a row stands again in each part of it."""
+def _table(comparison: Comparison, rows: Sequence[Mapping[str, str]], note: str) -> Table:
+    """Return a table without the task, if there is only one; the names of a row are repeated in each part of it."""
     several = len(comparison.tasks) > 1
     shown = [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
     keys = sum(name in ("factor", "pair", "system", "task") for name in shown[0])
-    texts = frozenset(range(1, keys)) | more.pop("texts", frozenset())
-    return Table.of(shown, note, keys=keys, texts=texts, **more)
+    words = (at for at, name in enumerate(shown[0]) if name == "verdict")
+    return Table.of(shown, note, keys=keys, texts=frozenset({*range(1, keys), *words})).without_empty(set(shown[0]))
 
 
 def rank_table(comparison: Comparison) -> Table | None:
@@ -84,8 +75,8 @@ def rank_table(comparison: Comparison) -> Table | None:
         for each in comparison.ranks
     ]
     note = (
-        "Ranks that a system may have; those of all tasks hold together. Systems that share a letter do not differ "
-        "significantly."
+        f"Ranks that a system may have; those of all tasks hold together at {percent(comparison.level)}. Systems that "
+        "share a letter do not differ significantly."
     )
     return _table(comparison, rows, note)
 
@@ -99,10 +90,12 @@ def luck_table(comparison: Comparison) -> Table:
             "task": each.task,
             "runs": f"{each.runs[0]:,} / {each.runs[1]:,}",
             "shared\nruns": f"{each.shared_runs:,}",
+            "test\nexamples": f"{each.examples:,}",
             "shared\nexamples": f"{each.shared_examples:,}",
             f"error\n({unit.short})": unit.text(each.error),
             "from\nruns %": points(each.of_runs / (each.of_runs + each.of_examples), 0),
-            "pairing\nsaves %": points(each.variance_saved, 0),
+            "pairing\nsaves %": points(each.variance_saved, 1),
+            "by shared\nruns %": points(each.variance_saved_runs, 1),
             "what would\nsettle it": advice_on(each).short,
         }
         for each in comparison.differences
@@ -112,9 +105,6 @@ def luck_table(comparison: Comparison) -> Table:
         "test examples would have more. What would settle it: runs of each, if the true difference is the one found."
     )
     return _table(comparison, rows, note)
-
-
-_WHATEVER = "whatever the luck %"
 
 
 def wins_table(comparison: Comparison) -> Table:
@@ -133,16 +123,27 @@ def wins_table(comparison: Comparison) -> Table:
             "one run,\nshared %": share(*each.pair_wins),
             f"first wins\n{_WHATEVER}": share(*each.example_wins.first),
             f"second wins\n{_WHATEVER}": share(*each.example_wins.second),
+            "first all right,\nsecond all wrong %": share(each.example_wins.first_always),
+            "second all right,\nfirst all wrong %": share(each.example_wins.second_always),
         }
         for each in comparison.differences
     ]
-    note = "In %, for the first of a pair."
-    if any(share != MISSING for row in rows for name, share in row.items() if name.endswith(_WHATEVER)):
+    note = (
+        "In %, for the first of a pair. Better on average: the share of the confidence distribution on its side, a "
+        "posterior probability if all differences were equally probable before. One run: ties count half."
+    )
+    table = _table(comparison, rows, note)
+    if any(0 < each.example_wins.examples < FEWEST_EXAMPLES for each in comparison.differences):
+        note += (
+            " Ten runs of both saw too few test examples to count those on which one always wins. "
+            "test_selection=fixed keeps one test set for all runs."
+        )
+    if any(_WHATEVER in name for name in table.head):
         note += (
             " Whatever the luck: test examples that any ten runs of one have all right, and any ten of the other (with "
             "the same configurations) not all."
         )
-    return _table(comparison, rows, note).without_empty(set(rows[0]))
+    return _table(comparison, rows, note)
 
 
 def factor_table(comparison: Comparison, importances: pd.DataFrame) -> Table | None:
@@ -173,12 +174,10 @@ def factor_table(comparison: Comparison, importances: pd.DataFrame) -> Table | N
     ]
     note = (
         "Importance of a factor for the difference of two cells with the same configurations, in place of a score: "
-        "above 0 where it moves the difference more than all other factors do. Contributed, mitigated: standard "
+        "above 0 if it moves the difference more than all other factors do. Contributed, mitigated: standard "
         "deviations."
     )
-    if len(comparison.systems) < 3:
-        rows = [{name: text for name, text in row.items() if name != "pair"} for row in rows]
-    return _table(comparison, rows, note).without_empty({percent(comparison.level)})
+    return _table(comparison, rows, note)
 
 
 def check_table(checks: Sequence[SelfCheck]) -> Table | None:

@@ -1,32 +1,27 @@
-"""What a comparison says: a sentence that decides, three answers, and what to do next."""
+"""What a comparison says first: a sentence that decides, three answers, and what to do next."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference, TaskMean
 from mlflow_l3d.report.draw import nice_step
-from mlflow_l3d.report.numbers import counted, percent, points, probability, unit_of
+from mlflow_l3d.report.numbers import counted, percent, points, probability
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.comparison.report.details import advice_on, luck_details, open_details, run_details
-from mlflow_l3d.studies.comparison.report.pairs import (
-    Lead,
-    change,
-    effect_text,
-    judged,
-    leading,
-    overall_ranks,
-    short_names,
-    size,
-)
+from mlflow_l3d.studies.comparison.report import pairs as of
+from mlflow_l3d.studies.comparison.report.pairs import Lead, judged, leading, overall_ranks, short_names
+
+_AFFORDABLE: Final = 20
+"""Times as many runs as there are, beyond which more runs are no advice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """A compared run, as a report names it: in what it differs, and the command behind it.
+    """A compared run, as a report names it.
 
     Attributes
     ----------
@@ -43,10 +38,6 @@ class Side:
     verb: str = "investigate"
     runs_parameter: str = "golden_runs"
 
-    def more_runs(self, runs: float) -> str:
-        """Return the command for so many runs; empty if it is not known."""
-        return self.source.command(self.verb, **{self.runs_parameter: f"{runs:.0f}"})
-
 
 Sides = Mapping[tuple[str, str], Side]
 """Task and system -> its run."""
@@ -54,159 +45,144 @@ Sides = Mapping[tuple[str, str], Side]
 
 def headline(comparison: Comparison) -> str:
     """Return the sentence that decides, the winner as its subject."""
-    lead, names = leading(comparison), short_names(comparison)
+    lead, names, ranks = leading(comparison), short_names(comparison), overall_ranks(comparison)
     several = f" over {len(comparison.tasks)} tasks" if len(comparison.tasks) > 1 else ""
-    by = size(comparison, lead.gain)
-    ranks = overall_ranks(comparison)
-    if len(ranks) == 2:
-        if lead.pair.verdict == UNDECIDED:
-            return f"No difference between {lead.ahead} and {lead.other} is established{several}."
-        if lead.pair.verdict == EQUIVALENT:
-            return f"{lead.ahead} and {lead.other} are equivalent within {effect_text(comparison)}{several}."
-        return f"{lead.ahead} is better than {lead.other} by {by}{several}."
+    by, within = of.size(comparison, lead.gain), f"equivalent within {of.effect_text(comparison)}{several}"
     best = [each.system for each in ranks if each.low == 1]
-    shown = [names[system] for system in best]
-    listed = f"{len(best)} systems" if len(best) > 3 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-    among = [pair.verdict for pair in judged(comparison) if {pair.first, pair.second} <= {*best}]
+    if len(ranks) == 2:
+        texts = {
+            EQUIVALENT: f"{lead.ahead} and {lead.other} are {within}.",
+            UNDECIDED: f"No difference between {lead.ahead} and {lead.other} is established{several}.",
+        }
+        return texts.get(lead.pair.verdict, f"{lead.ahead} is better than {lead.other} by {by}{several}.")
     if len(best) == 1:
-        close = lead.pair.verdict == EQUIVALENT
-        then = (
-            f"equivalent to {lead.other} within {effect_text(comparison)}" if close else f"{by} ahead of {lead.other}"
-        )
-        return f"{lead.ahead} is the best of {len(ranks)} systems{several}, {then}."
-    if set(among) == {EQUIVALENT}:
-        within = f"equivalent within {effect_text(comparison)}{several}."
-        if len(best) == len(ranks):
-            return f"All {len(ranks)} systems are {within}"
-        return f"{listed} are ahead of the others, and {within}"
+        return f"{lead.ahead} is the best of {len(ranks)} systems{several}, {by} ahead of {lead.other}."
+    among = {pair.verdict for pair in judged(comparison) if {pair.first, pair.second} <= {*best}}
     if len(best) == len(ranks):
+        if among == {EQUIVALENT}:
+            return f"All {len(ranks)} systems are {within}."
         return f"No difference between the {len(ranks)} systems is established{several}."
-    return f"{listed} are ahead of the others{several}; which of them is best is undecided."
+    group = _listed([names[each] for each in best], "or") if len(best) < 4 else f"one of {len(best)}"
+    ending = f"; they are {within}." if among == {EQUIVALENT} else "."
+    return f"The best of {len(ranks)} systems{several} is {group}{ending}"
 
 
 def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
     """Return the three questions that the report opens with, answered in plain words."""
     lead = leading(comparison)
-    pair = lead.pair if isinstance(lead.pair, Difference) else None
-    luck = Answer("Could it be luck?", "", (_luck(comparison, lead), *luck_details(comparison, pair)))
-    run = Answer("Would one run show it?", "", (_one_run(comparison, lead), *(run_details(pair) if pair else [])))
-    return luck, run, Answer("What is open?", "", (_open(comparison), *(open_details(pair) if pair else [])))
+    factors, more = [], []
+    if isinstance(one := lead.pair, Difference):
+        factors = [f"The luck of runs is that of {', '.join((*one.shared_factors, *one.other_factors))}."]
+        more = [*of.advice_on(one).sentences, *filter(None, [of.pairing_sentence(one)])]
+    return (
+        Answer("Could it be luck?", "", (_luck(comparison, lead), *factors)),
+        Answer("Would one run show it?", "", (_one_run(comparison, lead),)),
+        Answer("What is open?", "", (_open(comparison), *more)),
+    )
 
 
 def _luck(comparison: Comparison, lead: Lead) -> str:
-    interval = f"{change(comparison, lead.low)} to {change(comparison, lead.high)}"
-    level, count = percent(comparison.level), len(comparison.differences)
-    if isinstance(lead.pair, TaskMean):
-        allows = "It allows for luck on each task, and for tasks that differ."
-    else:
-        examples = f"{counted(lead.pair.examples, 'test example')}" if lead.pair.examples else ""
-        allows = f"It allows for the luck of runs{f' and of {examples}' if examples else ', not of test examples'}"
-        allows += f", and for {count} pairs." if count > 1 else "."
+    interval = " to ".join(of.change(comparison, end) for end in (lead.low, lead.high))
+    said = f"{percent(comparison.level)} interval **{interval}**{' points' * comparison.metric.percent}"
+    counts, count = "It allows for luck on each task, and for tasks that differ.", len(comparison.differences)
+    if isinstance(lead.pair, Difference):
+        number = lead.pair.examples
+        tested = f" and of {counted(number, 'test example')}" if number else ", not of test examples"
+        counts = f"It allows for the luck of runs{tested}{f', and for {count} pairs at once' if count > 1 else ''}."
     if lead.pair.verdict == UNDECIDED:
-        ahead = f"{lead.ahead} is ahead by {size(comparison, lead.gain)}" if lead.gain else "both have the same mean"
-        return f"**Yes:** {ahead}, {level} interval **{interval}**. {allows}"
+        gain = of.size(comparison, lead.gain)
+        ahead = f"{lead.ahead} is ahead by {gain}" if gain.strip("0. points") else "the means are about equal"
+        return f"**Yes:** {ahead}, {said}. {counts}"
     if lead.pair.verdict == EQUIVALENT:
-        return f"Either way it is too small to matter: {level} interval **{interval}**. {allows}"
+        return f"It is too small to matter: {said}. {counts}"
     if lead.low <= 0:  # step-down p-values claim a little more than intervals that hold together
-        p = probability(lead.pair.p_adjusted)
-        return f"**Unlikely:** p = **{p}**, adjusted for {count} pairs; the joint interval is {interval}."
-    return f"**Unlikely:** the {level} interval is **{interval}**. {allows}"
+        return f"**Unlikely:** p = {probability(lead.pair.p_adjusted)} for {count} pairs, though {said}. {counts}"
+    return f"**Unlikely:** {said}. {counts}"
 
 
 def _one_run(comparison: Comparison, lead: Lead) -> str:
-    shares = [lead.win_share(each) for each in comparison.differences if _same(each, lead.pair)]
-    known = [share for share in shares if math.isfinite(share)]
-    if not known:
+    pair = {lead.pair.first, lead.pair.second}
+    wins = [each.run_wins.value for each in comparison.differences if {each.first, each.second} == pair]
+    shares = sorted(1 - share if lead.turned else share for share in wins if math.isfinite(share))
+    if not shares:
         return "The runs are too few to show how often one beats another."
-    cases = f"**{points(min(known), 0)} %** of cases"
-    if isinstance(lead.pair, TaskMean):
-        cases = f"**{points(min(known), 0)} to {points(max(known), 0)} %** of cases, depending on the task"
-    return f"One run of {lead.ahead} beats one of {lead.other} in {cases}."
-
-
-def _same(one: Difference, pair: Difference | TaskMean) -> bool:
-    return one is pair or (isinstance(pair, TaskMean) and (one.first, one.second) == (pair.first, pair.second))
+    texts = [points(share, 0) for share in shares]
+    often = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
+    return (
+        f"One run of {lead.ahead} beats one of {lead.other} in **{often} %** of cases{', by task' * (len(texts) > 1)}."
+    )
 
 
 def _open(comparison: Comparison) -> str:
     pairs, names = judged(comparison), short_names(comparison)
-    undecided = [pair for pair in pairs if pair.verdict == UNDECIDED]
+    undecided = [f"{names[pair.first]} against {names[pair.second]}" for pair in pairs if pair.verdict == UNDECIDED]
     if not undecided:
-        return "**Nothing:** the pair is decided." if len(pairs) == 1 else f"**Nothing:** all {len(pairs)} pairs are."
-    called = [f"{names[pair.first]} against {names[pair.second]}" for pair in undecided]
-    if len(pairs) == 1:
-        opening = "**Which is better.**"
-    elif len(undecided) == 1:
-        opening = f"{called[0]} is **undecided**."
-    else:
-        rest = f" and {len(undecided) - 2} more" if len(undecided) > 2 else ""
-        joined = ", ".join(called[:2]) if rest else " and ".join(called)
-        opening = f"**{len(undecided)} of {len(pairs)} pairs:** {joined}{rest}."
-    nearest = _nearest(comparison)
-    if nearest is None:
-        return f"{opening} To settle it takes **more tasks**, or more runs on each."
-    what = advice_on(nearest).short
-    what = f"**{what}**{' of each' * what.endswith(' runs')}"
-    which = "it" if len(undecided) == 1 else f"{names[nearest.first]} against {names[nearest.second]}"
-    return f"{opening} To settle {which} takes {what}."
+        return f"**Nothing:** {'the pair is' if len(pairs) == 1 else f'all {len(pairs)} pairs are'} decided."
+    opening = f"{len(undecided)} of {len(pairs)} pairs: " * (len(pairs) > 1)
+    more = [f"{len(undecided) - 2} more"] if len(undecided) > 2 else []
+    opening += f"**{_listed([*undecided[:2], *more])}**."
+    one = nearest_pair(comparison)
+    if one is None or isinstance(pairs[0], TaskMean):
+        return f"{opening} More tasks, or more runs on each, settle it."
+    which = "it" if len(undecided) == 1 else f"{names[one.first]} against {names[one.second]}"
+    what = of.advice_on(one).short
+    return f"{opening} To settle {which} takes {what}{' of each' * what.endswith(' runs')}."
 
 
-def _nearest(comparison: Comparison) -> Difference | None:
-    """Return the undecided pair that the fewest runs settle; None if single tasks leave nothing open."""
+def _listed(names: list[str], word: str = "and") -> str:
+    return ", ".join(names[:-1]) + f" {word} " * (len(names) > 1) + names[-1]
+
+
+def nearest_pair(comparison: Comparison) -> Difference | None:
+    """Return the undecided pair that the fewest runs settle; None if no task leaves one."""
     undecided = [each for each in comparison.differences if each.verdict == UNDECIDED]
     return min(undecided, key=lambda each: each.runs_to_settle, default=None)
 
 
-def steps(comparison: Comparison, sides: Sides, source: Source) -> list[Step]:
-    """Return what to do next: two commands at most."""
-    return list(_steps(comparison, sides, source))
-
-
-def _steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step]:
-    names, nearest = short_names(comparison), _nearest(comparison)
-    if nearest is None or not any(pair.verdict == UNDECIDED for pair in judged(comparison)):
-        if "self_check" not in source.given and (command := source.command("compare", self_check="1000")):
+def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step]:
+    """Yield what to do next: two commands at most."""
+    names, one = short_names(comparison), nearest_pair(comparison)
+    if one is None or all(pair.verdict != UNDECIDED for pair in judged(comparison)):
+        if source.given and "self_check" not in source.given:
+            command = source.command("compare", self_check="1000")
             yield Step("How often is such a claim false? Compare each system with itself:", command)
         return
-    pair = f"{names[nearest.first]} against {names[nearest.second]}"
-    task = f" on {nearest.task}" if len(comparison.tasks) > 1 else ""
-    runs = nearest.runs_to_settle
-    if math.isfinite(runs):
-        few = [
-            system
-            for system, there in zip((nearest.first, nearest.second), nearest.runs, strict=True)
-            if there < runs and (nearest.task, system) in sides
-        ]
-        commands = [sides[nearest.task, system].more_runs(runs) for system in few]
-        why = f"{pair}{task} takes about {runs:,.0f} runs of each (80 % power); finished ones count:"
-        if not any(commands):
-            yield Step(f"{why.partition(';')[0]}. Add runs, and compare again.")
-        for at, (system, command) in enumerate(zip(few, commands, strict=True)):
-            if command:
-                yield Step(f"The same for {names[system]}; then compare both again:" if at else why, command)
-        return
-    examples = nearest.examples_needed
-    if math.isfinite(examples):
-        yield Step(f"{pair}{task} takes about {examples:,.0f} test examples: raise test_size of both.")
-    elif command := source.command("compare", smallest_effect=_effect(comparison, nearest)):
+    pair = f"{names[one.first]} against {names[one.second]}{f' on {one.task}' if len(comparison.tasks) > 1 else ''}"
+    is_named = not math.isnan(comparison.smallest_effect)
+    if math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= _AFFORDABLE * max(one.runs)):
+        yield from _more_runs(one, pair, names, sides)
+    elif math.isfinite(one.examples_needed) and not math.isfinite(one.runs_to_settle):
+        yield Step(f"{pair} takes about {one.examples_needed:,.0f} test examples: raise test_size of both.")
+    elif source.given:
+        effect = nice_step(max(abs(one.joint_low), abs(one.joint_high), 1e-9))
+        command = source.command("compare", smallest_effect="1" if comparison.metric.percent else f"{effect:g}")
         yield Step("Name the largest difference that does not matter to you, such as:", command)
 
 
-def _effect(comparison: Comparison, one: Difference) -> str:
-    unit = unit_of(comparison.metric)
-    return "1" if unit.scale > 1 else f"{nice_step(max(abs(one.joint_low), abs(one.joint_high), 1e-9)):g}"
+def _more_runs(one: Difference, pair: str, names: Mapping[str, str], sides: Sides) -> Iterator[Step]:
+    runs, said = f"{one.runs_to_settle:.0f}", 0
+    why = f"{pair} takes about {one.runs_to_settle:,.0f} runs of each (80 % power)."
+    for system, there in zip((one.first, one.second), one.runs, strict=True):
+        side = sides.get((one.task, system), Side())
+        command = side.source.command(side.verb, **{side.runs_parameter: runs})
+        if there < one.runs_to_settle and command:
+            said += 1
+            yield Step(
+                f"The same for {names[system]}; then compare again:" if said > 1 else f"{why} Finished ones count:",
+                command,
+            )
+    if not said:
+        yield Step(f"{why} Add runs, and compare again.")
 
 
 def differing_sentence(comparison: Comparison, sides: Sides) -> str:
     """Return in what the systems differ, in one sentence; empty if their parameters are not known."""
-    task = comparison.tasks[0]
-    choices = [sides[task, system].choices for system in comparison.systems if (task, system) in sides]
+    choices = [side.choices for (task, _), side in sides.items() if task == comparison.tasks[0]]
     varied = list(dict.fromkeys(name for each in choices for name in each))
     if not varied:
         return "No recorded parameter of the two differs." if len(choices) == 2 else ""
+    pairs = varied[:6]
     if len(choices) == 2:
         pairs = [f"{name} ({' and '.join(each.get(name, 'none') for each in choices)})" for name in varied[:3]]
-    else:
-        pairs = varied[:6]
     more = len(varied) - len(pairs)
     return f"They differ in {', '.join(pairs)}{f' and {more} more' if more else ''}."

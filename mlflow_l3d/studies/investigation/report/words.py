@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.luck import single_run_limit
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.numbers import points
 from mlflow_l3d.report.source import Source
