@@ -36,6 +36,11 @@ class ComparedParent(NamedTuple):
     experiment_id: str
     side: Side = Side()
 
+    @property
+    def settings(self) -> str:
+        """In what it differs from the others, and its run id."""
+        return ", ".join([*(f"{name}={value}" for name, value in self.side.choices.items()), f"run {self.run_id}"])
+
 
 @dataclass(frozen=True, repr=False)
 class ComparedRuns(OnOneScreen):
@@ -96,7 +101,7 @@ class ComparedRuns(OnOneScreen):
             self.self_checks,
             sides={(parent.task, parent.system): parent.side for parent in self.parents},
             source=self.source,
-            settings={f"{parent.system} ({parent.task})": f"run {parent.run_id}" for parent in self.parents},
+            settings={f"{parent.system} ({parent.task})": parent.settings for parent in self.parents},
         )
 
 

@@ -14,10 +14,11 @@ from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.draw import Axis, difference_bar, strip, svg
 from mlflow_l3d.report.draw import text as words
-from mlflow_l3d.report.numbers import MISSING, counted, percent, points, shorten, unit_of
-from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, step_lines
+from mlflow_l3d.report.numbers import counted, percent, points, shorten, unit_of
+from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, minus, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
+from mlflow_l3d.studies.comparison.report import tables
 from mlflow_l3d.studies.comparison.report.pairs import (
     change,
     direction_sentence,
@@ -26,14 +27,6 @@ from mlflow_l3d.studies.comparison.report.pairs import (
     limits,
     overall_ranks,
     short_names,
-)
-from mlflow_l3d.studies.comparison.report.tables import (
-    check_table,
-    difference_table,
-    factor_table,
-    luck_table,
-    rank_table,
-    wins_table,
 )
 from mlflow_l3d.studies.comparison.report.words import Sides, answers, differing_sentence, headline, steps
 
@@ -101,14 +94,13 @@ def comparison_document(
         text=[answer_lines(opening), table, [""], step_lines(next_steps), *notes],
         notes=notes,
         sections=[
-            Section("Every pair in numbers", [difference_table(comparison)]),
-            Section("How the systems differ", [choices_table(comparison, sides)]),
-            Section("Ranks", [rank_table(comparison)]),
+            Section("Every pair in numbers", [tables.difference_table(comparison)]),
+            Section("Ranks", [tables.rank_table(comparison)]),
             Section("Every run", score_strips(comparison, scores)),
-            Section("What the difference varies by, and what would settle it", [luck_table(comparison)]),
-            Section("Single runs and test examples", [wins_table(comparison)]),
-            Section("Which luck decides the difference?", [factor_table(comparison, importances)]),
-            Section("A/A: how often is a claim false?", [check_table(checks)]),
+            Section("What the difference varies by, and what would settle it", [tables.luck_table(comparison)]),
+            Section("Single runs and test examples", [tables.wins_table(comparison)]),
+            Section("Which luck decides the difference?", [tables.factor_table(comparison, importances)]),
+            Section("A/A: how often is a claim false?", [tables.check_table(checks)]),
         ],
         settings=settings,
     )
@@ -128,7 +120,7 @@ def first_table(comparison: Comparison) -> Table:
     numbers = [tuple(unit.scale * value for value in limits(pair)) for pair in pairs]
     margin = 0.0 if math.isnan(comparison.smallest_effect) else unit.scale * comparison.smallest_effect
     axis = Axis.over([0.0, margin, -margin, *(value for values in numbers for value in values)], ticks=4)
-    head = svg(15, unit.name, *[words(axis.at(tick), 12, axis.tick_text(tick)) for tick in axis.ticks])
+    head = svg(15, unit.name, *[words(axis.at(tick), 12, minus(axis.tick_text(tick))) for tick in axis.ticks])
     rows = []
     for pair, (value, start, end) in zip(pairs, numbers, strict=True):
         shown, low, high = (change(comparison, number) for number in limits(pair))
@@ -141,7 +133,7 @@ def first_table(comparison: Comparison) -> Table:
     grey = f" Grey: up to {effect_text(comparison)}, too small to matter." if margin else ""
     hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
     return Table(
-        ("pair", "verdict", Drawn(head), f"difference ({percent(comparison.level)})"),
+        ("pair", "verdict", Drawn(head), f"difference ({unit.noun}, {percent(comparison.level)})"),
         tuple(rows),
         f"{direction_sentence(comparison)}{grey}{hidden}",
         texts=frozenset({1, 2}),
@@ -176,12 +168,3 @@ def score_strips(comparison: Comparison, scores: pd.DataFrame) -> list[Drawing]:
         drawn = strip(values, names, band=None, label=title, shown=written, axis=axes[str(task)])
         strips.append(Drawing(drawn, f"{title}: a dot is one run."))
     return strips
-
-
-def choices_table(comparison: Comparison, sides: Sides) -> Table | None:
-    """Return the parameters in which the systems differ, on the first task; None if none is known."""
-    task = comparison.tasks[0]
-    choices = {name: sides[task, name].choices for name in comparison.systems if (task, name) in sides}
-    varied = dict.fromkeys(name for each in choices.values() for name in each)
-    rows = [(name, *(shorten(each.get(name, MISSING), 60) for each in choices.values())) for name in varied]
-    return Table(("parameter", *choices), tuple(rows)) if rows else None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from mlflow_l3d.analysis.comparison.families import OverTasks
 from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Difference, Rank, TaskMean
-from mlflow_l3d.report.numbers import plain, points, shorten_all, unit_of
+from mlflow_l3d.report.numbers import plain, shorten_all, unit_of
 from mlflow_l3d.report.text import Answer, advise
 
 _NAME: Final = 32
@@ -102,21 +101,6 @@ def advice_on(one: Difference) -> Answer:
     there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
     more_runs = one.of_runs > one.of_examples
     return advise(there, one.runs_to_settle, one.examples_needed, settled=settled, more_runs=more_runs)
-
-
-def pairing_sentence(one: Difference) -> str:
-    """Return what pairing saves."""
-    if math.isnan(one.variance_saved):
-        return ""
-    if not one.shared_runs and not one.shared_examples:
-        return "Nothing is paired: the two share neither runs nor test examples."
-    text = f"Pairing takes away {points(one.variance_saved, 1)} % of the variance"
-    if 0 < one.variance_saved < 1:
-        text += f": without it, {plain(1 / (1 - one.variance_saved), 1)} times as much of both would be needed"
-    if not one.shared_runs:
-        return f"{text}. No run of one shares configurations with a run of the other."
-    apart = f", not {', '.join(one.other_factors)}" if one.other_factors else ""
-    return f"{text}. Shared runs have the same {', '.join(one.shared_factors)}{apart}."
 
 
 def direction_sentence(comparison: Comparison) -> str:

@@ -22,6 +22,7 @@ _OVER_TASKS = (
     " Over tasks: each with its own luck, and tasks that differ (Hartung and Knapp's interval). That is a question of "
     "its own, with an error rate of its own for all pairs (Holm)."
 )
+_TEXTS = ("verdict", "configurations\nof shared runs", "of one\nsystem alone")
 _WHATEVER = "whatever the luck %"
 
 
@@ -54,7 +55,7 @@ def _table(comparison: Comparison, rows: Sequence[Mapping[str, str]], note: str)
     several = len(comparison.tasks) > 1
     shown = [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
     keys = sum(name in ("factor", "pair", "system", "task") for name in shown[0])
-    words = (at for at, name in enumerate(shown[0]) if name == "verdict")
+    words = (at for at, name in enumerate(shown[0]) if name in _TEXTS)
     return Table.of(shown, note, keys=keys, texts=frozenset({*range(1, keys), *words})).without_empty(set(shown[0]))
 
 
@@ -96,6 +97,8 @@ def luck_table(comparison: Comparison) -> Table:
             "from\nruns %": points(each.of_runs / (each.of_runs + each.of_examples), 0),
             "pairing\nsaves %": points(each.variance_saved, 1),
             "by shared\nruns %": points(each.variance_saved_runs, 1),
+            "configurations\nof shared runs": ", ".join(each.shared_factors) or MISSING,
+            "of one\nsystem alone": ", ".join(each.other_factors) or MISSING,
             "what would\nsettle it": advice_on(each).short,
         }
         for each in comparison.differences

@@ -50,9 +50,10 @@ def headline(comparison: Comparison) -> str:
     by, within = of.size(comparison, lead.gain), f"equivalent within {of.effect_text(comparison)}{several}"
     best = [each.system for each in ranks if each.low == 1]
     if len(ranks) == 2:
+        both = _listed([names[lead.pair.first], names[lead.pair.second]])
         texts = {
-            EQUIVALENT: f"{lead.ahead} and {lead.other} are {within}.",
-            UNDECIDED: f"No difference between {lead.ahead} and {lead.other} is established{several}.",
+            EQUIVALENT: f"{both} are {within}.",
+            UNDECIDED: f"No difference between {both} is established{several}.",
         }
         return texts.get(lead.pair.verdict, f"{lead.ahead} is better than {lead.other} by {by}{several}.")
     if len(best) == 1:
@@ -70,14 +71,11 @@ def headline(comparison: Comparison) -> str:
 def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
     """Return the three questions that the report opens with, answered in plain words."""
     lead = leading(comparison)
-    factors, more = [], []
-    if isinstance(one := lead.pair, Difference):
-        factors = [f"The luck of runs is that of {', '.join((*one.shared_factors, *one.other_factors))}."]
-        more = [*of.advice_on(one).sentences, *filter(None, [of.pairing_sentence(one)])]
+    one = nearest_pair(comparison) or comparison.differences[0]
     return (
-        Answer("Could it be luck?", "", (_luck(comparison, lead), *factors)),
+        Answer("Could it be luck?", "", (_luck(comparison, lead),)),
         Answer("Would one run show it?", "", (_one_run(comparison, lead),)),
-        Answer("What is open?", "", (_open(comparison), *more)),
+        Answer("What is open?", "", (_open(comparison), *of.advice_on(one).sentences)),
     )
 
 
@@ -134,9 +132,10 @@ def _listed(names: list[str], word: str = "and") -> str:
 
 
 def nearest_pair(comparison: Comparison) -> Difference | None:
-    """Return the undecided pair that the fewest runs settle; None if no task leaves one."""
+    """Return the undecided pair that the fewest runs settle: of systems that may be best, or else of others."""
+    best = {each.system for each in overall_ranks(comparison) if each.low == 1}
     undecided = [each for each in comparison.differences if each.verdict == UNDECIDED]
-    return min(undecided, key=lambda each: each.runs_to_settle, default=None)
+    return min(undecided, key=lambda each: (not {each.first, each.second} <= best, each.runs_to_settle), default=None)
 
 
 def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step]:
@@ -160,19 +159,14 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
 
 
 def _more_runs(one: Difference, pair: str, names: Mapping[str, str], sides: Sides) -> Iterator[Step]:
-    runs, said = f"{one.runs_to_settle:.0f}", 0
-    why = f"{pair} takes about {one.runs_to_settle:,.0f} runs of each (80 % power)."
+    runs = f"{one.runs_to_settle:.0f}"
+    texts = [f"{pair} takes about {one.runs_to_settle:,.0f} runs of each (80 % power). Finished ones count:"]
     for system, there in zip((one.first, one.second), one.runs, strict=True):
         side = sides.get((one.task, system), Side())
         command = side.source.command(side.verb, **{side.runs_parameter: runs})
         if there < one.runs_to_settle and command:
-            said += 1
-            yield Step(
-                f"The same for {names[system]}; then compare again:" if said > 1 else f"{why} Finished ones count:",
-                command,
-            )
-    if not said:
-        yield Step(f"{why} Add runs, and compare again.")
+            yield Step(texts.pop() if texts else f"The same for {names[system]}; then compare again:", command)
+    yield from (Step(text.replace("Finished ones count:", "Add runs, and compare again.")) for text in texts)
 
 
 def differing_sentence(comparison: Comparison, sides: Sides) -> str:
@@ -181,8 +175,7 @@ def differing_sentence(comparison: Comparison, sides: Sides) -> str:
     varied = list(dict.fromkeys(name for each in choices for name in each))
     if not varied:
         return "No recorded parameter of the two differs." if len(choices) == 2 else ""
-    pairs = varied[:6]
-    if len(choices) == 2:
-        pairs = [f"{name} ({' and '.join(each.get(name, 'none') for each in choices)})" for name in varied[:3]]
-    more = len(varied) - len(pairs)
-    return f"They differ in {', '.join(pairs)}{f' and {more} more' if more else ''}."
+    texts = {name: " and ".join(each.get(name, "none") for each in choices) for name in varied[:3]}
+    parts = [f"{name} ({text})" for name, text in texts.items()] if len(choices) == 2 else varied[:6]
+    more = [f"{len(varied) - len(parts)} more"] if len(varied) > len(parts) else []
+    return f"They differ in {_listed([*parts, *more])}."
