@@ -19,7 +19,7 @@ from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document, first_table
 from mlflow_l3d.studies.comparison.report.pairs import advice_on
 from mlflow_l3d.studies.comparison.report.tables import luck_table
-from mlflow_l3d.studies.comparison.report.words import Side, answers, differing_sentence, headline, steps
+from mlflow_l3d.studies.comparison.report.words import Side, answers, headline, steps, who_is_who
 
 FIRST = (0.5, 0.6, 0.7, 0.8)
 SLIGHTLY, CLOSE, APART = (0.9, 0.3, 0.75, 0.55), (0.501, 0.6, 0.699, 0.8), (0.4, 0.51, 0.59, 0.7)
@@ -232,6 +232,9 @@ def test_in_what_the_systems_differ_is_said_in_one_sentence():
     def sides(*choices):
         return {("task", name): Side(choices=each) for name, each in zip("ABC", choices, strict=False)}
 
+    def differing_sentence(comparison, sides):
+        return " ".join(who_is_who(comparison, sides))
+
     found = compared(APART)
     assert differing_sentence(found, {}) == ""
     assert differing_sentence(found, sides({}, {})) == "No recorded parameter of the two differs."
@@ -242,6 +245,13 @@ def test_in_what_the_systems_differ_is_said_in_one_sentence():
     three = sides({"approach": "a"}, {"approach": "b"}, {"approach": "c", "shots": "1"})
     assert differing_sentence(found, three) == "They differ in approach and shots."
     assert differing_sentence(found, two) in document(found, sides=two).notes
+
+
+def test_long_names_become_letters():
+    names = [f"learning_rate=0.{at} batch_size=32 epochs=5" for at in (1, 2)]
+    found = among(dict(zip(names, (FIRST, APART), strict=True)))
+    assert headline(found) == "A is better than B by 10.0 points."
+    assert document(found).notes == [f"A is {names[0]}; B is {names[1]}."]
 
 
 def test_first_table_has_a_row_for_each_pair_with_its_joint_interval():
@@ -277,7 +287,8 @@ def test_over_tasks_the_mean_over_them_decides():
     assert said(found, 0).endswith("It allows for luck on each task, and for tasks that differ.")
     assert said(found, 1) == "One run of A beats one of B in 62 to 62 % of cases, by task."
     table = first_table(found)
-    assert [row[0] for row in table.rows] == ["A - B\nall tasks", "A - B\nx", "A - B\ny", "A - B\nz"]
+    assert [row[0] for row in table.rows] == ["all tasks", "x", "y", "z"]
+    assert table.head[0] == "A - B"
     assert table.rows[0][3].startswith(f"{100 * one.found.difference:+.1f}\n({100 * one.found.low:+.1f} to ")
 
 

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.draw import Axis, difference_bar, strip, svg
 from mlflow_l3d.report.draw import text as words
-from mlflow_l3d.report.numbers import counted, percent, points, shorten, unit_of
+from mlflow_l3d.report.numbers import counted, percent, points, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, minus, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
@@ -28,7 +28,7 @@ from mlflow_l3d.studies.comparison.report.pairs import (
     overall_ranks,
     short_names,
 )
-from mlflow_l3d.studies.comparison.report.words import Sides, answers, differing_sentence, headline, steps
+from mlflow_l3d.studies.comparison.report.words import Sides, answers, headline, steps, who_is_who
 
 _MOST: Final = 5
 """Rows of the first table at most."""
@@ -71,7 +71,7 @@ def comparison_document(
     """
     source = source or Source()
     opening, table, next_steps = answers(comparison), first_table(comparison), [*steps(comparison, sides, source)]
-    notes = [*filter(None, [differing_sentence(comparison, sides), *map(_false_claims, checks)]), *comparison.notes]
+    notes = [*who_is_who(comparison, sides), *filter(None, map(_false_claims, checks)), *comparison.notes]
     run = f"MLflow run {source.run_id}; report.html is among its artifacts" if source.run_id else ""
     in_percent = " in %" if comparison.metric.percent else ""
     about = [
@@ -91,7 +91,7 @@ def comparison_document(
         table=table,
         steps=next_steps,
         lines=[run] if run else [],
-        text=[answer_lines(opening), table, [""], step_lines(next_steps), *notes],
+        text=[answer_lines(opening), table, [""], *notes, step_lines(next_steps)],
         notes=notes,
         sections=[
             Section("Every pair in numbers", [tables.difference_table(comparison)]),
@@ -113,7 +113,7 @@ def first_table(comparison: Comparison) -> Table:
     """
     unit, names = unit_of(comparison.metric), short_names(comparison)
     pairs = [*judged(comparison), *(comparison.differences if comparison.over_tasks else ())]
-    every = len(pairs)
+    every, by_task = len(pairs), 1 < len(pairs) <= _MOST and len(judged(comparison)) == 1
     if len(pairs) > _MOST:
         best = overall_ranks(comparison)[0].system
         pairs = [pair for pair in judged(comparison) if best in (pair.first, pair.second)][:_MOST]
@@ -124,16 +124,20 @@ def first_table(comparison: Comparison) -> Table:
     rows = []
     for pair, (value, start, end) in zip(pairs, numbers, strict=True):
         shown, low, high = (change(comparison, number) for number in limits(pair))
-        name = f"{names[pair.first]} - {names[pair.second]}"
-        if comparison.over_tasks:
-            name += f"\n{shorten(pair.task, 24)}" if isinstance(pair, Difference) else "\nall tasks"
+        task = pair.task if isinstance(pair, Difference) else "all tasks"
+        called = f"{names[pair.first]} - {names[pair.second]}"
         said = f"{shown}\n({low} to {high})"
         bar = difference_bar(value, start, end, axis, said.replace("\n", " "), margin=margin)
-        rows.append((name, _verdict(pair.verdict), Drawn(bar), said))
+        rows.append((task if by_task else called, _verdict(pair.verdict), Drawn(bar), said))
     grey = f" Grey: up to {effect_text(comparison)}, too small to matter." if margin else ""
     hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
     return Table(
-        ("pair", "verdict", Drawn(head), f"difference ({unit.noun}, {percent(comparison.level)})"),
+        (
+            called if by_task else "pair",
+            "verdict",
+            Drawn(head),
+            f"difference ({unit.noun}, {percent(comparison.level)})",
+        ),
         tuple(rows),
         f"{direction_sentence(comparison)}{grey}{hidden}",
         texts=frozenset({1, 2}),

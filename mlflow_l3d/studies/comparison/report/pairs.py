@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import ascii_uppercase
 from typing import Final, NamedTuple
 
 from mlflow_l3d.analysis.comparison.families import OverTasks
@@ -10,7 +11,7 @@ from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Differ
 from mlflow_l3d.report.numbers import plain, shorten_all, unit_of
 from mlflow_l3d.report.text import Answer, advise
 
-_NAME: Final = 32
+_NAME: Final = 28
 """Longest name of a system in a sentence."""
 
 
@@ -74,8 +75,10 @@ def overall_ranks(comparison: Comparison) -> list[Rank]:
 
 
 def short_names(comparison: Comparison) -> dict[str, str]:
-    """Return each system's name as sentences have it."""
-    return shorten_all(comparison.systems, _NAME)
+    """Return each system's name as sentences have it: itself, or a letter for each if one is long."""
+    if max(map(len, comparison.systems)) <= _NAME or len(comparison.systems) > len(ascii_uppercase):
+        return shorten_all(comparison.systems, _NAME)
+    return dict(zip(comparison.systems, ascii_uppercase, strict=False))
 
 
 def size(comparison: Comparison, value: float) -> str:
