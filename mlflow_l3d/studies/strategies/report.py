@@ -16,7 +16,7 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import steps
 
 _WORDS: Final = {True: "important", False: "not important", None: "without a verdict"}
-_WHY: Final = {"random": "In its runs all factors vary.", "fixed": "In its runs the other factors never change."}
+_WHY: Final = {"random": "in its runs all factors vary.", "fixed": "in its runs the other factors never change."}
 _Verdicts = Mapping[str, Mapping[str, bool | None]]
 """Factor -> strategy -> whether it calls the factor important."""
 
@@ -43,7 +43,7 @@ def strategies_document(
     opening = [Answer("What does the published method say?", "", (_said(verdicts, "interactions"),))]
     for strategy, why in _WHY.items():
         differing = _differing(verdicts, strategy)
-        said = f"{_said(differing, strategy)} {why}" if differing else "**Nowhere.**"
+        said = f"By {strategy}, {_said(differing, strategy)[:-1]}: {why}" if differing else "**Nowhere.**"
         opening.append(Answer(f"Where does {strategy} differ?", "", (said,)))
     unit = unit_of(analysis.metric)
     frame = strategy_table(results, scale=unit.scale).rename(index={GOLDEN_ROW: "golden model"})
