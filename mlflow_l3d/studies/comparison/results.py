@@ -140,4 +140,6 @@ def note(compared: ComparedRuns) -> str:
         f"* {each.system}, {each.task}: [{each.run_id}]({run_page(each.experiment_id, each.run_id)})"
         for each in compared.parents
     ]
-    return "\n\n".join([f"**{document.headline}** {first}", *rest, *document.notes, "\n".join(links)])[:5000]
+    return "\n\n".join([f"**{document.headline}** {first}", *rest, document.about, *document.notes, "\n".join(links)])[
+        :5000
+    ]

@@ -19,7 +19,7 @@ from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document, first_table
 from mlflow_l3d.studies.comparison.report.pairs import advice_on
 from mlflow_l3d.studies.comparison.report.tables import luck_table
-from mlflow_l3d.studies.comparison.report.words import Side, answers, headline, steps, who_is_who
+from mlflow_l3d.studies.comparison.report.words import Side, answers, differing_sentence, headline, steps
 
 FIRST = (0.5, 0.6, 0.7, 0.8)
 SLIGHTLY, CLOSE, APART = (0.9, 0.3, 0.75, 0.55), (0.501, 0.6, 0.699, 0.8), (0.4, 0.51, 0.59, 0.7)
@@ -232,9 +232,6 @@ def test_in_what_the_systems_differ_is_said_in_one_sentence():
     def sides(*choices):
         return {("task", name): Side(choices=each) for name, each in zip("ABC", choices, strict=False)}
 
-    def differing_sentence(comparison, sides):
-        return " ".join(who_is_who(comparison, sides))
-
     found = compared(APART)
     assert differing_sentence(found, {}) == ""
     assert differing_sentence(found, sides({}, {})) == "No recorded parameter of the two differs."
@@ -251,7 +248,11 @@ def test_long_names_become_letters():
     names = [f"learning_rate=0.{at} batch_size=32 epochs=5" for at in (1, 2)]
     found = among(dict(zip(names, (FIRST, APART), strict=True)))
     assert headline(found) == "A is better than B by 10.0 points."
-    assert document(found).notes == [f"A is {names[0]}; B is {names[1]}."]
+    legend = f"A: {names[0]}, B: {names[1]}"
+    assert legend in document(found).about
+    assert " ".join(document(found).to_text().split()).startswith(
+        f"A is better than B by 10.0 points. {'=' * 34} {legend}"
+    )
 
 
 def test_first_table_has_a_row_for_each_pair_with_its_joint_interval():

@@ -28,7 +28,7 @@ from mlflow_l3d.studies.comparison.report.pairs import (
     overall_ranks,
     short_names,
 )
-from mlflow_l3d.studies.comparison.report.words import Sides, answers, headline, steps, who_is_who
+from mlflow_l3d.studies.comparison.report.words import Sides, answers, differing_sentence, headline, steps
 
 _MOST: Final = 5
 """Rows of the first table at most."""
@@ -71,7 +71,7 @@ def comparison_document(
     """
     source = source or Source()
     opening, table, next_steps = answers(comparison), first_table(comparison), [*steps(comparison, sides, source)]
-    notes = [*who_is_who(comparison, sides), *filter(None, map(_false_claims, checks)), *comparison.notes]
+    notes = [*filter(None, [differing_sentence(comparison, sides), *map(_false_claims, checks)]), *comparison.notes]
     run = f"MLflow run {source.run_id}; report.html is among its artifacts" if source.run_id else ""
     in_percent = " in %" if comparison.metric.percent else ""
     about = [
@@ -90,7 +90,7 @@ def comparison_document(
         answers=opening,
         table=table,
         steps=next_steps,
-        lines=[run] if run else [],
+        lines=[*filter(None, [letters, run])],
         text=[answer_lines(opening), table, [""], *notes, step_lines(next_steps)],
         notes=notes,
         sections=[
@@ -126,9 +126,10 @@ def first_table(comparison: Comparison) -> Table:
         shown, low, high = (change(comparison, number) for number in limits(pair))
         task = pair.task if isinstance(pair, Difference) else "all tasks"
         called = f"{names[pair.first]} - {names[pair.second]}"
+        broken = Drawn(Markup("{} \N{MINUS SIGN}<br>{}").format(names[pair.first], names[pair.second]), called)
         said = f"{shown}\n({low} to {high})"
         bar = difference_bar(value, start, end, axis, said.replace("\n", " "), margin=margin)
-        rows.append((task if by_task else called, _verdict(pair.verdict), Drawn(bar), said))
+        rows.append((task if by_task else broken, _verdict(pair.verdict), Drawn(bar), said))
     grey = f" Grey: up to {effect_text(comparison)}, too small to matter." if margin else ""
     hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
     return Table(
@@ -136,7 +137,7 @@ def first_table(comparison: Comparison) -> Table:
             called if by_task else "pair",
             "verdict",
             Drawn(head),
-            f"difference ({unit.noun}, {percent(comparison.level)})",
+            f"difference ({unit.short}, {percent(comparison.level)})",
         ),
         tuple(rows),
         f"{direction_sentence(comparison)}{grey}{hidden}",

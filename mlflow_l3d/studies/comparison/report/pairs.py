@@ -11,7 +11,7 @@ from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Differ
 from mlflow_l3d.report.numbers import plain, shorten_all, unit_of
 from mlflow_l3d.report.text import Answer, advise
 
-_NAME: Final = 28
+_NAME: Final = 24
 """Longest name of a system in a sentence."""
 
 

@@ -169,17 +169,13 @@ def _more_runs(one: Difference, pair: str, names: Mapping[str, str], sides: Side
     yield from (Step(text.replace("Finished ones count:", "Add runs, and compare again.")) for text in texts)
 
 
-def who_is_who(comparison: Comparison, sides: Sides) -> Iterator[str]:
-    """Yield what the letters of long names mean, and in what the systems differ if their parameters are known."""
-    letters = [f"{short} is {name}" for name, short in short_names(comparison).items() if len(short) < 2 < len(name)]
-    if letters:
-        yield f"{'; '.join(letters)}."
+def differing_sentence(comparison: Comparison, sides: Sides) -> str:
+    """Return in what the systems differ, in one sentence; empty if their parameters are not known."""
     choices = [side.choices for (task, _), side in sides.items() if task == comparison.tasks[0]]
     varied = list(dict.fromkeys(name for each in choices for name in each))
     if not varied:
-        yield from ["No recorded parameter of the two differs."] * (len(choices) == 2)
-        return
+        return "No recorded parameter of the two differs." if len(choices) == 2 else ""
     texts = {name: " and ".join(each.get(name, "none") for each in choices) for name in varied[:3]}
     parts = [f"{name} ({text})" for name, text in texts.items()] if len(choices) == 2 else varied[:6]
     more = [f"{len(varied) - len(parts)} more"] if len(varied) > len(parts) else []
-    yield f"They differ in {_listed([*parts, *more])}."
+    return f"They differ in {_listed([*parts, *more])}."
