@@ -32,6 +32,8 @@ from mlflow_l3d.studies.comparison.report.words import Sides, answers, differing
 
 _MOST: Final = 5
 """Rows of the first table at most."""
+_WIDE: Final = 24
+"""Characters of a pair beyond which it has two lines."""
 _SIGNS: Final = {
     BETTER: "\N{BLACK CIRCLE}",
     WORSE: "\N{BLACK CIRCLE}",
@@ -73,12 +75,9 @@ def comparison_document(
     opening, table, next_steps = answers(comparison), first_table(comparison), [*steps(comparison, sides, source)]
     notes = [*filter(None, [differing_sentence(comparison, sides), *map(_false_claims, checks)]), *comparison.notes]
     run = f"MLflow run {source.run_id}; report.html is among its artifacts" if source.run_id else ""
-    in_percent = " in %" if comparison.metric.percent else ""
-    about = [
-        ", ".join(comparison.tasks),
-        counted(len(comparison.systems), "system"),
-        f"{comparison.metric}{in_percent}",
-    ]
+    letters = ", ".join(f"{short}: {name}" for name, short in short_names(comparison).items() if len(short) < len(name))
+    systems = letters or counted(len(comparison.systems), "system")
+    about = [", ".join(comparison.tasks), systems, f"{comparison.metric}{' in %' * comparison.metric.percent}"]
     place = [Markup("{}").format(text) for text in (counted(len(scores), "run"), source.date) if text]
     if source.link:
         place.append(Markup('<a href="{}">MLflow</a>').format(source.link))
@@ -126,10 +125,11 @@ def first_table(comparison: Comparison) -> Table:
         shown, low, high = (change(comparison, number) for number in limits(pair))
         task = pair.task if isinstance(pair, Difference) else "all tasks"
         called = f"{names[pair.first]} - {names[pair.second]}"
-        broken = Drawn(Markup("{} \N{MINUS SIGN}<br>{}").format(names[pair.first], names[pair.second]), called)
+        if len(called) > _WIDE:
+            called = Drawn(Markup("{} \N{MINUS SIGN}<br>{}").format(names[pair.first], names[pair.second]), called)
         said = f"{shown}\n({low} to {high})"
         bar = difference_bar(value, start, end, axis, said.replace("\n", " "), margin=margin)
-        rows.append((task if by_task else broken, _verdict(pair.verdict), Drawn(bar), said))
+        rows.append((task if by_task else called, _verdict(pair.verdict), Drawn(bar), said))
     grey = f" Grey: up to {effect_text(comparison)}, too small to matter." if margin else ""
     hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
     return Table(
