@@ -88,11 +88,11 @@ class Parent:
         if not isinstance(typed, dict) or not isinstance(approach, dict):  # of other code
             return Side(choices=shown)
         is_seeds = "seeds" in self.document
-        verb, known = ("seeds", SEEDS) if is_seeds else ("investigate", MAIN)
-        given = {name: str(text) for name, text in typed.items() if name in known and text != known[name].default}
-        base_runs = given.get("design") == "radial" and not given.get("golden_runs", "").isdigit()
+        verb, declared = ("seeds", SEEDS) if is_seeds else ("investigate", MAIN)
+        changed = {n: str(text) for n, text in typed.items() if n in declared and text != declared[n].default}
+        base_runs = changed.get("design") == "radial" and not changed.get("golden_runs", "").isdigit()
         runs = "seeds" if is_seeds else "mitigation_runs" if base_runs else "golden_runs"
-        source = Source(approach=str(approach.get("name")), given=given)
+        source = Source(approach=str(approach.get("name")), given=changed)
         return Side(choices=shown, source=source, verb=verb, runs_parameter=runs)
 
 

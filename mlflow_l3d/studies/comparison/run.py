@@ -205,8 +205,8 @@ def _source(client: Client, compared: Sequence[ComparedParent], arguments: Argum
     """Return the run, its page and its command with the ids of the compared runs."""
     typed = {name: text for name, text in arguments.texts.items() if text != COMPARE[name].default}
     address = runs_page(client, str(client.get_run(run_id).info.experiment_id))
-    given = {**typed, "runs": ",".join(parent.run_id for parent in compared)}
-    return Source(run_id=run_id, address=address, given=given, date=heading(run_id)["date"][:10])
+    typed["runs"] = ",".join(parent.run_id for parent in compared)
+    return Source(run_id=run_id, address=address, given=typed, date=heading(run_id)["date"][:10])
 
 
 def _scores(tasks: Mapping[str, Sequence[System]]) -> pd.DataFrame:

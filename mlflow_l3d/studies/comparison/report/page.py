@@ -4,42 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 import pandas as pd
 from markupsafe import Markup
 
-from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED, WORSE, Comparison, Difference
+from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.draw import Axis, difference_bar, strip, svg
 from mlflow_l3d.report.draw import text as words
-from mlflow_l3d.report.numbers import counted, percent, points, unit_of
+from mlflow_l3d.report.numbers import counted, percent, plain, points, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, minus, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
+from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report import tables
-from mlflow_l3d.studies.comparison.report.pairs import (
-    change,
-    direction_sentence,
-    effect_text,
-    judged,
-    limits,
-    overall_ranks,
-    short_names,
-)
+from mlflow_l3d.studies.comparison.report.pairs import change, judged, limits, overall_ranks, short_names
 from mlflow_l3d.studies.comparison.report.words import Sides, answers, differing_sentence, headline, steps
 
 _MOST: Final = 5
 """Rows of the first table at most."""
 _WIDE: Final = 24
 """Characters of a pair beyond which it has two lines."""
-_SIGNS: Final = {
-    BETTER: "\N{BLACK CIRCLE}",
-    WORSE: "\N{BLACK CIRCLE}",
-    EQUIVALENT: "\N{WHITE CIRCLE}",
-    UNDECIDED: "\N{CIRCLE WITH LEFT HALF BLACK}",
-}
+_SIGNS: Final = {EQUIVALENT: "\N{WHITE CIRCLE}", UNDECIDED: "\N{CIRCLE WITH LEFT HALF BLACK}"}
 
 
 def comparison_document(
@@ -130,17 +119,13 @@ def first_table(comparison: Comparison) -> Table:
         said = f"{shown}\n({low} to {high})"
         bar = difference_bar(value, start, end, axis, said.replace("\n", " "), margin=margin)
         rows.append((task if by_task else called, _verdict(pair.verdict), Drawn(bar), said))
-    grey = f" Grey: up to {effect_text(comparison)}, too small to matter." if margin else ""
+    grey = f" Grey: up to {of.effect_text(comparison)}, too small to matter." if margin else ""
     hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
+    numbers_head = f"difference ({unit.short}, {percent(comparison.level)})"
     return Table(
-        (
-            called if by_task else "pair",
-            "verdict",
-            Drawn(head),
-            f"difference ({unit.short}, {percent(comparison.level)})",
-        ),
+        (called if by_task else "pair", "verdict", Drawn(head), numbers_head),
         tuple(rows),
-        f"{direction_sentence(comparison)}{grey}{hidden}",
+        f"{of.direction_sentence(comparison)}{grey}{hidden}",
         texts=frozenset({1, 2}),
         kind="bars",
         kinds=tuple(pair.verdict for pair in pairs),
@@ -148,7 +133,7 @@ def first_table(comparison: Comparison) -> Table:
 
 
 def _verdict(word: str) -> Drawn:
-    sign = _SIGNS[word]
+    sign = _SIGNS.get(word, "\N{BLACK CIRCLE}")
     return Drawn(Markup('<span class="verdict"><span aria-hidden="true">{}</span> {}</span>').format(sign, word), word)
 
 
@@ -167,9 +152,7 @@ def score_strips(comparison: Comparison, scores: pd.DataFrame) -> list[Drawing]:
         values, names = unit.scale * runs["score"].to_numpy(), [f"run {at + 1}" for at in range(len(runs))]
         title = f"{system}, {task}" if len(comparison.tasks) > 1 else str(system)
 
-        def written(value: float) -> str:
-            return unit.text(value / unit.scale, 1)
-
-        drawn = strip(values, names, band=None, label=title, shown=written, axis=axes[str(task)])
+        shown = partial(plain, digits=1 if unit.scale > 1 else 3)
+        drawn = strip(values, names, band=None, label=title, shown=shown, axis=axes[str(task)])
         strips.append(Drawing(drawn, f"{title}: a dot is one run."))
     return strips

@@ -23,6 +23,7 @@ _OVER_TASKS = (
     "its own, with an error rate of its own for all pairs (Holm)."
 )
 _TEXTS = ("verdict", "configurations\nof shared runs", "of one\nsystem alone")
+_CLAIMS = ("at most nominal", "repeat more often", "TOO MANY")
 _WHATEVER = "whatever the luck %"
 
 
@@ -135,13 +136,12 @@ def wins_table(comparison: Comparison) -> Table:
         "In %, for the first of a pair. Better on average: the share of the confidence distribution on its side, a "
         "posterior probability if all differences were equally probable before. One run: ties count half."
     )
-    table = _table(comparison, rows, note)
     if any(0 < each.example_wins.examples < FEWEST_EXAMPLES for each in comparison.differences):
         note += (
             " Ten runs of both saw too few test examples to count those on which one always wins. "
             "test_selection=fixed keeps one test set for all runs."
         )
-    if any(_WHATEVER in name for name in table.head):
+    if any(each.example_wins.examples >= FEWEST_EXAMPLES for each in comparison.differences):
         note += (
             " Whatever the luck: test examples that any ten runs of one have all right, and any ten of the other (with "
             "the same configurations) not all."
@@ -150,7 +150,7 @@ def wins_table(comparison: Comparison) -> Table:
 
 
 def factor_table(comparison: Comparison, importances: pd.DataFrame) -> Table | None:
-    """Return how far each factor decides which system is ahead, None where no factor's cells are shared.
+    """Return how much each factor decides which system is ahead; None if no cells of a factor are shared.
 
     Parameters
     ----------
@@ -195,9 +195,9 @@ def check_table(checks: Sequence[SelfCheck]) -> Table | None:
             "false claims %": points(each.rate, 1),
             "95 %": between(*each.interval, lambda one: points(one, 1)),
             "nominal %": points(each.nominal, 1),
-            "verdict": ("at most nominal" if each.rate <= each.nominal else "repeat more often")
-            if each.holds
-            else "TOO MANY",
+            "verdict": ("at most nominal", "repeat more often", "TOO MANY")[
+                (each.rate > each.nominal) + (not each.holds)
+            ],
         }
         for each in checks
     ]

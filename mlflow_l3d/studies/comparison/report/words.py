@@ -16,7 +16,7 @@ from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report.pairs import Lead, judged, leading, overall_ranks, short_names
 
 _AFFORDABLE: Final = 20
-"""Times as many runs as there are, beyond which more runs are no advice."""
+"""More runs are the advice up to so many times as many as there are."""
 
 
 @dataclass(frozen=True, kw_only=True)
