@@ -109,6 +109,7 @@ def strip(
     shown: Callable[[float], str],
     beside: Sequence[str] = (),
     hollow: Collection[int] = (),
+    axis: Axis | None = None,
 ) -> Markup:
     """Return a dot for each run, alike ones stacked; the mean, one deviation around it, and both ends.
 
@@ -128,8 +129,10 @@ def strip(
         Short names, one for each run, that stand at the dots; none by default.
     hollow
         Places of the runs whose dots are not filled.
+    axis
+        One that several strips share; its own by default.
     """
-    axis = Axis.over(scores)
+    axis = axis or Axis.over(scores)
     width = nice_step((axis.high - axis.low) / _BINS)
     bins = np.round((scores - axis.low) / width).astype(int)
     mean = float(scores.mean())

@@ -26,8 +26,10 @@ from mlflow_l3d.approaches.hyperparameters import SearchRange
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import WIDTH, marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document
+from mlflow_l3d.studies.comparison.report.words import Side
 from mlflow_l3d.studies.gate.report.page import gate_document
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.search.numbers import SearchResult, compare_held_out, summarise_stage
@@ -67,7 +69,13 @@ def comparison() -> Document:
         for one in systems
         for at, score in enumerate(one.scores)
     ]
-    return comparison_document(compared, pd.DataFrame(scores), pd.DataFrame(), run_id="r1", settings=SETTINGS)
+    sides = {
+        (ATTACK, name): Side(choices={ATTACK: name}, source=Source(given={"task": ATTACK})) for name in (ATTACK, "b")
+    }
+    source = Source(run_id="r1", given={"runs": ATTACK})
+    return comparison_document(
+        compared, pd.DataFrame(scores), pd.DataFrame(), sides=sides, source=source, settings=SETTINGS
+    )
 
 
 def search(text: str, *, failed: bool = False) -> Document:

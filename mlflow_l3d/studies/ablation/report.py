@@ -11,10 +11,12 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.numbers import Unit, bracketed, shorten, signed, unit_of
+from mlflow_l3d.report.numbers import Unit, between, bracketed, shorten, signed, unit_of
+from mlflow_l3d.report.page import Document, Section, answer_lines, step_lines
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, Axes, Figure, dress, panels
 from mlflow_l3d.report.table import Table, document
-from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.report.text import WIDTH, Answer, Step
 from mlflow_l3d.studies.ablation.numbers import NUMBERS
 
 _KEYS: Final = ["setting", "mitigation_runs", "investigation_runs", "test_examples", "share_of_baseline", "factor"]
@@ -77,21 +79,120 @@ def ablation_table(frame: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     return pd.DataFrame(columns).rename_axis(columns=list(_HEAD))
 
 
-def ablation_text(title: str, frame: pd.DataFrame, metric: Metric, notes: Sequence[str] = ()) -> str:
-    """Return table and ranges as text."""
-    table = ablation_table(frame, metric)
+def ablation_document(
+    title: str, frame: pd.DataFrame, metric: Metric, notes: Sequence[str] = (), source: Source | None = None
+) -> Document:
+    """Return what fewer runs would have found as people read it; `source` is the investigation."""
+    means = spread(frame)
+    means = means[means["number"].eq("importance") & means["factor"].ne(GOLDEN_ROW)]
+    base = means[means["setting"].eq(0)].set_index("factor")["mean"]
+    signs = np.sign(means["factor"].map(base))
+    means = means.assign(kept=(np.sign(means["low"]).eq(signs) & np.sign(means["high"]).eq(signs)))
+    fewer = means[means["setting"].ne(0)].sort_values(["share_of_baseline", "setting"], kind="stable")
+    whole = fewer.groupby("setting", sort=False)["kept"].transform("all")
+    answers = [
+        Answer("How few runs are enough?", "", (_enough(fewer[whole]),)),
+        Answer("Which factor needs most?", "", (_first_lost(fewer[~fewer["kept"]]),)),
+        Answer("Do fewer test examples do?", "", (_fewer_examples(fewer),)),
+    ]
+    names = {setting: _setting(part.iloc[0]).replace(" on ", "\n") for setting, part in means.groupby("setting")}
+    shown = [0, *fewer["setting"].drop_duplicates()[:2]]
+    rows = [
+        {"factor": str(factor)}
+        | {
+            names[row["setting"]]: f"{signed(row['mean'])}\n({between(row['low'], row['high'])})"
+            for row in part.sort_values("setting").to_dict("records")
+            if row["setting"] in shown
+        }
+        for factor, part in means.groupby("factor", sort=False)
+    ]
+    next_steps = [] if source is None or fewer.empty else _steps(means, fewer[whole], source)
     repeats = int(frame["repeat"].max()) + 1
+    note = f"Importance: mean and 5 to 95 % range over {repeats} random choices, of all runs and the smallest parts."
+    table = Table.of(rows, note)
+    return Document(
+        title=title,
+        headline=_headline(fewer, fewer[whole]),
+        answers=answers,
+        table=table,
+        steps=next_steps,
+        lines=[title],
+        text=[answer_lines(answers), table, [""], *notes, step_lines(next_steps)],
+        notes=notes,
+        sections=[Section("Every number", [_numbers(frame, metric), _legend(frame, metric)])],
+    )
+
+
+def _steps(means: pd.DataFrame, whole: pd.DataFrame, source: Source) -> list[Step]:
+    """Return the investigation that is enough next time, or a larger one."""
+    row = means.iloc[0] if whole.empty else whole.iloc[0]
+    sizes = {"mitigation_runs": str(row["mitigation_runs"] * (2 if whole.empty else 1))}
+    if not pd.isna(row["investigation_runs"]):
+        sizes["investigation_runs"] = str(row["investigation_runs"])
+    command = source.command(**sizes)
+    text = "All runs are needed. More rows narrow the intervals:" if whole.empty else "Enough for the signs next time:"
+    return [Step(text, command)] if command else []
+
+
+def _headline(fewer: pd.DataFrame, whole: pd.DataFrame) -> str:
+    if fewer.empty:
+        return "Nothing smaller than all runs was tried."
+    if whole.empty:
+        return "Fewer runs may give an importance of the other sign."
+    share = 100 * whole["share_of_baseline"].iloc[0]
+    return f"With {share:.3g} % of the work, every importance has the same sign."
+
+
+def _enough(whole: pd.DataFrame) -> str:
+    if whole.empty:
+        return "**None of the smaller parts:** each changes the sign of an importance in some choices."
+    return f"**{_setting(whole.iloc[0])}:** every importance keeps its sign in nine of ten choices."
+
+
+def _first_lost(lost: pd.DataFrame) -> str:
+    if lost.empty:
+        return "No factor changes its sign."
+    row = lost.iloc[-1]
+    limits = between(row["low"], row["high"])
+    return f"**{row['factor']}**: with {_setting(row)} its importance is **{limits}**."
+
+
+def _fewer_examples(fewer: pd.DataFrame) -> str:
+    part = fewer[fewer["test_examples"].notna() & fewer["mitigation_runs"].eq(fewer["mitigation_runs"].max())]
+    if part.empty:
+        return "Not tried."
+    row = part.assign(width=part["high"] - part["low"]).nlargest(1, "width").iloc[0]
+    limits = between(row["low"], row["high"])
+    return f"With {_size(row)} examples the importance of {row['factor']} varies most: **{limits}**."
+
+
+def _setting(row: Any) -> str:
+    columns = "base runs" if pd.isna(row["investigation_runs"]) else f"x {row['investigation_runs']} runs"
+    return f"{row['mitigation_runs']} {columns} on {_size(row)} examples"
+
+
+def _numbers(frame: pd.DataFrame, metric: Metric) -> Table:
+    table = ablation_table(frame, metric)
     rows: list[tuple[str, ...]] = []
     for factor, part in table.groupby("factor", sort=False):
         rows.append(("golden model" if factor == GOLDEN_ROW else str(factor), *[""] * table.shape[1]))
         rows += [(f"  {number}", *texts) for (_, number), *texts in part.itertuples(name=None)]
-    lines = [*Table(tuple(map("\n".join, [_HEAD, *table.columns])), tuple(rows)).lines(), ""]
-    lines += _ranges(frame) if repeats > 1 else []
-    legend = (
-        f"Means over {repeats} random choices of rows, columns, golden runs and examples. Standard deviations in "
-        f"{unit_of(metric).name}. The first column is all that was run. corrected: importance with its 95 % interval."
+    return Table(tuple(map("\n".join, [_HEAD, *table.columns])), tuple(rows))
+
+
+def _legend(frame: pd.DataFrame, metric: Metric) -> str:
+    return (
+        f"Means over {int(frame['repeat'].max()) + 1} random choices of rows, columns, golden runs and examples. "
+        f"Standard deviations in {unit_of(metric).name}. The first column is all that was run. corrected: importance "
+        "with its 95 % interval."
     )
-    return document(title, (), [lines, legend, *[f"- {note}" for note in notes]])
+
+
+def ablation_text(title: str, frame: pd.DataFrame, metric: Metric, notes: Sequence[str] = ()) -> str:
+    """Return table and ranges as text."""
+    ranges = _ranges(frame) if int(frame["repeat"].max()) else []
+    lines = [*_numbers(frame, metric).lines(), "", *ranges]
+    return document(title, (), [lines, _legend(frame, metric), *[f"- {note}" for note in notes]])
 
 
 def _size(row: Any) -> str:
@@ -106,7 +207,7 @@ def _ranges(frame: pd.DataFrame) -> list[str]:
     for factor, part in means.groupby("factor", sort=False):
         lines.append(shorten(f"importance of {factor}: mean and 5-95 % range over the choices", WIDTH))
         for row in part.to_dict("records"):
-            runs = "base runs" if pd.isna(row["investigation_runs"]) else f"x {row['investigation_runs']}"
+            runs = "base runs" if pd.isna(row["investigation_runs"]) else f"x {row['investigation_runs']} runs"
             setting = f"  {row['mitigation_runs']} {runs}, {_size(row)} examples"
             lines.append(f"{setting:38}{signed(row['mean'])}  {bracketed(row['low'], row['high'])}")
         lines.append("")

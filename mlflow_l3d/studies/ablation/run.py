@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Unpack
@@ -21,11 +21,14 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
 from mlflow_l3d.report import style
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
-from mlflow_l3d.studies.ablation.report import ablation_figure, ablation_table, ablation_text, spread
+from mlflow_l3d.studies.ablation.report import ablation_document, ablation_figure, ablation_table, ablation_text, spread
 from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
 from mlflow_l3d.studies.shown import OnOneScreen
@@ -33,7 +36,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
-from mlflow_l3d.tracking.earlier.reader import Recorded, read_listed
+from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_listed
 
 FRAME_FILE, TABLE_FILE, FIGURE_FILE = "ablation.json", "ablation_table.json", "ablation.png"
 _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
@@ -54,12 +57,15 @@ class Ablation(OnOneScreen):
         One row per setting, repeat and factor, see :func:`mlflow_l3d.studies.ablation.numbers.ablate_tables`.
     notes
         What was left out, and why.
+    source
+        The command of the investigation, for the report.
     """
 
     run_id: str
     metric: Metric
     frame: pd.DataFrame
     notes: tuple[str, ...] = ()
+    source: Source = field(default_factory=Source)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per setting, factor and number: its mean and 5-95 % range over the random choices."""
@@ -69,9 +75,18 @@ class Ablation(OnOneScreen):
         """Return the layout of the paper's Table 3, as texts: a column per setting, rows golden model and factors."""
         return ablation_table(self.frame, self.metric)
 
-    def summary(self) -> str:
-        """Return table and ranges as text of at most 100 columns."""
-        return ablation_text(f"ablation of run {self.run_id} ({self.metric})", self.frame, self.metric, self.notes)
+    def report(self) -> Document:
+        """Return what fewer runs would have found, as people read it."""
+        return ablation_document(self._title, self.frame, self.metric, self.notes, self.source)
+
+    @property
+    def _title(self) -> str:
+        return f"ablation of run {self.run_id} ({self.metric})"
+
+    def description(self) -> str:
+        """Return headline, table and ranges as Markdown, for the description of the run in MLflow's UI."""
+        text = ablation_text(self._title, self.frame, self.metric, self.notes)
+        return f"**{self.report().headline}**\n\n```text\n{text[:4800]}```\n"
 
 
 @with_signature(AblationOptions)
@@ -128,7 +143,7 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
             auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=asked.texts) as opened,
         ):
             ablation = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
-            tags = {names.OF_INVESTIGATION: run_id, names.NOTE: f"```text\n{ablation.summary()}```\n"[:5000]}
+            tags = {names.OF_INVESTIGATION: run_id, names.NOTE: ablation.description()}
             opened.finish(folder, metrics={}, tags=tags, tables=_write(ablation, folder))
     return ablation
 
@@ -174,7 +189,9 @@ def _ablate(
     importances = partial(design.importances, missing=plan.missing, level=level)
     frame = ablate_tables(scores, settings, importances, seed=seed, repeats=repeats, answers=answers, metric=metric)
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
-    return Ablation(recorded.parent.info.run_id, metric, frame, notes)
+    run_id = str(recorded.parent.info.run_id)
+    parent = Parent(recorded.parent, known_document(client, run_id, names.INVESTIGATION))
+    return Ablation(run_id, metric, frame, notes, parent.side({}).source)
 
 
 def _tables(cells: pd.DataFrame, plan: Planned, metric: Metric) -> Tables:

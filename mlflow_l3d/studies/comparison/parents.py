@@ -10,6 +10,11 @@ from typing import Any, Final
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.numbers import value_text
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.comparison.report.words import Side
+from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import own_parameter
@@ -75,6 +80,20 @@ class Parent:
         }
         choices |= {name: str(value) for name, value in self.document.get("hyperparameters", {}).items()}
         return choices | {name: own_parameter(self.run, name) or "" for name in _LATER}
+
+    def side(self, choices: Mapping[str, object]) -> Side:
+        """Return how a report names it, with the parameters in which it differs from the others."""
+        shown = {name: value_text(value) for name, value in choices.items()}
+        approach, typed = self.document.get("approach"), self.document.get("parameters")
+        if not isinstance(typed, dict) or not isinstance(approach, dict):  # of other code
+            return Side(choices=shown)
+        is_seeds = "seeds" in self.document
+        verb, declared = ("seeds", SEEDS) if is_seeds else ("investigate", MAIN)
+        changed = {n: str(text) for n, text in typed.items() if n in declared and text != declared[n].default}
+        base_runs = changed.get("design") == "radial" and not changed.get("golden_runs", "").isdigit()
+        runs = "seeds" if is_seeds else "mitigation_runs" if base_runs else "golden_runs"
+        source = Source(approach=str(approach.get("name")), given=changed)
+        return Side(choices=shown, source=source, verb=verb, runs_parameter=runs)
 
 
 def read_parents(client: Client, run_ids: Sequence[str]) -> list[Parent]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,23 +14,32 @@ from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.comparison.report.page import comparison_document
-from mlflow_l3d.studies.comparison.report.words import advice_on, answers
+from mlflow_l3d.studies.comparison.report.pairs import advice_on
+from mlflow_l3d.studies.comparison.report.words import Side
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import run_page
 
+_PARENT: Final = ("task", "system", "run_id", "experiment_id")
 _OF_FACTOR: Final = ("importance", *with_interval("importance_corrected"))
 
 
 class ComparedParent(NamedTuple):
-    """A parent run, with its task and system in the comparison."""
+    """A parent run, with its task and system in the comparison, and as the report names it."""
 
     task: str
     system: str
     run_id: str
     experiment_id: str
+    side: Side = Side()
+
+    @property
+    def settings(self) -> str:
+        """In what it differs from the others, and its run id."""
+        return ", ".join([*(f"{name}={value}" for name, value in self.side.choices.items()), f"run {self.run_id}"])
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +62,8 @@ class ComparedRuns(OnOneScreen):
         :func:`mlflow_l3d.studies.comparison.reading.importances_of_differences`; may be empty.
     self_checks
         How often a difference was claimed for equal systems; empty without `self_check`.
+    source
+        The run, its page and its command, for the report.
     """
 
     run_id: str
@@ -61,6 +72,7 @@ class ComparedRuns(OnOneScreen):
     scores: pd.DataFrame
     importances: pd.DataFrame
     self_checks: tuple[SelfCheck, ...] = ()
+    source: Source = field(default_factory=Source)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per pair and task, see :class:`mlflow_l3d.analysis.comparison.results.Comparison`."""
@@ -80,19 +92,16 @@ class ComparedRuns(OnOneScreen):
             metrics["false_claims_nominal"] = self.self_checks[0].nominal
         return metrics | {f"false_claims/{check.what}": check.rate for check in self.self_checks}
 
-    def summary(self) -> str:
-        """Return the text that the command line prints."""
-        return self.document().to_text()
-
-    def document(self) -> Document:
+    def report(self) -> Document:
         """Return the comparison as people read it."""
         return comparison_document(
             self.comparison,
             self.scores,
             self.importances,
             self.self_checks,
-            run_id=self.run_id,
-            settings={f"{parent.system} ({parent.task})": f"run {parent.run_id}" for parent in self.parents},
+            sides={(parent.task, parent.system): parent.side for parent in self.parents},
+            source=self.source,
+            settings={f"{parent.system} ({parent.task})": parent.settings for parent in self.parents},
         )
 
 
@@ -101,19 +110,19 @@ TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks
 
 
 def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
-    """Write tables, pictures and report; return the names of what MLflow shows as tables."""
+    """Write tables and report; return the names of what MLflow shows as tables."""
     comparison, frame = compared.comparison, compared.to_frame()
     frame.to_csv(folder / "differences.csv", index=False)
     frame.to_parquet(folder / "differences.parquet", index=False)
     compared.scores.to_parquet(folder / "scores.parquet", index=False)
-    parents = [parent._asdict() for parent in compared.parents]
+    parents = [dict(zip(_PARENT, parent, strict=False)) for parent in compared.parents]
     checks = [asdict(check) | {"rate": check.rate} for check in compared.self_checks]
     advice = [asdict(advice_on(each)) for each in comparison.differences]
     more = {"parents": parents, "metrics": compared.metrics(), "self_checks": checks, "advice": advice}
     without_functions = replace(comparison, metric=Metric(comparison.metric.name))
     document = {**asdict(without_functions), "metric": comparison.metric.name, **more}
     write_json(folder / DOCUMENT, document, indent=2)
-    compared.document().save(folder, names.REPORT)
+    compared.report().save(folder, names.REPORT)
     frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
     importances = None if compared.importances.empty else compared.importances
     frames |= {"importances.json": importances, CHECKS: pd.DataFrame(checks) if checks else None}
@@ -121,10 +130,16 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
 
 
 def note(compared: ComparedRuns) -> str:
-    """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI."""
-    opening = [answer.markdown(2) for answer in answers(compared.comparison)]
+    """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI.
+
+    MLflow shows its first two lines until a reader asks for more: they hold the answer.
+    """
+    document = compared.report()
+    first, *rest = (answer.markdown(1) for answer in document.answers)
     links = [
         f"* {each.system}, {each.task}: [{each.run_id}]({run_page(each.experiment_id, each.run_id)})"
         for each in compared.parents
     ]
-    return "\n\n".join([*opening, "\n".join(links)])[:5000]
+    return "\n\n".join([f"**{document.headline}** {first}", *rest, document.about, *document.notes, "\n".join(links)])[
+        :5000
+    ]

@@ -18,6 +18,8 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import check_names
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
@@ -26,9 +28,11 @@ from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns, 
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
+from mlflow_l3d.studies.sweep.read import choices_among
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
+from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results
 
 _FEWEST_HALVED: Final = 6
@@ -175,9 +179,10 @@ def compare_parents(client: Client, parents: Matched, arguments: Arguments, run_
     notes: list[str] = []
     compared, of_differences = [], []
     for task, systems in parents.tasks.items():
+        choices = choices_among([parent.run for parent in systems.values()])
         compared += [
-            ComparedParent(task, name, parent.run_id, str(parent.run.info.experiment_id))
-            for name, parent in systems.items()
+            ComparedParent(task, name, parent.run_id, str(parent.run.info.experiment_id), parent.side(own_choices))
+            for (name, parent), own_choices in zip(systems.items(), choices, strict=True)
         ]
         runs = {name: read_runs(client, parent, metric) for name, parent in systems.items()}
         tasks[task], task_notes = systems_of(runs, metric)
@@ -192,7 +197,16 @@ def compare_parents(client: Client, parents: Matched, arguments: Arguments, run_
     )
     checks = _self_checks(tasks, arguments) if arguments["self_check"] else ()
     importances = pd.concat(of_differences, ignore_index=True)
-    return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks))
+    source = _source(client, compared, arguments, run_id)
+    return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks), source)
+
+
+def _source(client: Client, compared: Sequence[ComparedParent], arguments: Arguments, run_id: str) -> Source:
+    """Return the run, its page and its command with the ids of the compared runs."""
+    typed = {name: text for name, text in arguments.texts.items() if text != COMPARE[name].default}
+    address = runs_page(client, str(client.get_run(run_id).info.experiment_id))
+    typed["runs"] = ",".join(parent.run_id for parent in compared)
+    return Source(run_id=run_id, address=address, given=typed, date=heading(run_id)["date"][:10])
 
 
 def _scores(tasks: Mapping[str, Sequence[System]]) -> pd.DataFrame:

@@ -17,18 +17,18 @@ from mlflow_l3d.analysis.importance.verdicts import (
     strategy_frame,
     strategy_table,
 )
-from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.report.numbers import Unit, bracketed, signed, unit_of
-from mlflow_l3d.report.table import Part, Table, document
+from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.strategies.parameters import STRATEGIES, StrategiesOptions
+from mlflow_l3d.studies.strategies.report import strategies_document
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -60,36 +60,26 @@ class ComparedStrategies(OnOneScreen):
     investigations: Mapping[str, Investigation]
     results: tuple[StrategyResult, ...]
 
-    @property
-    def unit(self) -> Unit:
-        """What standard deviations are written in."""
-        return unit_of(self.investigations["crossed"].analysis.metric)
-
     def table(self) -> pd.DataFrame:
         """Return the layout of the paper's Table 1: standard deviations in percentage points, ``(*)`` for important."""
-        return strategy_table(self.results, scale=self.unit.scale)
+        return strategy_table(self.results, scale=unit_of(self.investigations["crossed"].analysis.metric).scale)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per factor and strategy: std, golden_std, important, as fractions."""
         return strategy_frame(self.results)
 
-    def summary(self) -> str:
-        """Return the table and what differs, as text of at most 100 columns."""
+    def report(self) -> Document:
+        """Return the table and where the strategies differ, as people read it."""
         crossed = self.investigations["crossed"]
         done = ", ".join(f"{part.computed} for {name}" for name, part in self.investigations.items())
         reused = sum(part.reused for part in self.investigations.values())
-        lines = [f"cells computed: {done}; {reused} shared or taken from earlier runs", f"MLflow run {self.run_id}"]
-        text: list[Part] = [self.text_table(), [""], *_differences(crossed.analysis, self.results)]
-        return document(crossed.request.setup.title("strategies"), lines, text)
-
-    def text_table(self) -> Table:
-        """Return the table with a sentence below it."""
-        table = self.table().rename(index={"golden_model": "golden model"})
-        note = (
-            f"std in {self.unit.name}; (*) important: random and fixed from half of the golden std on, interactions if "
-            "the importance is above 0."
+        return strategies_document(
+            crossed.analysis,
+            self.results,
+            title=crossed.request.setup.title("strategies"),
+            source=crossed.request.source(crossed.run_id),
+            lines=[f"cells computed: {done}; {reused} shared or taken from earlier runs; MLflow run {self.run_id}"],
         )
-        return Table(("factor", *table.columns), tuple(map(tuple, table.itertuples(name=None))), note)
 
 
 @with_signature(StrategiesOptions)
@@ -160,7 +150,7 @@ def strategies(
             comparison = ComparedStrategies(opened.run_id, parts, _results(parts))
             frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
             run_ids = ",".join(each.run_id for each in parts.values())
-            tags = {names.INVESTIGATIONS: run_ids, names.NOTE: comparison.text_table().markdown()}
+            tags = {names.INVESTIGATIONS: run_ids, names.NOTE: _note(comparison.report())}
             opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=write_tables(folder, frames))
     return comparison
 
@@ -187,20 +177,16 @@ def _results(parts: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:
     return tuple(results)
 
 
+def _note(document: Document) -> str:
+    """Return headline, answers and table as Markdown, for the description of the run in MLflow's UI."""
+    assert document.table is not None
+    first, *rest = (answer.markdown() for answer in document.answers)
+    return "\n\n".join([f"**{document.headline}** {first}", *rest, document.table.markdown()])
+
+
 def _metrics(comparison: ComparedStrategies) -> dict[str, float]:
     return {
         "golden_std" if each.strategy == "golden" else f"{each.strategy}_std/{each.factor}": each.std
         for each in comparison.results
         if math.isfinite(each.std)
     }
-
-
-def _differences(analysis: Analysis, results: tuple[StrategyResult, ...]) -> list[str]:
-    """Return a sentence for each factor: what each strategy calls it, and what the published method measures."""
-    words = {True: "important", False: "not important", None: "no verdict"}
-    sentences = []
-    for factor, record in analysis.importances.items():
-        verdicts = [f"{each.strategy}: {words[each.important]}" for each in results if each.factor == factor]
-        numbers = f"importance {signed(record.importance)}, corrected {signed(record.importance_corrected)}"
-        sentences.append(f"{factor}: {', '.join(verdicts)}; {numbers} {bracketed(*record.corrected_interval)}")
-    return sentences

@@ -226,10 +226,11 @@ def test_the_layout_of_table_3(store: Store, parent: Any) -> None:
     first = table.iloc[:, 0]
     assert first["data_order", "importance"] == f"{metrics['importance/data_order']:+.2f}"
     assert first["data_order", "contributed std"] == f"{100 * metrics['contributed_std/data_order']:.3f}"
-    text = found.summary()
+    text = found.description()
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= 100
     assert first["data_split", "mitigated std"] in text
+    assert text.startswith(f"**{found.report().headline}**")
 
 
 def test_without_predictions_of_the_metric(store: Store) -> None:
@@ -313,7 +314,7 @@ def test_the_attached_run(store, parent, monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setenv("MLFLOW_RUN_ID", run_id)
     with store.entered():
         assert cli.main(["ablation", "--parent-run-id", parent.run_id, "--repeats", "2"]) == 0
-    assert "golden model" in capsys.readouterr().out
+    assert "How few runs are enough?" in capsys.readouterr().out
     run = store.client.get_run(run_id)
     assert run.info.status == "FINISHED"
     tags = run.data.tags

@@ -92,8 +92,8 @@ def test_the_run_holds_everything(place: Place, parents: list[str], compared: Co
     assert wanted <= set(run.data.metrics)
     found = {each.path for each in place.client.list_artifacts(compared.run_id)}
     assert found == {
-        *("comparison.json", "differences.csv", "differences.json", "differences.parquet", "difference.png"),
-        *("ranks.json", "report.html", "scores.parquet", "scores.png", "self_check.json", "importances.json"),
+        *("comparison.json", "differences.csv", "differences.json", "differences.parquet", "report.html"),
+        *("ranks.json", "scores.parquet", "self_check.json", "importances.json"),
     }
     frame = pd.read_parquet(artifact(place, compared.run_id, "differences.parquet", tmp_path))
     pd.testing.assert_frame_equal(frame, compared.to_frame())
@@ -102,12 +102,31 @@ def test_the_run_holds_everything(place: Place, parents: list[str], compared: Co
     assert document["differences"][0]["difference"] == compared.comparison.differences[0].difference
     scores = pd.read_parquet(artifact(place, compared.run_id, "scores.parquet", tmp_path))
     assert scores.groupby("pair").size().eq(2).all()
-    assert "Is a_data_order=0.0 better" in artifact(place, compared.run_id, "report.html", tmp_path).read_text()
+    assert all(set(each) == {"task", "system", "run_id", "experiment_id"} for each in document["parents"])
+    headline = compared.report().headline
+    assert headline in artifact(place, compared.run_id, "report.html", tmp_path).read_text()
+    assert run.data.tags[names.NOTE].startswith(f"**{headline}** ")
     assert [(check.what, check.repeats) for check in compared.self_checks] == [
         ("a_data_order=0.0", 40),
         ("a_data_order=3.0", 40),
         ("a_data_order=0.0-a_data_order=3.0", 40),
     ]
+
+
+def test_the_report_names_what_differs_and_the_commands_of_both(
+    place: Place, parents: list[str], compared: ComparedRuns
+) -> None:
+    first, second = (parent.side for parent in compared.parents)
+    assert (first.choices, second.choices) == ({"a_data_order": "0.0"}, {"a_data_order": "3.0"})
+    assert compared.report().notes[0] == "They differ in a_data_order (0.0 and 3.0)."
+    command = second.source.command(second.verb, **{second.runs_parameter: "40"})
+    sizes = "--executor inline --investigation-runs 2 --mitigation-runs 2 --golden-runs 40"
+    assert sorted(command.split()) == sorted(
+        f"mlflow-l3d investigate synthetic --approach synthetic --metric accuracy {sizes} "
+        "--hyperparameters a_data_order=3".split()
+    )
+    assert compared.source.given == {"runs": ",".join(parents[:2]), "self_check": "40"}
+    assert f"run {parents[0]}" in compared.report().settings["a_data_order=0.0 (synthetic)"]
 
 
 def test_which_luck_decides_the_difference(place: Place, parents: list[str], compared: ComparedRuns) -> None:
@@ -129,8 +148,11 @@ def test_the_command_line_says_the_same(place: Place, parents: list[str], capsys
     with place.entered():
         assert cli.main(["compare", "--runs", ",".join(parents), "--smallest-effect", "1"]) == 0
     text = capsys.readouterr().out
-    assert "Which of 3 systems is best?" in text
-    assert max(map(len, text.splitlines())) <= 100
+    assert "3 systems" in text.splitlines()[0]
+    assert "They differ in" in text
+    lines = text.splitlines()
+    assert len(lines) <= 25
+    assert max(len(line) for line in lines if "mlflow-l3d" not in line) <= 100  # a command stays whole
 
 
 def test_specifications_are_run_and_then_compared(place: Place, parents: list[str]) -> None:
@@ -147,10 +169,13 @@ def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place) -> None:
     with place.entered():
         radial = {**SYSTEM, "design": "radial", "mitigation_runs": 3}
         found = compare(*[investigate(**radial, hyperparameters=each) for each in settings])
+        assert found.parents[0].side.runs_parameter == "mitigation_runs"
         assert found.comparison.differences[0].runs == (3, 3)
         assert found.importances["factor"].tolist() == ["data_order"]
         found = compare(*[seeds(**SYSTEM, seeds=3, hyperparameters=each).run_id for each in settings])
         assert found.comparison.differences[0].shared_factors == ("seed",)
+        side = found.parents[0].side
+        assert (side.verb, side.runs_parameter, side.source.given["seeds"]) == ("seeds", "seeds", "3")
         pooled = [investigate(**{**COMMON, "golden_runs": "pooled", "hyperparameters": each}) for each in settings]
         with pytest.raises(ParameterError, match="has no golden runs"):
             compare(pooled)
@@ -174,7 +199,7 @@ def test_systems_over_tasks(place: Place, tmp_path: Path) -> None:
     assert found.comparison.over_tasks[0].found.tasks == 2
     assert {"difference", "difference/one.csv", "difference/two.csv", "difference_task_std"} <= set(found.metrics())
     assert "over_tasks.json" in {each.path for each in place.client.list_artifacts(found.run_id)}
-    assert "over 2 tasks" in found.summary()
+    assert "over 2 tasks" in found.report().headline
 
 
 def test_the_evaluator_of_mlflow(place: Place, parents: list[str], compared: ComparedRuns) -> None:

@@ -1,4 +1,4 @@
-"""What a comparison says, in words."""
+"""What a comparison says: the winner first, three answers, every pair around 0, and what would settle an open pair."""
 
 from __future__ import annotations
 
@@ -8,43 +8,153 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from pages import Page
 
 from mlflow_l3d.analysis.comparison.compare import compare_systems
+from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report import style
-from mlflow_l3d.studies.comparison.report.figures import difference_figure, score_figure
-from mlflow_l3d.studies.comparison.report.page import comparison_document, luck_table
-from mlflow_l3d.studies.comparison.report.words import advice_on, answers
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.comparison.report.page import comparison_document, first_table
+from mlflow_l3d.studies.comparison.report.pairs import advice_on
+from mlflow_l3d.studies.comparison.report.tables import luck_table
+from mlflow_l3d.studies.comparison.report.words import Side, answers, differing_sentence, headline, steps
+
+FIRST = (0.5, 0.6, 0.7, 0.8)
+SLIGHTLY, CLOSE, APART = (0.9, 0.3, 0.75, 0.55), (0.501, 0.6, 0.699, 0.8), (0.4, 0.51, 0.59, 0.7)
+SOURCE = Source(run_id="r1", given={"runs": "a,b"})
 
 
-def compared(first, second, **options):
-    pair = [
-        System(name, np.array(scores, dtype=float), {"data_order": np.arange(len(scores))})
-        for name, scores in (("A", first), ("B", second))
-    ]
-    return compare_systems({"task": pair}, named("accuracy"), **options)
+def systems(rows):
+    return [System(name, np.array(scores), {"data_order": np.arange(len(scores))}) for name, scores in rows.items()]
 
 
-def text_of(comparison):
-    return comparison_document(comparison, pd.DataFrame(), pd.DataFrame()).to_text()
+def compared(second, *, metric="accuracy", **options):
+    return compare_systems({"task": systems({"A": FIRST, "B": second})}, named(metric), **options)
+
+
+def among(rows, **options):
+    return compare_systems({"task": systems(rows)}, named("accuracy"), **options)
+
+
+def document(comparison, **more):
+    scores = pd.DataFrame({"task": "task", "system": ["A"] * 4, "score": FIRST})
+    return comparison_document(comparison, scores, pd.DataFrame(), **more)
+
+
+def said(comparison, at):
+    return marked(answers(comparison)[at].lead)
 
 
 @pytest.mark.parametrize(
-    ("second", "options", "shorts"),
+    ("second", "options", "words"),
     [
-        ([0.5, 0.6, 0.7, 0.8], {}, ("undecided", "50.0 % of the time", "a smallest effect")),
-        ([0.4, 0.51, 0.59, 0.7], {}, ("A by 10.00 pp", "62.5 % of the time", "settled")),
-        ([0.5, 0.6, 0.7, 0.8], {"smallest_effect": 0.01}, ("undecided", "50.0 % of the time", "100 runs")),
-        ([0.501, 0.6, 0.699, 0.8], {"smallest_effect": 0.01}, ("equivalent", "50.0 % of the time", "settled")),
-        ([0.9, 0.3, 0.75, 0.55], {}, ("undecided", "50.0 % of the time", "1,311 runs")),
+        (APART, {}, "A is better than B by 10.0 points."),
+        (FIRST, {}, "No difference between A and B is established."),
+        (CLOSE, {"smallest_effect": 0.01}, "A and B are equivalent within 1 point."),
+        (CLOSE, {"smallest_effect": 0.015}, "A and B are equivalent within 1.5 points."),
+        (APART, {"metric": "rmse"}, "B is better than A by 0.100."),
+        (CLOSE, {"metric": "rmse", "smallest_effect": 0.01}, "A and B are equivalent within 0.01."),
     ],
 )
-def test_short_answers(second, options, shorts):
-    found = compared([0.5, 0.6, 0.7, 0.8], second, **options)
-    assert tuple(answer.short for answer in answers(found)) == shorts
-    text = text_of(found)
-    assert advice_on(found.differences[0]).text.partition(" Of ")[0] in " ".join(text.split())
+def test_headline_of_two_names_the_winner_first(second, options, words):
+    assert headline(compared(second, **options)) == words
+
+
+def test_headline_names_the_winner_first_if_it_is_the_second():
+    found = among({"A": APART, "B": FIRST})
+    assert headline(found) == "B is better than A by 10.0 points."
+    table = first_table(found)
+    assert (table.rows[0][0], table.kinds) == ("A - B", ("worse",))
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "words"),
+    [
+        ({"A": FIRST, "B": CLOSE, "C": SLIGHTLY}, {}, "No difference between the 3 systems is established."),
+        (
+            {"A": FIRST, "B": APART, "C": np.array(APART) - 0.1},
+            {},
+            "A is the best of 3 systems, 10.0 points ahead of B.",
+        ),
+        (
+            {"A": FIRST, "B": CLOSE, "C": (0.502, 0.599, 0.7, 0.802)},
+            {"smallest_effect": 0.02},
+            "All 3 systems are equivalent within 2 points.",
+        ),
+        ({"A": FIRST, "B": CLOSE, "C": np.array(APART) - 0.1}, {}, "The best of 3 systems is A or B."),
+        (
+            {"A": FIRST, "B": CLOSE, "C": np.array(APART) - 0.1},
+            {"smallest_effect": 0.02},
+            "The best of 3 systems is A or B; they are equivalent within 2 points.",
+        ),
+    ],
+)
+def test_headline_of_several_says_which_may_be_best(rows, options, words):
+    assert headline(among(rows, **options)) == words
+
+
+def test_first_answer_holds_the_interval_and_what_it_allows_for():
+    found = compared(APART)
+    one = found.differences[0]
+    limits = f"{100 * one.joint_low:+.1f} to {100 * one.joint_high:+.1f}"
+    assert said(found, 0) == (
+        f"Unlikely: 95 % interval {limits} points. It allows for the luck of runs, not of test examples."
+    )
+    counted = replace(found, differences=(replace(one, examples=400),))
+    assert said(counted, 0).endswith("It allows for the luck of runs and of 400 test examples.")
+    opened = compared(SLIGHTLY)
+    assert said(opened, 0).startswith("Yes: A is ahead by 2.5 points, 95 % interval -")
+    assert said(compared(FIRST), 0).startswith("Yes: the means are about equal, 95 % interval ")
+    alike = compared(CLOSE, smallest_effect=0.01)
+    assert said(alike, 0).startswith("It is too small to matter: 95 % interval ")
+    assert "and for 3 pairs at once" in said(among({"A": FIRST, "B": APART, "C": SLIGHTLY}), 0)
+
+
+def test_first_answer_of_an_error_is_positive_if_the_one_ahead_is_better():
+    found = compared(APART, metric="rmse")
+    one = found.differences[0]
+    assert one.difference > 0
+    assert f"interval {one.joint_low:+.3f} to {one.joint_high:+.3f}. It" in said(found, 0)
+
+
+def test_first_answer_gives_the_p_value_if_it_claims_more_than_the_joint_interval():
+    found = among({"A": FIRST, "B": APART, "C": np.array(APART) - 0.1})
+    one = replace(found.differences[0], joint_low=-0.01, p_adjusted=0.04)
+    assert said(replace(found, differences=(one, *found.differences[1:])), 0).startswith(
+        "Unlikely: p = 0.040 for 3 pairs, though 95 % interval -1.0 to"
+    )
+
+
+def test_second_answer_is_the_probability_that_a_run_of_the_winner_wins():
+    found = compared(APART)
+    share = found.differences[0].run_wins.value
+    assert share > 0.5
+    assert said(found, 1) == f"One run of A beats one of B in {100 * share:.0f} % of cases."
+    assert said(among({"A": APART, "B": FIRST}), 1) == f"One run of B beats one of A in {100 * share:.0f} % of cases."
+
+
+@pytest.mark.parametrize(
+    ("second", "options", "words"),
+    [
+        (APART, {}, "Nothing: the pair is decided."),
+        (FIRST, {}, "A against B. To settle it takes a smallest effect."),
+        (FIRST, {"smallest_effect": 0.01}, "A against B. To settle it takes 100 runs of each."),
+        (SLIGHTLY, {}, "A against B. To settle it takes 1,311 runs of each."),
+    ],
+)
+def test_third_answer_says_what_would_settle_an_open_pair(second, options, words):
+    found = compared(second, **options)
+    assert said(found, 2) == words
+    assert answers(found)[2].sentences[1:] == advice_on(found.differences[0]).sentences
+
+
+def test_third_answer_counts_the_open_pairs():
+    found = among({"A": FIRST, "B": CLOSE, "C": np.array(APART) - 0.1})
+    assert said(found, 2).startswith("1 of 3 pairs: A against B. To settle it takes ")
+    found = among({"A": FIRST, "B": CLOSE, "C": SLIGHTLY})
+    assert said(found, 2).startswith("3 of 3 pairs: A against B, A against C and 1 more. To settle ")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +169,7 @@ def test_short_answers(second, options, shorts):
     ],
 )
 def test_advice_follows_the_verdict_and_what_the_difference_varies_by(changes, do, why):
-    found = compared([0.5, 0.6, 0.8], [0.4, 0.6, 0.7])
+    found = compared(APART)
     base = {"runs": (12, 12), "verdict": "undecided", "examples_needed": 900.0, "runs_to_settle": math.inf}
     one = replace(found.differences[0], **base | changes)
     assert advice_on(one).short == do
@@ -67,59 +177,148 @@ def test_advice_follows_the_verdict_and_what_the_difference_varies_by(changes, d
     assert luck_table(replace(found, differences=(one,))).rows[0][-1] == do
 
 
+SIDES = {
+    ("task", "A"): Side(source=Source(approach="head", given={"task": "reviews.csv", "golden_runs": "4"})),
+    ("task", "B"): Side(source=Source(given={"seeds": "4"}), verb="seeds", runs_parameter="seeds"),
+}
+
+
+def step_of(comparison, sides=SIDES, source=SOURCE):
+    return [(step.text, step.command) for step in steps(comparison, sides, source)]
+
+
+def opened(**changes):
+    found = compared(SLIGHTLY)
+    return replace(found, differences=(replace(found.differences[0], **changes),))
+
+
+def test_steps_are_the_commands_of_both_sides_for_the_runs_that_an_open_pair_needs():
+    found = opened(runs_to_settle=44.0)
+    assert step_of(found) == [
+        (
+            "A against B takes about 44 runs of each (80 % power). Finished ones count:",
+            "mlflow-l3d investigate reviews.csv --golden-runs 44",
+        ),
+        ("The same for B; then compare again:", "mlflow-l3d seeds --seeds 44"),
+    ]
+    assert step_of(opened(runs_to_settle=44.0, runs=(4, 50)))[1:] == []
+    assert step_of(found, sides={}) == [
+        ("A against B takes about 44 runs of each (80 % power). Add runs, and compare again.", "")
+    ]
+
+
+def test_steps_name_what_settles_a_pair_if_runs_do_not():
+    effect = [
+        (
+            "Name the largest difference that does not matter to you, such as:",
+            "mlflow-l3d compare --runs a,b --smallest-effect 1",
+        )
+    ]
+    assert step_of(compared(SLIGHTLY)) == effect  # 1,311 runs of each
+    assert step_of(compared(FIRST)) == effect
+    assert step_of(opened(runs_to_settle=math.inf, examples_needed=900.0)) == [
+        ("A against B takes about 900 test examples: raise test_size of both.", "")
+    ]
+
+
+def test_step_of_a_decided_comparison_is_the_check_of_its_claims():
+    command = "mlflow-l3d compare --runs a,b --self-check 1000"
+    assert step_of(compared(APART)) == [("How often is such a claim false? Compare each system with itself:", command)]
+    checked = replace(SOURCE, given={**SOURCE.given, "self_check": "1000"})
+    assert step_of(compared(APART), source=checked) == []
+
+
+def test_in_what_the_systems_differ_is_said_in_one_sentence():
+    def sides(*choices):
+        return {("task", name): Side(choices=each) for name, each in zip("ABC", choices, strict=False)}
+
+    found = compared(APART)
+    assert differing_sentence(found, {}) == ""
+    assert differing_sentence(found, sides({}, {})) == "No recorded parameter of the two differs."
+    two = sides({"approach": "head", "shots": "2"}, {"approach": "icl"})
+    assert differing_sentence(found, two) == "They differ in approach (head and icl) and shots (2 and none)."
+    many = sides(dict.fromkeys("abcd", "1"), dict.fromkeys("abcd", "2"))
+    assert differing_sentence(found, many) == "They differ in a (1 and 2), b (1 and 2), c (1 and 2) and 1 more."
+    three = sides({"approach": "a"}, {"approach": "b"}, {"approach": "c", "shots": "1"})
+    assert differing_sentence(found, three) == "They differ in approach and shots."
+    assert differing_sentence(found, two) in document(found, sides=two).notes
+
+
+def test_long_names_become_letters():
+    names = [f"learning_rate=0.{at} batch_size=32 epochs=5" for at in (1, 2)]
+    found = among(dict(zip(names, (FIRST, APART), strict=True)))
+    assert headline(found) == "A is better than B by 10.0 points."
+    legend = f"A: {names[0]}, B: {names[1]}"
+    assert legend in document(found).about
+    assert " ".join(document(found).to_text().split()).startswith(
+        f"A is better than B by 10.0 points. {'=' * 34} {legend}"
+    )
+
+
+def test_first_table_has_a_row_for_each_pair_with_its_joint_interval():
+    found = among({"A": FIRST, "B": APART, "C": SLIGHTLY}, smallest_effect=0.02)
+    table = first_table(found)
+    assert table.kinds == tuple(one.verdict for one in found.differences)
+    for row, one in zip(table.rows, found.differences, strict=True):
+        value, low, high = (100 * number for number in (one.difference, one.joint_low, one.joint_high))
+        assert row[0] == f"{one.first} - {one.second}"
+        assert str(row[1]) == one.verdict
+        assert row[3] == f"{value:+.1f}\n({low:+.1f} to {high:+.1f})"
+        assert 'class="band"' in row[2].html
+    assert "Grey: up to 2 points" in table.note
+    assert 'class="band"' not in first_table(among({"A": FIRST, "B": APART})).rows[0][2].html
+
+
+def test_first_table_of_many_systems_shows_the_best_against_the_others():
+    found = among(
+        {name: np.array(FIRST) + 0.05 * at + 0.01 * at * np.array(SLIGHTLY) for at, name in enumerate("ABCDE")}
+    )
+    table = first_table(found)
+    assert [row[0] for row in table.rows] == ["A - E", "B - E", "C - E", "D - E"]
+    assert "6 more rows are below." in table.note
+    assert len(document(found).sections[0].parts[0].rows) == 10
+
+
+def test_over_tasks_the_mean_over_them_decides():
+    rows = {"A": FIRST, "B": APART}
+    tasks = {name: systems({key: np.array(each) - at for key, each in rows.items()}) for at, name in enumerate("xyz")}
+    found = compare_systems(tasks, named("accuracy"))
+    one = found.over_tasks[0]
+    assert headline(found) == "A is better than B by 10.0 points over 3 tasks."
+    assert said(found, 0).endswith("It allows for luck on each task, and for tasks that differ.")
+    assert said(found, 1) == "One run of A beats one of B in 62 to 62 % of cases, by task."
+    table = first_table(found)
+    assert [row[0] for row in table.rows] == ["all tasks", "x", "y", "z"]
+    assert table.head[0] == "A - B"
+    assert table.rows[0][3].startswith(f"{100 * one.found.difference:+.1f}\n({100 * one.found.low:+.1f} to ")
+
+
 def test_what_is_paired_and_what_is_not_is_said():
     one = System("A", np.array([0.5, 0.6, 0.8]), {"data_split": np.arange(3), "data_order": np.arange(3)})
     other = System("B", np.array([0.4, 0.6, 0.7]), {"data_split": np.arange(3), "sample_choice": np.arange(3)})
-    text = " ".join(text_of(compare_systems({"t": [one, other]}, named("accuracy"))).split())
-    assert "Shared runs have the same data_split, not data_order, sample_choice." in text
-    apart = System("B", other.scores, {"data_split": np.arange(5, 8)})
-    text = " ".join(text_of(compare_systems({"t": [one, apart]}, named("accuracy"))).split())
-    assert "Nothing is paired: the two share neither runs nor test examples." in text
+    table = luck_table(compare_systems({"t": [one, other]}, named("accuracy")))
+    row = dict(zip(table.head, table.rows[0], strict=True))
+    assert row["configurations\nof shared runs"] == "data_split"
+    assert row["of one\nsystem alone"] == "data_order, sample_choice"
 
 
-def test_the_figure_of_differences_shows_the_intervals_of_the_table():
-    systems = {
-        task: [System(name, np.array(scores), {"data_order": np.arange(4)}) for name, scores in rows.items()]
-        for task, rows in {
-            "first": {"A": [0.5, 0.6, 0.7, 0.8], "B": [0.4, 0.51, 0.59, 0.7], "C": [0.5, 0.62, 0.68, 0.8]},
-            "second": {"A": [0.3, 0.35, 0.4, 0.3], "B": [0.2, 0.26, 0.31, 0.2], "C": [0.31, 0.35, 0.38, 0.32]},
-        }.items()
-    }
-    found = compare_systems(systems, named("accuracy"), smallest_effect=0.02)
-    (axes,) = difference_figure(found).axes
-    assert [len(found.differences), len(found.over_tasks)] == [6, 3]
-    shown = [*found.differences, *(pair.found for pair in found.over_tasks)]
-    labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels[0] == "A\n- B, first"
-    assert [label.endswith(", over tasks") for label in labels] == [False] * 6 + [True] * 3
-    _, *lines = axes.lines  # the first is at zero
-    for at, one in enumerate(shown):
-        joint, interval, middle = lines[3 * at : 3 * at + 3]
-        np.testing.assert_allclose(interval.get_xdata(), [100 * one.low, 100 * one.high])
-        np.testing.assert_allclose(middle.get_xdata(), [100 * one.difference])
-        if at < 6:
-            np.testing.assert_allclose(joint.get_xdata(), [100 * one.joint_low, 100 * one.joint_high])
-    verdicts = [one.verdict for one in found.differences] + [pair.verdict for pair in found.over_tasks]
-    coloured = [lines[3 * at + 1].get_color() == style.BLUE for at in range(9)]
-    assert coloured == [verdict in ("better", "worse") for verdict in verdicts]
-    assert {True, False} == set(coloured)
-    assert "smallest effect" in axes.get_figure().legends[0].get_texts()[0].get_text()
+def test_false_claims_are_warned_of_on_the_first_screen():
+    check = SelfCheck("A", 1000, 200, 0.05)
+    assert document(compared(APART), checks=[check]).notes == [
+        "Do not trust these verdicts: compared with itself, A differs in 20.0 %, not 5.0 %."
+    ]
 
 
-def test_the_figure_of_scores_shows_every_run_and_joins_what_is_shared():
-    found = compared([0.5, 0.6, 0.7, 0.8], [0.4, 0.51, 0.59, 0.7])
-    scores = pd.DataFrame(
-        {
-            "task": "task",
-            "system": ["A"] * 4 + ["B"] * 4,
-            "score": [0.5, 0.6, 0.7, 0.8, 0.4, 0.51, 0.59, 0.7],
-            "pair": [0, 1, 2, None, 0, 1, 2, None],
-        }
-    )
-    (axes,) = score_figure(found, scores).axes
-    for points, name in zip(axes.collections, ("A", "B"), strict=True):
-        own = scores.loc[scores["system"] == name, "score"]
-        np.testing.assert_allclose(points.get_offsets()[:, 0], 100 * own)
-    joined = [line.get_xdata().tolist() for line in axes.lines[:-2]]
-    np.testing.assert_allclose(joined, [[50, 40], [60, 51], [70, 59]])
-    np.testing.assert_allclose([line.get_xdata()[0] for line in axes.lines[-2:]], [65, 55])
+def test_the_first_screen_is_short():
+    found = among({"A": FIRST, "B": APART, "C": SLIGHTLY}, smallest_effect=0.02)
+    sides = {("task", name): SIDES["task", "A"] for name in "ABC"}
+    shown = document(found, sides=sides, source=SOURCE)
+    assert len(shown.to_text().splitlines()) <= 25
+    before, _, _ = Page(shown.to_html(folded=False)).text.partition("verdict")
+    assert len(before.split()) <= 120
+    assert len(Page(shown.to_html(folded=False)).text.split()) <= 300
+
+
+def test_every_run_is_a_dot():
+    strips = next(section for section in document(compared(APART)).sections if section.title == "Every run").parts
+    assert [part.html.count('class="dot"') for part in strips] == [4]

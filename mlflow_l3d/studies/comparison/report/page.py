@@ -1,4 +1,4 @@
-"""The document of a comparison, and its tables."""
+"""The document of a comparison."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import pandas as pd
+from markupsafe import Markup
 
-from mlflow_l3d.analysis.comparison.families import OverTasks
-from mlflow_l3d.analysis.comparison.results import Comparison, Difference, TaskMean
+from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
-from mlflow_l3d.report.numbers import MISSING, between, interval_of, percent, points, probability, signed, unit_of
-from mlflow_l3d.report.page import Document, Picture, Section
-from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.comparison.report import figures as draw
-from mlflow_l3d.studies.comparison.report.words import advice_on, answers, direction_sentence, verdict_text
+from mlflow_l3d.report.draw import Axis, difference_bar, strip, svg
+from mlflow_l3d.report.draw import text as words
+from mlflow_l3d.report.numbers import counted, percent, plain, points, unit_of
+from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, minus, step_lines
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Drawn, Table
+from mlflow_l3d.studies.comparison.report import pairs as of
+from mlflow_l3d.studies.comparison.report import tables
+from mlflow_l3d.studies.comparison.report.pairs import change, judged, limits, overall_ranks, short_names
+from mlflow_l3d.studies.comparison.report.words import Sides, answers, differing_sentence, headline, steps
 
-_DIFFERENCES: Final = (
-    "Thick: the interval of one pair; thin: the one that holds together with those of all pairs. Blue where the better "
-    "system is known. Point at a line for its numbers."
-)
-_SCORES: Final = (
-    "One dot a run, a bar at the mean. Of two systems grey lines join runs with the same configurations. Point at a "
-    "dot or line for its numbers."
-)
+_MOST: Final = 5
+"""Rows of the first table at most."""
+_WIDE: Final = 24
+"""Characters of a pair beyond which it has two lines."""
+_SIGNS: Final = {EQUIVALENT: "\N{WHITE CIRCLE}", UNDECIDED: "\N{CIRCLE WITH LEFT HALF BLACK}"}
 
 
 def comparison_document(
@@ -35,7 +37,8 @@ def comparison_document(
     importances: pd.DataFrame,
     checks: Sequence[SelfCheck] = (),
     *,
-    run_id: str = "",
+    sides: Sides = MappingProxyType({}),
+    source: Source | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Document:
     """Return a comparison as people read it.
@@ -45,232 +48,111 @@ def comparison_document(
     comparison
         The record.
     scores
-        As :func:`mlflow_l3d.studies.comparison.report.figures.score_figure` has it.
+        One row per run: task, system, score.
     importances
-        As :func:`mlflow_l3d.studies.comparison.report.page.factor_table` has it.
+        As :func:`mlflow_l3d.studies.comparison.report.tables.factor_table` has it.
     checks
         A/A comparisons.
-    run_id
-        Of the run that holds the comparison.
+    sides
+        The compared runs.
+    source
+        The run that holds the comparison, and its command.
     settings
         As in :class:`mlflow_l3d.report.page.Document`.
     """
-    opening = answers(comparison)
-    differences, ranks = difference_table(comparison), rank_table(comparison)
-    luck, wins = luck_table(comparison), wins_table(comparison)
-    factors, claims = factor_table(comparison, importances), check_table(checks)
-    intervals = Picture(
-        partial(draw.difference_figure, comparison), "difference", "Differences with their intervals", _DIFFERENCES
-    )
-    runs = Picture(partial(draw.score_figure, comparison, scores), "scores", "Scores of all runs", _SCORES)
+    source = source or Source()
+    opening, table, next_steps = answers(comparison), first_table(comparison), [*steps(comparison, sides, source)]
+    notes = [*filter(None, [differing_sentence(comparison, sides), *map(_false_claims, checks)]), *comparison.notes]
+    run = f"MLflow run {source.run_id}; report.html is among its artifacts" if source.run_id else ""
+    letters = ", ".join(f"{short}: {name}" for name, short in short_names(comparison).items() if len(short) < len(name))
+    systems = letters or counted(len(comparison.systems), "system")
+    about = [", ".join(comparison.tasks), systems, f"{comparison.metric}{' in %' * comparison.metric.percent}"]
+    place = [Markup("{}").format(text) for text in (counted(len(scores), "run"), source.date) if text]
+    if source.link:
+        place.append(Markup('<a href="{}">MLflow</a>').format(source.link))
     return Document(
         title=comparison.title,
+        headline=headline(comparison),
+        about=" \N{MIDDLE DOT} ".join(about),
+        place=Markup(" \N{MIDDLE DOT} ").join(place),
         answers=opening,
-        lines=[f"MLflow run {run_id}; report.html is among its artifacts"] if run_id else [],
-        text=[
-            *(differences, ranks, luck, wins, factors, claims, [""]),
-            *[answer.text for answer in opening],
-            *comparison.notes,
-        ],
-        notes=comparison.notes,
+        table=table,
+        steps=next_steps,
+        lines=[*filter(None, [letters, run])],
+        text=[answer_lines(opening), table, [""], *notes, step_lines(next_steps)],
+        notes=notes,
         sections=[
-            Section("Differences", [intervals, differences]),
-            Section("Ranks", [ranks]),
-            Section("Runs", [runs]),
-            Section("What the difference varies by, and what would settle it", [luck]),
-            Section("Single runs and test examples", [wins]),
-            Section("Which luck decides the difference?", [factors]),
-            Section("A/A: how often is a claim false?", [claims]),
+            Section("Every pair in numbers", [tables.difference_table(comparison)]),
+            Section("Ranks", [tables.rank_table(comparison)]),
+            Section("Every run", score_strips(comparison, scores)),
+            Section("What the difference varies by, and what would settle it", [tables.luck_table(comparison)]),
+            Section("Single runs and test examples", [tables.wins_table(comparison)]),
+            Section("Which luck decides the difference?", [tables.factor_table(comparison, importances)]),
+            Section("A/A: how often is a claim false?", [tables.check_table(checks)]),
         ],
         settings=settings,
     )
 
 
-def difference_table(comparison: Comparison) -> Table:
-    """Return every pair on every task, and over tasks: difference, intervals, p-values, verdict."""
-    unit, several = unit_of(comparison.metric), len(comparison.tasks) > 1
-    many = len(comparison.differences) > 1
+def first_table(comparison: Comparison) -> Table:
+    """Return the pairs as a first screen has them: verdict, interval around 0, and the difference.
 
-    def row(pair: Difference | TaskMean, task: str, one: Difference | OverTasks, joint: str) -> dict[str, str]:
-        return {
-            "pair": f"{pair.first} - {pair.second}",
-            "task": task,
-            f"difference ({unit.short})": unit.change(one.difference),
-            percent(comparison.level): between(one.low, one.high, unit.change),
-            "p": probability(one.p),
-            "all together": joint,
-            "p adjusted": probability(pair.p_adjusted),
-            "better": verdict_text(comparison, pair.first, pair.second, pair.verdict, one.difference),
-        }
-
-    rows = [
-        row(each, each.task, each, between(each.joint_low, each.joint_high, unit.change))
-        for each in comparison.differences
-    ]
-    rows += [row(pair, f"over {pair.found.tasks} tasks", pair.found, MISSING) for pair in comparison.over_tasks]
-    if not many:
-        rows = [
-            {name: value for name, value in row.items() if name not in ("all together", "p adjusted")} for row in rows
-        ]
-    examples = " and of the test examples" if all(each.examples for each in comparison.differences) else ""
-    note = f"{direction_sentence(comparison)} Intervals count the luck of every factor{examples}."
-    if many:
-        note += (
-            f" All together, and better: one error rate of {percent(1 - comparison.level)} for all pairs on all tasks "
-            "(max-T; p-values are step-down, and so may claim a little more than intervals that hold together)."
-        )
-    if several:
-        note += (
-            " Over tasks: each with its own luck, and tasks that differ (Hartung and Knapp's interval). That is a "
-            "question of its own, with an error rate of its own for all pairs (Holm)."
-        )
-    return _table(comparison, rows, note, texts=frozenset({len(rows[0]) - 1 - (not several)}))
-
-
-def _table(comparison: Comparison, rows: Sequence[Mapping[str, str]], note: str, **more: Any) -> Table:
-    """Return a table without the task, where there is one only; what names a row stands again in each part of it."""
-    several = len(comparison.tasks) > 1
-    shown = [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
-    keys = sum(name in ("factor", "pair", "system", "task") for name in shown[0])
-    texts = frozenset(range(1, keys)) | more.pop("texts", frozenset())
-    return Table.of(shown, note, keys=keys, texts=texts, **more)
-
-
-def rank_table(comparison: Comparison) -> Table | None:
-    """Return the ranks of three systems or more, or over tasks."""
-    if len(comparison.systems) < 3 and len(comparison.tasks) < 2:
-        return None
-    unit = unit_of(comparison.metric)
-    rows = [
-        {
-            "system": each.system,
-            "task": each.task or "over tasks",
-            f"mean ({unit.short})": unit.text(each.mean),
-            "runs": f"{each.runs:,}",
-            "rank": str(each.low) if each.low == each.high else f"{each.low} to {each.high}",
-            "letters": each.group,
-        }
-        for each in comparison.ranks
-    ]
-    note = (
-        "Ranks that a system may have; those of all tasks hold together. Systems that share a letter are not told "
-        "apart."
-    )
-    return _table(comparison, rows, note)
-
-
-def luck_table(comparison: Comparison) -> Table:
-    """Return what differences vary by, what pairing saves, and what would settle them."""
-    unit = unit_of(comparison.metric)
-    rows = [
-        {
-            "pair": f"{each.first} - {each.second}",
-            "task": each.task,
-            "runs": f"{each.runs[0]:,} / {each.runs[1]:,}",
-            "shared\nruns": f"{each.shared_runs:,}",
-            "shared\nexamples": f"{each.shared_examples:,}",
-            f"error\n({unit.short})": unit.text(each.error),
-            "from\nruns %": points(each.of_runs / (each.of_runs + each.of_examples), 0),
-            "pairing\nsaves %": points(each.variance_saved, 0),
-            "what would\nsettle it": advice_on(each).short,
-        }
-        for each in comparison.differences
-    ]
-    note = (
-        "error: standard error of the difference. Pairing saves: variance that two systems with other runs and other "
-        "test examples would have more. What would settle it: runs of each, if the true difference is the one found."
-    )
-    return _table(comparison, rows, note)
-
-
-_WHATEVER = "whatever the luck %"
-
-
-def wins_table(comparison: Comparison) -> Table:
-    """Return how often single runs win, and on how many test examples."""
-
-    def share(value: float, low: float = math.nan, high: float = math.nan) -> str:
-        limits = between(low, high, lambda one: points(one, 1))
-        return points(value, 1) + ("" if limits == MISSING else f"\n{limits}")
-
-    rows = [
-        {
-            "pair": f"{each.first} - {each.second}",
-            "task": each.task,
-            "better on\naverage %": share(each.probability_better),
-            "one run,\nindependent %": share(*each.run_wins),
-            "one run,\nshared %": share(*each.pair_wins),
-            f"first wins\n{_WHATEVER}": share(*each.example_wins.first),
-            f"second wins\n{_WHATEVER}": share(*each.example_wins.second),
-        }
-        for each in comparison.differences
-    ]
-    note = "In %, for the first of a pair."
-    if any(share != MISSING for row in rows for name, share in row.items() if name.endswith(_WHATEVER)):
-        note += (
-            " Whatever the luck: test examples that any ten runs of one have all right, and any ten of the other (with "
-            "the same configurations) not all."
-        )
-    return _table(comparison, rows, note).without_empty(set(rows[0]))
-
-
-def factor_table(comparison: Comparison, importances: pd.DataFrame) -> Table | None:
-    """Return how far each factor decides which system is ahead, None where no factor's cells are shared.
-
-    Parameters
-    ----------
-    comparison
-        The comparison.
-    importances
-        One row per pair and factor: task, first, second, factor, and metrics of the importance for the difference.
+    Of many pairs those with the best system; of several tasks the mean over them, and every task if there is room.
     """
-    if importances.empty:
-        return None
-    unit = unit_of(comparison.metric)
-    rows = [
-        {
-            "factor": str(row["factor"]),
-            "pair": f"{row['first']} - {row['second']}",
-            "task": str(row["task"]),
-            f"contributed\n({unit.short})": unit.text(row["contributed_std"]),
-            f"mitigated\n({unit.short})": unit.text(row["mitigated_std"]),
-            "importance": signed(row.get("importance", math.nan)),
-            "corrected": signed(row.get("importance_corrected", math.nan)),
-            percent(comparison.level): interval_of(row, "importance_corrected"),
-        }
-        for row in importances.to_dict("records")
-    ]
-    note = (
-        "Importance of a factor for the difference of two cells with the same configurations, in place of a score: "
-        "above 0 where it moves the difference more than all other factors do. Contributed, mitigated: standard "
-        "deviations."
+    unit, names = unit_of(comparison.metric), short_names(comparison)
+    pairs = [*judged(comparison), *(comparison.differences if comparison.over_tasks else ())]
+    every, by_task = len(pairs), 1 < len(pairs) <= _MOST and len(judged(comparison)) == 1
+    if len(pairs) > _MOST:
+        best = overall_ranks(comparison)[0].system
+        pairs = [pair for pair in judged(comparison) if best in (pair.first, pair.second)][:_MOST]
+    numbers = [tuple(unit.scale * value for value in limits(pair)) for pair in pairs]
+    margin = 0.0 if math.isnan(comparison.smallest_effect) else unit.scale * comparison.smallest_effect
+    axis = Axis.over([0.0, margin, -margin, *(value for values in numbers for value in values)], ticks=4)
+    head = svg(15, unit.name, *[words(axis.at(tick), 12, minus(axis.tick_text(tick))) for tick in axis.ticks])
+    rows = []
+    for pair, (value, start, end) in zip(pairs, numbers, strict=True):
+        shown, low, high = (change(comparison, number) for number in limits(pair))
+        task = pair.task if isinstance(pair, Difference) else "all tasks"
+        called = f"{names[pair.first]} - {names[pair.second]}"
+        if len(called) > _WIDE:
+            called = Drawn(Markup("{} \N{MINUS SIGN}<br>{}").format(names[pair.first], names[pair.second]), called)
+        said = f"{shown}\n({low} to {high})"
+        bar = difference_bar(value, start, end, axis, said.replace("\n", " "), margin=margin)
+        rows.append((task if by_task else called, _verdict(pair.verdict), Drawn(bar), said))
+    grey = f" Grey: up to {of.effect_text(comparison)}, too small to matter." if margin else ""
+    hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
+    numbers_head = f"difference ({unit.short}, {percent(comparison.level)})"
+    return Table(
+        (called if by_task else "pair", "verdict", Drawn(head), numbers_head),
+        tuple(rows),
+        f"{of.direction_sentence(comparison)}{grey}{hidden}",
+        texts=frozenset({1, 2}),
+        kind="bars",
+        kinds=tuple(pair.verdict for pair in pairs),
     )
-    if len(comparison.systems) < 3:
-        rows = [{name: text for name, text in row.items() if name != "pair"} for row in rows]
-    return _table(comparison, rows, note).without_empty({percent(comparison.level)})
 
 
-def check_table(checks: Sequence[SelfCheck]) -> Table | None:
-    """Return false claims of comparisons without a difference."""
-    if not checks:
-        return None
-    rows = [
-        {
-            "compared with itself": each.what,
-            "comparisons": f"{each.repeats:,}",
-            "claims": f"{each.claims:,}",
-            "false claims %": points(each.rate, 1),
-            "95 %": between(*each.interval, lambda one: points(one, 1)),
-            "nominal %": points(each.nominal, 1),
-            "verdict": ("at most nominal" if each.rate <= each.nominal else "repeat more often")
-            if each.holds
-            else "TOO MANY",
-        }
-        for each in checks
-    ]
-    note = (
-        "One system: random halves of its runs. A pair: the two runs of each shared configuration, swapped or not by "
-        "the toss of a coin. There is no difference, so every claim is false. Repeat more often: the excess may be by "
-        "chance. Too many: do not trust the claims of this comparison."
-    )
-    return Table.of(rows, note, texts=frozenset({6}))
+def _verdict(word: str) -> Drawn:
+    sign = _SIGNS.get(word, "\N{BLACK CIRCLE}")
+    return Drawn(Markup('<span class="verdict"><span aria-hidden="true">{}</span> {}</span>').format(sign, word), word)
+
+
+def _false_claims(check: SelfCheck) -> str:
+    if check.holds:
+        return ""
+    rate, nominal = points(check.rate, 1), points(check.nominal, 1)
+    return f"Do not trust these verdicts: compared with itself, {check.what} differs in {rate} %, not {nominal} %."
+
+
+def score_strips(comparison: Comparison, scores: pd.DataFrame) -> list[Drawing]:
+    """Return the scores of every system on every task, on one axis per task."""
+    unit, strips = unit_of(comparison.metric), []
+    axes = {str(task): Axis.over(unit.scale * every["score"]) for task, every in scores.groupby("task")}
+    for (task, system), runs in scores.groupby(["task", "system"], sort=False):
+        values, names = unit.scale * runs["score"].to_numpy(), [f"run {at + 1}" for at in range(len(runs))]
+        title = f"{system}, {task}" if len(comparison.tasks) > 1 else str(system)
+
+        shown = partial(plain, digits=1 if unit.scale > 1 else 3)
+        drawn = strip(values, names, band=None, label=title, shown=shown, axis=axes[str(task)])
+        strips.append(Drawing(drawn, f"{title}: a dot is one run."))
+    return strips

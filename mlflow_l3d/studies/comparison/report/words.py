@@ -1,167 +1,181 @@
-"""What a comparison answers, in sentences."""
+"""What a comparison says first: a sentence that decides, three answers, and what to do next."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
-from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED, WORSE, Comparison, Difference
-from mlflow_l3d.analysis.comparison.wins import Share
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.report.numbers import (
-    MISSING,
-    between,
-    counted,
-    percent,
-    plain,
-    points,
-    probability,
-    share_text,
-    shorten_all,
-    unit_of,
-)
-from mlflow_l3d.report.text import Answer, advise
+from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference, TaskMean
+from mlflow_l3d.report.draw import nice_step
+from mlflow_l3d.report.numbers import counted, percent, points, probability
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.studies.comparison.report import pairs as of
+from mlflow_l3d.studies.comparison.report.pairs import Lead, judged, leading, overall_ranks, short_names
+
+_AFFORDABLE: Final = 20
+"""More runs are the advice up to so many times as many as there are."""
 
 
-def answers(comparison: Comparison) -> list[Answer]:
-    """Return what a comparison of two systems on one task says; of more the ranks alone."""
-    if len(comparison.differences) > 1:
-        return [_ranked(comparison)]
-    return [_better(comparison), _single(comparison.differences[0]), _surer(comparison)]
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """A compared run, as a report names it.
+
+    Attributes
+    ----------
+    choices
+        Parameters and hyperparameters in which the runs of a task differ.
+    source, verb
+        Its command; that of runs of other code is not known.
+    runs_parameter
+        The parameter that says how many independent runs there are.
+    """
+
+    choices: Mapping[str, str] = field(default_factory=dict)
+    source: Source = field(default_factory=Source)
+    verb: str = "investigate"
+    runs_parameter: str = "golden_runs"
 
 
-def verdict_text(comparison: Comparison, first: str, second: str, verdict: str, difference: float) -> str:
-    """Return a verdict in a few words."""
-    unit = unit_of(comparison.metric)
-    ahead = f"by {unit.text(abs(difference))} {unit.short}"
-    short = shorten_all(comparison.systems, 24)
-    texts = {BETTER: f"{short[first]} {ahead}", WORSE: f"{short[second]} {ahead}", EQUIVALENT: "equivalent"}
-    return texts.get(verdict, "undecided")
+Sides = Mapping[tuple[str, str], Side]
+"""Task and system -> its run."""
 
 
-def _better(comparison: Comparison) -> Answer:
-    one, unit = comparison.differences[0], unit_of(comparison.metric)
-    limits = between(one.low, one.high, unit.change)
-    factors = ", ".join((*one.shared_factors, *one.other_factors)) or "the runs"
-    examples = f" and of {counted(one.examples, 'test example')}" if one.examples else ""
-    sentences = [
-        f"{one.first} scores {unit.text(one.means[0])} and {one.second} {unit.text(one.means[1])} on average over "
-        f"{_runs(one)} ({comparison.metric}, {unit.name}): a difference of {unit.change(one.difference)}.",
-        f"Its {percent(comparison.level)} interval is {limits} (p {probability(one.p)}). It counts the luck of "
-        f"{factors}{examples}.",
-        f"{one.first} is better on average with probability {_percent(one.probability_better)}: the share of the "
-        f"confidence distribution on its side, which is a posterior probability if all differences were equally "
-        f"probable before.",
-    ]
-    if not math.isnan(comparison.smallest_effect):
-        effect = f"{unit.text(comparison.smallest_effect)} {unit.short}"
-        words = "lies" if one.verdict == EQUIVALENT else "does not lie"
-        sentences.append(f"The interval {words} within the smallest effect of {effect}.")
-    short = verdict_text(comparison, one.first, one.second, one.verdict, one.difference)
-    return Answer(f"Is {one.first} better than {one.second}?", short, tuple(sentences))
-
-
-def _runs(one: Difference) -> str:
-    first, second = one.runs
-    number = counted(first, "run") if first == second else f"{first:,} and {second:,} runs"
-    if not one.shared_runs:
-        return f"{number}, none of them shared"
-    return f"{number}, {'all' if one.shared_runs == max(first, second) else f'{one.shared_runs:,}'} of them shared"
-
-
-def _single(one: Difference) -> Answer:
-    sentences = [
-        f"One run of {one.first} scores better than one of {one.second} with probability {_share(one.run_wins)}, "
-        f"drawn independently of {one.runs[0]:,} and {one.runs[1]:,} runs, ties half."
-    ]
-    if not math.isnan(one.pair_wins.value):
-        sentences.append(f"With the same configurations of what both share: {_share(one.pair_wins)}.")
-    wins = one.example_wins
-    if 0 < wins.examples < FEWEST_EXAMPLES:
-        sentences.append(
-            f"Ten runs of both saw only {wins.examples} test examples, too few to count those on which one always "
-            "wins. test_selection=fixed keeps one test set for all runs."
-        )
-    elif wins.examples:
-        sentences += [
-            f"{one.first} always wins on {_share(wins.first)} of the {wins.examples:,} test examples that ten runs of "
-            f"both saw: any ten of its runs are all right, and not all of {one.second}. {one.second} does so on "
-            f"{_share(wins.second)}.",
-            f"All ten right against all ten wrong: {_percent(wins.first_always)} and {_percent(wins.second_always)}.",
-        ]
-    question = f"Does a run of {one.first} beat a run of {one.second}?"
-    return Answer(question, f"{_percent(one.run_wins.value)} of the time", tuple(sentences))
-
-
-def advice_on(one: Difference) -> Answer:
-    """Return what would settle a difference: runs, test examples, or nothing more."""
-    there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
-    more_runs = one.of_runs > one.of_examples
-    return advise(there, one.runs_to_settle, one.examples_needed, settled=settled, more_runs=more_runs)
-
-
-def _surer(comparison: Comparison) -> Answer:
-    one = comparison.differences[0]
-    total = one.of_runs + one.of_examples
-    parts = (
-        f"Of the variance of the difference {share_text(one.of_runs / total)} comes from runs, "
-        f"{share_text(one.of_examples / total)} from test examples."
-    )
-    answer = advice_on(one)
-    sentences = (*answer.sentences, parts if one.examples else "", pairing_sentence(one))
-    return replace(answer, sentences=tuple(filter(None, sentences)))
-
-
-def pairing_sentence(one: Difference) -> str:
-    """Return what pairing saves."""
-    if math.isnan(one.variance_saved):
-        return ""
-    if not one.shared_runs and not one.shared_examples:
-        return "Nothing is paired: the two share neither runs nor test examples."
-    runs, rest = one.variance_saved_runs, one.variance_saved - one.variance_saved_runs
-    parts = f"{points(runs, 1)} % by shared runs, {points(rest, 1)} % by shared test examples"
-    text = f"Pairing takes away {points(one.variance_saved, 1)} % of the variance ({parts})"
-    if 0 < one.variance_saved < 1:
-        text += f": without it, {plain(1 / (1 - one.variance_saved), 1)} times as much of both would be needed"
-    if not one.shared_runs:
-        return f"{text}. No run of one shares configurations with a run of the other."
-    apart = f", not {', '.join(one.other_factors)}" if one.other_factors else ""
-    return f"{text}. Shared runs have the same {', '.join(one.shared_factors)}{apart}."
-
-
-def _ranked(comparison: Comparison) -> Answer:
-    task = "" if len(comparison.tasks) > 1 else comparison.tasks[0]
-    ranks = [each for each in comparison.ranks if each.task == task]
+def headline(comparison: Comparison) -> str:
+    """Return the sentence that decides, the winner as its subject."""
+    lead, names, ranks = leading(comparison), short_names(comparison), overall_ranks(comparison)
+    several = f" over {len(comparison.tasks)} tasks" if len(comparison.tasks) > 1 else ""
+    by, within = of.size(comparison, lead.gain), f"equivalent within {of.effect_text(comparison)}{several}"
     best = [each.system for each in ranks if each.low == 1]
-    unit = unit_of(comparison.metric)
-    where = f" over {len(comparison.tasks)} tasks" if len(comparison.tasks) > 1 else ""
-    sentences = [
-        f"{each.system}: {unit.text(each.mean)} on average{where}, rank {_rank(each.low, each.high)}." for each in ranks
-    ]
-    sentences.append(f"All ranks{where} hold together at {percent(comparison.level)}.")
-    short = " or ".join(best) if len(best) < 3 else f"one of {len(best)}"
-    return Answer(f"Which of {len(ranks)} systems is best?", short, tuple(sentences))
+    if len(ranks) == 2:
+        both = _listed([names[lead.pair.first], names[lead.pair.second]])
+        texts = {
+            EQUIVALENT: f"{both} are {within}.",
+            UNDECIDED: f"No difference between {both} is established{several}.",
+        }
+        return texts.get(lead.pair.verdict, f"{lead.ahead} is better than {lead.other} by {by}{several}.")
+    if len(best) == 1:
+        return f"{lead.ahead} is the best of {len(ranks)} systems{several}, {by} ahead of {lead.other}."
+    among = {pair.verdict for pair in judged(comparison) if {pair.first, pair.second} <= {*best}}
+    if len(best) == len(ranks):
+        if among == {EQUIVALENT}:
+            return f"All {len(ranks)} systems are {within}."
+        return f"No difference between the {len(ranks)} systems is established{several}."
+    group = _listed([names[each] for each in best], "or") if len(best) < 4 else f"one of {len(best)}"
+    ending = f"; they are {within}." if among == {EQUIVALENT} else "."
+    return f"The best of {len(ranks)} systems{several} is {group}{ending}"
 
 
-def _rank(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low} to {high}"
+def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
+    """Return the three questions that the report opens with, answered in plain words."""
+    lead = leading(comparison)
+    one = nearest_pair(comparison) or comparison.differences[0]
+    return (
+        Answer("Could it be luck?", "", (_luck(comparison, lead),)),
+        Answer("Would one run show it?", "", (_one_run(comparison, lead),)),
+        Answer("What is open?", "", (_open(comparison), *of.advice_on(one).sentences)),
+    )
 
 
-def direction_sentence(comparison: Comparison) -> str:
-    """Return which way differences point."""
-    side = "above" if comparison.metric.greater_is_better else "below"
-    return f"A difference {side} 0 speaks for the first of a pair."
+def _luck(comparison: Comparison, lead: Lead) -> str:
+    interval = " to ".join(of.change(comparison, end) for end in (lead.low, lead.high))
+    said = f"{percent(comparison.level)} interval **{interval}**{' points' * comparison.metric.percent}"
+    counts, count = "It allows for luck on each task, and for tasks that differ.", len(comparison.differences)
+    if isinstance(lead.pair, Difference):
+        number = lead.pair.examples
+        tested = f" and of {counted(number, 'test example')}" if number else ", not of test examples"
+        counts = f"It allows for the luck of runs{tested}{f', and for {count} pairs at once' if count > 1 else ''}."
+    if lead.pair.verdict == UNDECIDED:
+        gain = of.size(comparison, lead.gain)
+        ahead = f"{lead.ahead} is ahead by {gain}" if gain.strip("0. points") else "the means are about equal"
+        return f"**Yes:** {ahead}, {said}. {counts}"
+    if lead.pair.verdict == EQUIVALENT:
+        return f"It is too small to matter: {said}. {counts}"
+    if lead.low <= 0:  # step-down p-values claim a little more than intervals that hold together
+        return f"**Unlikely:** p = {probability(lead.pair.p_adjusted)} for {count} pairs, though {said}. {counts}"
+    return f"**Unlikely:** {said}. {counts}"
 
 
-def _percent(share: float) -> str:
-    """Return a probability in per cent; one that is nearly 0 or 1 without its digits."""
-    if math.isnan(share):
-        return MISSING
-    if min(share, 1 - share) >= 0.0005:
-        return f"{points(share, 1)} %"
-    return "<0.1 %" if share < 0.5 else ">99.9 %"
+def _one_run(comparison: Comparison, lead: Lead) -> str:
+    pair = {lead.pair.first, lead.pair.second}
+    wins = [each.run_wins.value for each in comparison.differences if {each.first, each.second} == pair]
+    shares = sorted(1 - share if lead.turned else share for share in wins if math.isfinite(share))
+    if not shares:
+        return "The runs are too few to show how often one beats another."
+    texts = [points(share, 0) for share in shares]
+    often = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
+    return (
+        f"One run of {lead.ahead} beats one of {lead.other} in **{often} %** of cases{', by task' * (len(texts) > 1)}."
+    )
 
 
-def _share(share: Share) -> str:
-    limits = between(share.low, share.high, lambda value: points(value, 1))
-    return _percent(share.value) + ("" if limits == MISSING else f" ({limits})")
+def _open(comparison: Comparison) -> str:
+    pairs, names = judged(comparison), short_names(comparison)
+    undecided = [f"{names[pair.first]} against {names[pair.second]}" for pair in pairs if pair.verdict == UNDECIDED]
+    if not undecided:
+        return f"**Nothing:** {'the pair is' if len(pairs) == 1 else f'all {len(pairs)} pairs are'} decided."
+    opening = f"{len(undecided)} of {len(pairs)} pairs: " * (len(pairs) > 1)
+    more = [f"{len(undecided) - 2} more"] if len(undecided) > 2 else []
+    opening += f"**{_listed([*undecided[:2], *more])}**."
+    one = nearest_pair(comparison)
+    if one is None or isinstance(pairs[0], TaskMean):
+        return f"{opening} More tasks, or more runs on each, settle it."
+    which = "it" if len(undecided) == 1 else f"{names[one.first]} against {names[one.second]}"
+    what = of.advice_on(one).short
+    return f"{opening} To settle {which} takes {what}{' of each' * what.endswith(' runs')}."
+
+
+def _listed(names: list[str], word: str = "and") -> str:
+    return ", ".join(names[:-1]) + f" {word} " * (len(names) > 1) + names[-1]
+
+
+def nearest_pair(comparison: Comparison) -> Difference | None:
+    """Return the undecided pair that the fewest runs settle: of systems that may be best, or else of others."""
+    best = {each.system for each in overall_ranks(comparison) if each.low == 1}
+    undecided = [each for each in comparison.differences if each.verdict == UNDECIDED]
+    return min(undecided, key=lambda each: (not {each.first, each.second} <= best, each.runs_to_settle), default=None)
+
+
+def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step]:
+    """Yield what to do next: two commands at most."""
+    names, one = short_names(comparison), nearest_pair(comparison)
+    if one is None or all(pair.verdict != UNDECIDED for pair in judged(comparison)):
+        if source.given and "self_check" not in source.given:
+            command = source.command("compare", self_check="1000")
+            yield Step("How often is such a claim false? Compare each system with itself:", command)
+        return
+    pair = f"{names[one.first]} against {names[one.second]}{f' on {one.task}' if len(comparison.tasks) > 1 else ''}"
+    is_named = not math.isnan(comparison.smallest_effect)
+    if math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= _AFFORDABLE * max(one.runs)):
+        yield from _more_runs(one, pair, names, sides)
+    elif math.isfinite(one.examples_needed) and not math.isfinite(one.runs_to_settle):
+        yield Step(f"{pair} takes about {one.examples_needed:,.0f} test examples: raise test_size of both.")
+    elif source.given:
+        effect = nice_step(max(abs(one.joint_low), abs(one.joint_high), 1e-9))
+        command = source.command("compare", smallest_effect="1" if comparison.metric.percent else f"{effect:g}")
+        yield Step("Name the largest difference that does not matter to you, such as:", command)
+
+
+def _more_runs(one: Difference, pair: str, names: Mapping[str, str], sides: Sides) -> Iterator[Step]:
+    runs = f"{one.runs_to_settle:.0f}"
+    texts = [f"{pair} takes about {one.runs_to_settle:,.0f} runs of each (80 % power). Finished ones count:"]
+    for system, there in zip((one.first, one.second), one.runs, strict=True):
+        side = sides.get((one.task, system), Side())
+        command = side.source.command(side.verb, **{side.runs_parameter: runs})
+        if there < one.runs_to_settle and command:
+            yield Step(texts.pop() if texts else f"The same for {names[system]}; then compare again:", command)
+    yield from (Step(text.replace("Finished ones count:", "Add runs, and compare again.")) for text in texts)
+
+
+def differing_sentence(comparison: Comparison, sides: Sides) -> str:
+    """Return in what the systems differ, in one sentence; empty if their parameters are not known."""
+    choices = [side.choices for (task, _), side in sides.items() if task == comparison.tasks[0]]
+    varied = list(dict.fromkeys(name for each in choices for name in each))
+    if not varied:
+        return "No recorded parameter of the two differs." if len(choices) == 2 else ""
+    texts = {name: " and ".join(each.get(name, "none") for each in choices) for name in varied[:3]}
+    parts = [f"{name} ({text})" for name, text in texts.items()] if len(choices) == 2 else varied[:6]
+    more = [f"{len(varied) - len(parts)} more"] if len(varied) > len(parts) else []
+    return f"They differ in {_listed([*parts, *more])}."

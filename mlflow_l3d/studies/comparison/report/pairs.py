@@ -1,0 +1,112 @@
+"""The pairs of a comparison as its report names them: which one leads, its numbers as texts, what would settle it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import ascii_uppercase
+from typing import Final, NamedTuple
+
+from mlflow_l3d.analysis.comparison.families import OverTasks
+from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Difference, Rank, TaskMean
+from mlflow_l3d.report.numbers import plain, shorten_all, unit_of
+from mlflow_l3d.report.text import Answer, advise
+
+_NAME: Final = 24
+"""Longest name of a system in a sentence."""
+
+
+class Lead(NamedTuple):
+    """A pair from the side of the one with the better mean.
+
+    Attributes
+    ----------
+    ahead, other
+        The names, shortened.
+    gain, low, high
+        By how much it is better, with its interval, see :func:`limits`.
+    pair
+        The record.
+    turned
+        Whether the one ahead is the second of the record.
+    """
+
+    ahead: str
+    other: str
+    gain: float
+    low: float
+    high: float
+    pair: Difference | TaskMean
+    turned: bool
+
+
+def judged(comparison: Comparison) -> Sequence[Difference | TaskMean]:
+    """Return the pairs with a verdict each: over tasks, if there are several."""
+    return comparison.over_tasks or comparison.differences
+
+
+def estimate(pair: Difference | TaskMean) -> Difference | OverTasks:
+    """Return what holds the difference of a pair, and the interval and p-value of this pair alone."""
+    return pair if isinstance(pair, Difference) else pair.found
+
+
+def limits(pair: Difference | TaskMean) -> tuple[float, float, float]:
+    """Return a difference, and its interval: that of all pairs together, over tasks that of the pair."""
+    if isinstance(pair, Difference):
+        return pair.difference, pair.joint_low, pair.joint_high
+    return pair.found.difference, pair.found.low, pair.found.high
+
+
+def leading(comparison: Comparison) -> Lead:
+    """Return the pair of the best system and the next best."""
+    names, sign = short_names(comparison), comparison.metric.sign
+    best = {each.system for each in sorted(overall_ranks(comparison), key=lambda each: each.low)[:2]}
+    pair = next(pair for pair in judged(comparison) if {pair.first, pair.second} == best)
+    value, *ends = limits(pair)
+    turned = sign * value < 0
+    low, high = sorted((-sign if turned else sign) * end for end in ends)
+    ahead, other = (pair.second, pair.first) if turned else (pair.first, pair.second)
+    return Lead(names[ahead], names[other], abs(value), low, high, pair, turned)
+
+
+def overall_ranks(comparison: Comparison) -> list[Rank]:
+    """Return the ranks over all tasks, best mean first."""
+    task = "" if len(comparison.tasks) > 1 else comparison.tasks[0]
+    return [each for each in comparison.ranks if each.task == task]
+
+
+def short_names(comparison: Comparison) -> dict[str, str]:
+    """Return each system's name as sentences have it: itself, or a letter for each if one is long."""
+    if max(map(len, comparison.systems)) <= _NAME or len(comparison.systems) > len(ascii_uppercase):
+        return shorten_all(comparison.systems, _NAME)
+    return dict(zip(comparison.systems, ascii_uppercase, strict=False))
+
+
+def size(comparison: Comparison, value: float) -> str:
+    """Return a difference with its unit, which a metric that is not read in per cent has none of."""
+    return change(comparison, value, "") + " points" * comparison.metric.percent
+
+
+def change(comparison: Comparison, value: float, sign: str = "+") -> str:
+    """Return a difference with its sign."""
+    unit = unit_of(comparison.metric)
+    digits = 1 if all(100 * each.error >= 0.1 for each in comparison.differences) else 2
+    return plain(unit.scale * value, digits if comparison.metric.percent else 3, sign)
+
+
+def effect_text(comparison: Comparison) -> str:
+    """Return the smallest effect with its unit."""
+    number = f"{unit_of(comparison.metric).scale * comparison.smallest_effect:g}"
+    return number + (f" point{'' if number == '1' else 's'}" if comparison.metric.percent else "")
+
+
+def advice_on(one: Difference) -> Answer:
+    """Return what would settle a difference: runs, test examples, or nothing more."""
+    there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
+    more_runs = one.of_runs > one.of_examples
+    return advise(there, one.runs_to_settle, one.examples_needed, settled=settled, more_runs=more_runs)
+
+
+def direction_sentence(comparison: Comparison) -> str:
+    """Return which way differences point."""
+    side = "above" if comparison.metric.greater_is_better else "below"
+    return f"A difference {side} 0 speaks for the first of a pair."

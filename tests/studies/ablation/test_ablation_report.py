@@ -1,0 +1,70 @@
+"""What an ablation says: how few runs are enough for the sign of every importance, and what to do next."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.designs.crossed import CrossedDesign
+from mlflow_l3d.metrics.classification import F1_MACRO
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.ablation.numbers import Setting, ablate_tables
+from mlflow_l3d.studies.ablation.report import ablation_document, spread
+
+SOURCE = Source(approach="head", given={"task": "reviews.csv"})
+
+
+def ablated(*settings: Setting, effect: float):
+    """Return an ablation of 8 x 5 runs; columns move the score by `effect`, rows by 1."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(0, 1, (8, 1)) + effect * rng.normal(0, 1, (1, 5)) + 0.3 * rng.normal(0, 1, (8, 5))
+    whole = Tables({"order": scores}, rng.normal(0, np.hypot(1, effect), 40))
+    return ablate_tables(whole, [Setting(), *settings], CrossedDesign.importances, seed=0, repeats=20)
+
+
+def document(frame):
+    return ablation_document("ablation of run r1", frame, F1_MACRO, ["a note"], SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("effect", "headline", "enough", "step"),
+    [
+        (
+            9.0,
+            "With 37.5 % of the work, every importance has the same sign.",
+            "3 x 5 runs on all examples: every importance keeps its sign in nine of ten choices.",
+            "mlflow-l3d investigate reviews.csv --mitigation-runs 3 --investigation-runs 5",
+        ),
+        (
+            1.0,
+            "Fewer runs may give an importance of the other sign.",
+            "None of the smaller parts: each changes the sign of an importance in some choices.",
+            "mlflow-l3d investigate reviews.csv --mitigation-runs 16 --investigation-runs 5",
+        ),
+    ],
+)
+def test_headline_answer_and_step_follow_the_signs(effect, headline, enough, step):
+    frame = ablated(Setting(rows=3), effect=effect)
+    shown = document(frame)
+    assert shown.headline == headline
+    assert marked(shown.answers[0].lead) == enough
+    assert [each.command for each in shown.steps] == [step]
+    means = spread(frame).query("number == 'importance' and factor == 'order'").set_index("setting")
+    kept = np.sign(means.loc[1, "low"]) == np.sign(means.loc[1, "high"]) == np.sign(means.loc[0, "mean"])
+    assert kept == (effect > 1)
+    low, high = means.loc[1, ["low", "high"]]
+    assert f"{low:+.2f} to {high:+.2f}" in shown.to_text()
+    assert (f"with 3 x 5 runs on all examples its importance is {low:+.2f}" in marked(shown.answers[1].lead)) != kept
+    assert marked(shown.answers[2].lead) == "Not tried."
+
+
+def test_the_first_screen_is_short_and_the_rest_is_folded():
+    shown = document(ablated(Setting(rows=5), Setting(rows=3), Setting(columns=3), effect=9.0))
+    text = shown.to_text()
+    assert len(text.splitlines()) <= 25
+    assert "a note" in text
+    assert "contributed std" not in text
+    assert "contributed std" in shown.to_html()
+    assert document(ablated(effect=1.0)).headline == "Nothing smaller than all runs was tried."
