@@ -168,7 +168,7 @@ def _levels(scores: FloatArray, bins: npt.NDArray[np.int_]) -> list[int]:
 
 
 def _side(x: float, name: str, mean: float) -> tuple[float, float]:
-    """Return where a dot and its name begin and end, in per cent: on the side that crosses no mean and no margin."""
+    """Return both ends of a dot with its name, in per cent: on the side that crosses no mean and no margin."""
     width = 3.5 + _LETTER * len(name)
     return (x - width, x + 1.5) if x + width > 100 or x < mean < x + width else (x - 1.5, x + width)
 

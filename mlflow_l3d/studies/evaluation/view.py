@@ -87,7 +87,7 @@ def view(
     Returns
     -------
     Viewed
-        How many studies there are, and where.
+        How many studies there are, and their place.
 
     Raises
     ------

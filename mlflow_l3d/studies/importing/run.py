@@ -163,7 +163,7 @@ def _finished(request: Import, client: Client) -> ImportedRuns | None:
 
 
 def _source(study: SeedsStudy, run_id: str, address: str = "") -> Source:
-    """Return where the runs come from; no command of ours trained them."""
+    """Return the origin of the runs; no command of ours trained them."""
     return Source(task=study.task, run_id=run_id, address=address, date=heading(run_id)["date"][:10])
 
 

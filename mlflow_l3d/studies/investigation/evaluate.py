@@ -225,7 +225,7 @@ def _settings(client: Client, run: Run) -> dict[str, str]:
 
 
 def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> Source:
-    """Return where the result of a parent run comes from, as far as the run says it.
+    """Return the origin of the result of a parent run, as far as the run says it.
 
     Parameters
     ----------

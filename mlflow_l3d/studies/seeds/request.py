@@ -108,7 +108,7 @@ def governed_factors(setup: Setup) -> tuple[str, ...]:
 
 
 def with_other_luck(source: Source, approach: Approach, governed: Sequence[str]) -> Source:
-    """Return where a study comes from with what it takes to investigate the same training: factors, hyperparameters.
+    """Return the origin of a study with what it takes to investigate the same training: factors, hyperparameters.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ class SeedsEvaluation(OnOneScreen):
     run_id
         The run of the comparison; the empty text with one parent run.
     sources
-        Model and task -> where the study comes from.
+        Model and task -> origin of the study.
     """
 
     run_ids: tuple[str, ...]
@@ -237,7 +237,7 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
 
 
 def _source(client: Client, parent: Run, document: Mapping[str, Any]) -> Source:
-    """Return where a study comes from; what other luck it has is known if this package trained it."""
+    """Return the origin of a study; what other luck it has is known if this package trained it."""
     source = recorded_source(client, parent, SEEDS)
     try:
         made = registry.load("approach", source.approach)

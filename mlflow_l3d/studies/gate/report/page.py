@@ -120,7 +120,7 @@ def gate_document(
     Parameters
     ----------
     answer, source
-        What it found, and where it comes from.
+        What it found, and its origin.
     lines, settings
         Those of :class:`mlflow_l3d.report.page.Document`.
     """

@@ -76,7 +76,7 @@ def _place(phase: Any, factor: Any, row: Any, column: Any) -> Place:
 
 
 def _places(factor: str, row: int, column: int) -> list[Place]:
-    """Return where the run behind a score of a factor's table may stand.
+    """Return the possible places of the run behind a score of a factor's table.
 
     Pairs of runs have two columns: the base run, and the one with another seed of the factor.
     """

@@ -34,7 +34,7 @@ def search_report(
     Parameters
     ----------
     result, source
-        What was found, and where it comes from.
+        What was found, and its origin.
     lines
         For the terminal, below the headline: the run and its files.
     settings

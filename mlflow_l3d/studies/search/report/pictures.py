@@ -113,7 +113,7 @@ def _names(trials: pd.DataFrame, name: str = "") -> list[str]:
 
 
 def _places(values: pd.Series, stage: StageSummary, name: str) -> tuple[FloatArray, list[tuple[float, str]]]:
-    """Return where values stand along an axis (0..1), and its ticks."""
+    """Return the places of values along an axis (0..1), and its ticks."""
     searched = stage.ranges[name]
     if isinstance(searched, SearchChoices):
         choices = sorted(values.unique(), key=lambda value: (isinstance(value, str), value))

@@ -142,7 +142,7 @@ def over_tasks_document(
     models
         The numbers.
     source, sources
-        Where the comparison comes from; (model, task) -> where its study does.
+        The origin of the comparison; (model, task) -> that of its study.
     title, lines
         As in :class:`mlflow_l3d.report.page.Document`.
     """
