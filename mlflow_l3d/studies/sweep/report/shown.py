@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.verdicts import DECIDED
-from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.intervals import with_interval
+from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -26,32 +25,6 @@ FAILED: Final = "failed"
 """Verdict of a point without a score."""
 _LONGEST: Final = 24
 _LARGEST: Final = 10.0  # growth of a standard deviation beyond which its size says nothing
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One part of a heat map.
-
-    Attributes
-    ----------
-    title
-        What all of it has in common.
-    rows, columns
-        Their names.
-    values
-        Shape (rows, columns): importance, nan where there is none.
-    uncertain
-        Which of them are undecided.
-    points
-        Number of the first point of each row.
-    """
-
-    title: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: FloatArray
-    uncertain: npt.NDArray[np.bool_]
-    points: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -74,8 +47,7 @@ class ShownSweep:
     @property
     def unit(self) -> Unit:
         """What scores are written in; that of the first metric where points have several."""
-        metrics = (point.analysis.metric for point in self.sweep.points if point.analysis is not None)
-        return unit_of(next(metrics, F1_MACRO))
+        return unit_of(next((each.metric for each in self.analyses), F1_MACRO))
 
     @cached_property
     def labels(self) -> pd.DataFrame:
@@ -92,36 +64,53 @@ class ShownSweep:
         factors = {FACTOR: list(self.sweep.factors)}
         return factors | {name: [value_text(one) for one in values] for name, values in self.sweep.choices.items()}
 
-    def panels(self, columns: str = FACTOR, panel: str = "") -> list[Panel]:
-        """Return the heat map of importance, in which every point and factor is one cell.
+    @cached_property
+    def lines(self) -> dict[str, dict[str, int]]:
+        """Values of the choices -> factor -> number of the row of the table; points without a score have no factor."""
+        lines: dict[str, dict[str, int]] = {}
+        names = self.labels[list(self.sweep.choices)].agg(", ".join, axis=1) if self.sweep.choices else self.rows[TASK]
+        for at, (name, factor) in enumerate(zip(names, self.rows["factor"], strict=True)):
+            lines.setdefault(name, {}).update({factor: at} if factor else {})
+        return lines
 
-        Parameters
-        ----------
-        columns, panel
-            ``factor`` or a choice; the empty text means one panel. What is left makes the rows.
-        """
-        labels, rest = self.labels, [name for name in self.values if name not in (columns, panel)]
-        down = labels[rest].agg(", ".join, axis=1) if rest else pd.Series("importance", index=labels.index)
-        titles = [title for title in self.values[panel] if (labels[panel] == title).any()] if panel else [""]
-        return [
-            self._panel(title, columns, down, labels[panel].eq(title) if panel else labels[FACTOR].notna())
-            for title in titles
-        ]
+    @cached_property
+    def shares(self) -> pd.DataFrame:
+        """Share of the variance (0..1) of every row of the table, and its interval: columns 0, 1 and 2."""
+        return pd.DataFrame(
+            {at: self.rows[name].map(total_index_of) for at, name in enumerate(with_interval("importance_corrected"))}
+        )
 
-    def _panel(self, title: str, columns: str, down: pd.Series[str], inside: pd.Series[bool]) -> Panel:
-        across = self.labels[columns]
-        names = [name for name in self.values[columns] if (across[inside] == name).any() or columns == FACTOR]
-        # A point without a score has no factor: a row of its own only where factors are columns.
-        scored = inside & self.rows["factor"].ne("")
-        rows = list(dict.fromkeys(down[inside if columns == FACTOR else scored]))
-        values = np.full((len(rows), len(names)), math.nan)
-        unsure = np.zeros(values.shape, dtype=bool)
-        for at in np.flatnonzero(scored):
-            place = rows.index(down.iloc[at]), names.index(across.iloc[at])
-            values[place] = self.rows["importance_corrected"].iloc[at]
-            unsure[place] = self.rows["verdict"].iloc[at] not in DECIDED
-        first = self.rows["point"][inside].groupby(down[inside]).first()
-        return Panel(title, tuple(rows), tuple(names), values, unsure, tuple(int(first[row]) for row in rows))
+    @cached_property
+    def factors(self) -> list[str]:
+        """The factors, that with the largest mean share first; those without one last."""
+        means = self.shares[0].groupby(self.rows["factor"]).mean()
+        return sorted(self.sweep.factors, key=lambda name: -means[name] if math.isfinite(means[name]) else 1.0)
+
+    @cached_property
+    def luck(self) -> pd.DataFrame:
+        """One row for each point with a golden standard deviation, the largest first."""
+        rows = self.rows.dropna(subset=["golden_std"]).drop_duplicates("point")
+        return rows.sort_values("golden_std", ascending=False, kind="stable")
+
+    @cached_property
+    def analyses(self) -> list[Analysis]:
+        """Those of the points that have one."""
+        return [point.analysis for point in self.sweep.points if point.analysis is not None]
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """Names of their metrics."""
+        return sorted({each.metric.name for each in self.analyses})
+
+    def typical(self, std: float) -> str:
+        """Return a standard deviation of scores as a first screen has it."""
+        digits = 1 if self.unit.scale * std >= 0.1 or std == 0 else 2
+        return f"± {self.unit.text(std, digits)}"
+
+    @property
+    def noun(self) -> str:
+        """What stands behind a difference of scores: a metric that is not read in per cent has nothing there."""
+        return f" {self.unit.noun}" if self.unit.scale > 1 else ""
 
     @cached_property
     def names(self) -> list[str]:

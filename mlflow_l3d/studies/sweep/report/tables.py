@@ -83,23 +83,6 @@ def _claim(shown: ShownSweep, one: Trend | Interaction) -> str:
     return MISSING if math.isnan(one.p_holm) else "yes" if shown.claimed(one.p_holm) else "no"
 
 
-def score_table(shown: ShownSweep, most: int = 60) -> Table | None:
-    """Return the corrected importance of every point and factor for the terminal; None where no point has one."""
-    (panel,) = shown.panels()
-    golden = shown.rows.drop_duplicates("point").set_index("point")["golden_std"]
-    rows = []
-    for at, point in enumerate(panel.points[:most]):
-        scores = zip(panel.columns, panel.values[at].tolist(), panel.uncertain[at].tolist(), strict=True)
-        cells = {factor: f"({signed(score)})" if unsure else f"{signed(score)} " for factor, score, unsure in scores}
-        rows.append(
-            {shown.names_head: shown.names[point], **cells, "golden std": shown.unit.text(float(golden[point]))}
-        )
-    note = f"Corrected importance, in parentheses if the factor is undecided. Golden std in {shown.unit.name}."
-    if len(panel.rows) > most:
-        note += f" {len(panel.rows) - most} more points stand in the table of the run."
-    return Table.of(rows, note) if shown.sweep.factors else None
-
-
 def _of(name: str) -> str:
     return "golden std" if name == GOLDEN_STD else name
 
