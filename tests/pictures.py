@@ -12,7 +12,6 @@ DRAWN = (
     "report/test_figures.py",
     "report/test_html_report.py",
     "report/test_report_designs.py",
-    "studies/sweep/test_sweep_report.py",
     "studies/search/test_search_page.py",
     "test_docs.py",
 )

@@ -68,9 +68,9 @@ def first_table(
         )
         for name, places, row in kept
     )
-    more = {"point": len(lines) - len(kept), "factor": len(shown.factors) - len(factors)}
-    parts = [counted(number, f"more {name}") for name, number in more.items() if number]
-    note = rule.format(percent(shown.sweep.level)) + (f" {' and '.join(parts)}: in the report." if parts else "")
+    hidden = {"point": len(lines) - len(kept), "factor": len(shown.factors) - len(factors)}
+    parts = [counted(number, name) for name, number in hidden.items() if number]
+    note = rule.format(percent(shown.sweep.level)) + (f" Not shown: {' and '.join(parts)}." if parts else "")
     unit = f" ({shown.unit.noun})" if shown.noun else ""
     head = (shown.names_head, f"luck, [[typically|std]]{unit}", *(shorten(name, 30) for name in factors))
     return Table(head, cells, note, texts=frozenset({1}), kind="points")
