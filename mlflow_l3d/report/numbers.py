@@ -60,6 +60,15 @@ class Unit:
         """Return a difference with its sign."""
         return plain(self.scale * difference, 2 if self.scale > 1 else 3, "+")
 
+    @property
+    def behind(self) -> str:
+        """What stands behind a number on a first screen: nothing if the metric is not read in percent."""
+        return f" {self.noun}" if self.scale > 1 else ""
+
+    def typical(self, std: float) -> str:
+        """Return a standard deviation as a first screen has it."""
+        return f"± {self.text(std, 1 if self.scale * std >= 0.1 or std == 0 else 2)}"
+
     def squared(self, value: float) -> str:
         """Return a variance: three decimals, two digits where these would be zeros."""
         scaled = self.scale**2 * value

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from markupsafe import Markup
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
@@ -47,6 +49,11 @@ class Source:
     def link(self) -> str:
         """The page of the parent; empty if there is none."""
         return f"{self.address}{self.run_id}" if self.address and self.run_id else ""
+
+    def place(self, *counts: str) -> Markup:
+        """Return what stands at the right of a page's first line: how many runs, the date, a link."""
+        link = Markup('<a href="{}">MLflow</a>').format(self.link) if self.link else ""
+        return Markup(" · ").join(part for part in (*counts, self.date, link) if part)
 
     def command(self, verb: str = "investigate", **changed: str) -> str:
         """Return the command that was typed, with other values; empty if it is not known."""

@@ -260,9 +260,9 @@ def test_short_notes_name_failures_and_checks(shown: ShownSweep) -> None:
         for each in shown.sweep.points
     ]
     assert short_notes(ShownSweep(analyse_sweep(points))) == [
-        "Without a score: shots=32, prompt_format=A (out of <b>memory</b> & more).",
+        "shots=32, prompt_format=A has no score: out of <b>memory</b> & more.",
         "30 cells of 15 points have no score.",
-        "To watch: Long tails (L3D013) at 15 points.",
+        "Long tails (L3D013) at 15 points.",
     ]
 
 

@@ -106,10 +106,7 @@ def _about(shown: Shown, source: Source) -> str:
 
 def _place(shown: Shown, source: Source) -> Markup:
     cells = sum(record.table.size for record in shown.records) + len(shown.golden_scores)
-    parts = [Markup("{} runs").format(f"{cells:,}"), *([Markup("{}").format(source.date)] if source.date else [])]
-    if source.link:
-        parts.append(Markup('<a href="{}">MLflow</a>').format(source.link))
-    return Markup(" · ").join(parts)
+    return source.place(f"{cells:,} runs")
 
 
 def _strip(shown: Shown, runs: Runs) -> Drawing | None:

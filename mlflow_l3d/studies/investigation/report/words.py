@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.luck import single_run_limit
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.numbers import points
 from mlflow_l3d.report.source import Source
@@ -188,5 +188,4 @@ def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
 
 def _size(shown: Shown, value: float) -> str:
     """Return a difference of scores with its unit, which a metric that is not read in per cent has none of."""
-    unit = shown.unit
-    return f"{unit.text(value, 1)} points" if unit.scale > 1 else unit.text(value)
+    return f"{shown.unit.text(value, 1)}{shown.unit.behind}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 from markupsafe import Markup
@@ -28,7 +27,7 @@ def sweep_document(
     *,
     title: str,
     source: Source | None = None,
-    links: Mapping[str, str] = MappingProxyType({}),
+    links: Mapping[str, str] | None = None,
     lines: Sequence[str] = (),
 ) -> Document:
     """Return a sweep as people read it.
@@ -44,12 +43,10 @@ def sweep_document(
     links
         Run id -> address of the run; run ids without one are shown alone.
     """
-    shown, source = ShownSweep(sweep), source or Source()
+    shown, source, links = ShownSweep(sweep), source or Source(), links or {}
     opening, notes, next_steps = answers(shown), short_notes(shown), steps(shown, source)
-    table, every = (
-        first_table(shown, links),
-        first_table(shown, links, (len(sweep.points), len(sweep.factors))),
-    )
+    table = first_table(shown, links)
+    every = first_table(shown, links, (len(sweep.points), len(sweep.factors)))
     sections = [
         Section("Luck and shares at every point", [every if table and every and every.note != table.note else None]),
         Section("Heat map of shares", [_HEAT, heat_table(shown)] if sweep.factors else []),
@@ -75,15 +72,12 @@ def sweep_document(
 
 
 def _about(shown: ShownSweep, source: Source) -> str:
-    tasks = list(dict.fromkeys(point.task for point in shown.sweep.points))
-    task = ", ".join(tasks) if len(tasks) <= 3 else counted(len(tasks), "task")
-    metrics = [f"{', '.join(shown.metrics)}{' in %' * bool(shown.noun)}"] if shown.metrics else []
+    task = ", ".join(dict.fromkeys(point.task for point in shown.sweep.points))
+    metrics = [f"{', '.join(shown.metrics)}{' in %' * bool(shown.unit.behind)}"] if shown.metrics else []
     return " · ".join(shorten(part, 60) for part in (task, source.approach, source.model, *metrics) if part)
 
 
 def _place(shown: ShownSweep, source: Source) -> Markup:
     runs = sum(record.table.size for each in shown.analyses for record in each.importances.values())
     runs += sum(max((len(one.golden) for one in each.importances.values()), default=0) for each in shown.analyses)
-    link = Markup('<a href="{}">MLflow</a>').format(source.link) if source.link else ""
-    parts = (counted(len(shown.sweep.points), "point"), counted(runs, "run"), source.date, link)
-    return Markup(" · ").join(part for part in parts if part)
+    return source.place(counted(len(shown.sweep.points), "point"), counted(runs, "run"))

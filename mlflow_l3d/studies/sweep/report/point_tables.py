@@ -16,7 +16,7 @@ from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, po
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import WIDTH
 from mlflow_l3d.studies.investigation.report.factor_tables import OPEN, SIGNS, share_cell
-from mlflow_l3d.studies.sweep.numbers.point import FACTOR, TASK
+from mlflow_l3d.studies.sweep.numbers.point import TASK
 from mlflow_l3d.studies.sweep.report.shown import FAILED, ShownSweep
 
 MOST: Final = (12, 5)
@@ -71,7 +71,7 @@ def first_table(
     hidden = {"point": len(lines) - len(kept), "factor": len(shown.factors) - len(factors)}
     parts = [counted(number, name) for name, number in hidden.items() if number]
     note = rule.format(percent(shown.sweep.level)) + (f" Not shown: {' and '.join(parts)}." if parts else "")
-    unit = f" ({shown.unit.noun})" if shown.noun else ""
+    unit = f" ({shown.unit.noun})" if shown.unit.behind else ""
     head = (shown.names_head, f"luck, [[typically|std]]{unit}", *(shorten(name, 30) for name in factors))
     return Table(head, cells, note, texts=frozenset({1}), kind="points")
 
@@ -87,7 +87,7 @@ def short_table(shown: ShownSweep) -> Table | None:
 
 def _luck(shown: ShownSweep, row: Mapping[Any, Any], largest: float) -> str:
     std, low, high = (row[name] for name in with_interval("golden_std"))
-    words = shown.typical(std) if math.isfinite(std) else MISSING
+    words = shown.unit.typical(std) if math.isfinite(std) else MISSING
     return Drawn(amount_bar(std / largest, low / largest, high / largest, words), words) if largest > 0 else words
 
 
@@ -112,20 +112,18 @@ def heat_table(shown: ShownSweep) -> Table:
 
 
 def _tile(shown: ShownSweep, at: int | None) -> str:
-    share = math.nan if at is None else float(shown.shares[0][at])
-    if at is None or not math.isfinite(share):
+    if at is None or not math.isfinite(shown.shares[0][at]):
         return Drawn(_TILE.format("absent", 0, "no score", "\N{EN DASH}"))
-    word = shown.rows["verdict"][at]
+    word, share = shown.rows["verdict"][at], float(shown.shares[0][at])
     told = f"{shown.rows['factor'][at]}: {word}, {share_cell(*shown.shares.loc[at], digits=0)}"
     return Drawn(_TILE.format(word, round(abs(200 * share - 100)), told, points(share, 0)))
 
 
 def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
     """Return all numbers: a row for each point and factor."""
-    unit, choices = shown.unit, [name for name in shown.values if name != FACTOR]
-    rows = []
+    unit, rows = shown.unit, list[dict[str, str]]()
     for at, row in enumerate(shown.rows.to_dict("records")):
-        names = {name: str(shown.labels[name].iloc[at]) for name in choices} or {TASK: row["task"]}
+        names = {name: shown.labels[name][at] for name in shown.sweep.choices} or {TASK: row["task"]}
         word = row["verdict"]
         numbers = {
             "factor": row["factor"] or MISSING,

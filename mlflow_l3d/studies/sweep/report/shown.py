@@ -17,7 +17,7 @@ from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, si
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
-from mlflow_l3d.studies.sweep.numbers.point import FACTOR, TASK, is_numeric, value_text
+from mlflow_l3d.studies.sweep.numbers.point import TASK, is_numeric, value_text
 from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE, Sweep
 from mlflow_l3d.studies.sweep.numbers.trends import Trend
 
@@ -51,24 +51,18 @@ class ShownSweep:
 
     @cached_property
     def labels(self) -> pd.DataFrame:
-        """Factor and choices of every row of the table, as texts."""
-        labels = {FACTOR: self.rows["factor"]}
+        """Choices of every row of the table, as texts."""
+        labels = {}
         for choice in self.sweep.choices:
             values = self.rows[TASK if choice == TASK else OF_CHOICE + choice]
             labels[choice] = values.map(lambda value: MISSING if pd.isna(value) else value_text(value)).astype(object)
-        return pd.DataFrame(labels)
-
-    @cached_property
-    def values(self) -> dict[str, list[str]]:
-        """Factor, and each choice, with its values in their order, as texts."""
-        factors = {FACTOR: list(self.sweep.factors)}
-        return factors | {name: [value_text(one) for one in values] for name, values in self.sweep.choices.items()}
+        return pd.DataFrame(labels, index=self.rows.index)
 
     @cached_property
     def lines(self) -> dict[str, dict[str, int]]:
         """Values of the choices -> factor -> number of the row of the table; points without a score have no factor."""
         lines: dict[str, dict[str, int]] = {}
-        names = self.labels[list(self.sweep.choices)].agg(", ".join, axis=1) if self.sweep.choices else self.rows[TASK]
+        names = self.labels.agg(", ".join, axis=1) if self.sweep.choices else self.rows[TASK]
         for at, (name, factor) in enumerate(zip(names, self.rows["factor"], strict=True)):
             lines.setdefault(name, {}).update({factor: at} if factor else {})
         return lines
@@ -102,16 +96,6 @@ class ShownSweep:
         """Names of their metrics."""
         return sorted({each.metric.name for each in self.analyses})
 
-    def typical(self, std: float) -> str:
-        """Return a standard deviation of scores as a first screen has it."""
-        digits = 1 if self.unit.scale * std >= 0.1 or std == 0 else 2
-        return f"± {self.unit.text(std, digits)}"
-
-    @property
-    def noun(self) -> str:
-        """What stands behind a difference of scores: a metric that is not read in per cent has nothing there."""
-        return f" {self.unit.noun}" if self.unit.scale > 1 else ""
-
     @cached_property
     def names(self) -> list[str]:
         """The points in few words: the values of their choices."""
@@ -135,16 +119,16 @@ class ShownSweep:
 
     def change(self, of: str, value: float, *, sign: bool = True) -> str:
         """Return a difference: of importance as it is, of the golden standard deviation in per cent."""
-        if of != GOLDEN_STD or not math.isfinite(value):
-            return plain(round(value, 2) if math.isfinite(value) else value, sign="+" if sign else "")
         plus = "+" if sign else ""
+        if of != GOLDEN_STD or not math.isfinite(value):
+            return plain(round(value, 2), sign=plus)
         if value > math.log1p(_LARGEST):
             return f">{plus}{100 * _LARGEST:,.0f} %"
         return f"{round(100 * math.expm1(value)) + 0.0:{plus}.0f} %"
 
     def level(self, of: str, value: float) -> str:
-        """Return a mean: of importance as it is, of the log of a standard deviation in the unit of the scores."""
-        return self.unit.amount(math.exp(value)) if of == GOLDEN_STD else signed(value)
+        """Return a mean: of importance as it is, of the log of a standard deviation as it is written."""
+        return self.unit.text(math.exp(value)) if of == GOLDEN_STD else signed(value)
 
     def claimed(self, p_holm: float) -> bool:
         """Return whether an adjusted p-value is a claim."""

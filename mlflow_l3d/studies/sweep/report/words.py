@@ -24,7 +24,7 @@ from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
 _STEPS: Final = 2
 """Steps that are named at most."""
 _NAMED: Final = 3
-"""Factors, points and checks that a sentence names at most."""
+"""Factors and points that a sentence names at most; notes of a first screen."""
 _PARTS: Final = {25: "a quarter", 33: "a third", 50: "half", 67: "two thirds", 75: "three quarters"}
 """Per cent -> how a headline says it, and what is at most two more or less."""
 _NO_SCORE: Final = "No point has a score."
@@ -54,7 +54,7 @@ def headline(shown: ShownSweep) -> str:
     ends = _extremes(shown)
     if len(ends) == 2:
         return _largest(shown, *ends)
-    return f"Luck is typically {ends[0][1]}{shown.noun} at {ends[0][0]}." if ends else _NO_PAIR
+    return f"Luck is typically {ends[0][1]}{shown.unit.behind} at {ends[0][0]}." if ends else _NO_PAIR
 
 
 def _claims(shown: ShownSweep, of: str) -> tuple[list[Trend], list[Interaction]]:
@@ -84,17 +84,18 @@ def _levels(shown: ShownSweep, one: Interaction) -> str:
     where, other = f"{one.choice}={short(value_text(high))}", short(value_text(low))
     if one.of != GOLDEN_STD:
         return f"{one.of} matters most at {where} and least at {other}."
-    return _largest(shown, (where, shown.typical(math.exp(most))), (other, shown.typical(math.exp(least))))
+    return _largest(shown, (where, shown.unit.typical(math.exp(most))), (other, shown.unit.typical(math.exp(least))))
 
 
 def _largest(shown: ShownSweep, most: tuple[str, str], least: tuple[str, str]) -> str:
-    return f"Luck is largest at {most[0]} (typically {most[1]}{shown.noun}) and smallest at {least[0]} ({least[1]})."
+    high = f"{most[1]}{shown.unit.behind}"
+    return f"Luck is largest at {most[0]} (typically {high}) and smallest at {least[0]} ({least[1]})."
 
 
 def _extremes(shown: ShownSweep) -> list[tuple[str, str]]:
     """Return name and luck of the point with the most luck, and of that with the least, if it has less."""
     ends = shown.luck.iloc[[0, -1]].to_dict("records") if len(shown.luck) else []
-    named = [(shorten(shown.names[row["point"]], 60), shown.typical(row["golden_std"])) for row in ends]
+    named = [(shorten(shown.names[row["point"]], 60), shown.unit.typical(row["golden_std"])) for row in ends]
     if named and not ends[0]["golden_std"] > ends[1]["golden_std"]:
         return named[:1]
     if named and len(shown.sweep.choices) == 1:
@@ -119,7 +120,7 @@ def _where(shown: ShownSweep) -> str:
     if not ends:
         return "No point has a golden standard deviation." if shown.sweep.factors else _NO_SCORE
     (most, size), *least = ends
-    size = f"[[typically|std]] **{size}**{shown.noun}"
+    size = f"[[typically|std]] **{size}**{shown.unit.behind}"
     if least:
         return f"At {most}: {size}. Smallest at {least[0][0]}: **{least[0][1]}**."
     return f"At {most}, the only point: {size}." if count == 1 else f"Nowhere: at all points {size}."
@@ -157,7 +158,6 @@ def _moves(shown: ShownSweep) -> Iterator[str]:
     trends = [one for one in sweep.trends if shown.claimed(one.p_holm)]
     yield from (f"{choice} changed no score." for choice in sweep.without_effect)
     if (sweep.trends or sweep.interactions) and not (moved or trends):
-        yield "No choice is shown to move the importance of a factor or the golden standard deviation."
         yield "Choices may still have an effect: the intervals show how large it may be."
     for choice in dict.fromkeys(one.choice for one in moved):
         yield f"{choice} moves {_listed([shown.what(one.of) for one in moved if one.choice == choice])}."
@@ -242,35 +242,30 @@ def _rows_needed(shown: ShownSweep) -> list[int]:
 
 
 def short_notes(shown: ShownSweep) -> list[str]:
-    """Return what a first screen must not leave out: points and cells without a score, checks that warn."""
-    failed = [f"{shorten(each.name, 40)} ({shorten(each.error, 60)})" for each in shown.sweep.failed]
-    more = f" and {len(failed) - 2} more" if len(failed) > 2 else ""
-    notes = [f"Without a score: {', '.join(failed[:2])}{more}."] if failed else []
-    warned = [text.rstrip(".") for text in _warned(shown)[:_NAMED]]
-    return [*notes, *_lacking(shown), *([f"To watch: {'; '.join(warned)}."] if warned else [])]
-
-
-def _lacking(shown: ShownSweep) -> list[str]:
-    lacking = [each.cells_failed for each in shown.analyses if each.cells_failed]
-    verb = "has" if sum(lacking) == 1 else "have"
-    return [f"{counted(sum(lacking), 'cell')} of {counted(len(lacking), 'point')} {verb} no score."] if lacking else []
-
-
-def _warned(shown: ShownSweep) -> list[str]:
-    """Return which checks warn, and at how many points."""
-    checks = ({(one.code, one.title) for one in each.checks if one.severity == "warning"} for each in shown.analyses)
-    counts = sorted(Counter(found for codes in checks for found in codes).items())
-    return [f"{title} ({code}) at {counted(number, 'point')}." for (code, title), number in counts]
+    """Return the first things to watch, for a first screen."""
+    notes = _notes(shown)
+    more = [f"{len(notes) - _NAMED} more under What to watch."] if len(notes) > _NAMED else []
+    return [*(shorten(note, 160) for note in notes[:_NAMED]), *more]
 
 
 def watch(shown: ShownSweep) -> list[str]:
-    """Return what a reader must know: points without a score, cells without one, collapsed runs, one task only."""
+    """Return what a reader must know: points and cells without a score, collapsed runs, checks, one task only."""
+    one_task = TASK not in shown.sweep.choices and shown.analyses
+    return [
+        *_notes(shown),
+        *["All points are of one task: what another task would show is not known."] * bool(one_task),
+    ]
+
+
+def _notes(shown: ShownSweep) -> list[str]:
     sweep = shown.sweep
     notes = [
         f"{shorten(point.name, 100)} has no score{f': {shorten(point.error, 300)}' if point.error else ''}."
         for point in sweep.failed
     ]
-    notes += _lacking(shown)
+    if lacking := [each.cells_failed for each in shown.analyses if each.cells_failed]:
+        verb = "has" if sum(lacking) == 1 else "have"
+        notes.append(f"{counted(sum(lacking), 'cell')} of {counted(len(lacking), 'point')} {verb} no score.")
     if down := sum(each.collapse is not None for each in shown.analyses):
         more = "Trends and tests use the runs that did not; heat map and tables show all runs."
         notes.append(f"Runs collapse at {counted(down, 'point')}. {more}")
@@ -279,7 +274,7 @@ def watch(shown: ShownSweep) -> list[str]:
     for other in dict.fromkeys(sweep.follows.values()):
         followers = [name for name, each in sweep.follows.items() if each == other]
         verb = "follows" if len(followers) == 1 else "follow"
-        notes.append(f"{' and '.join(followers)} {verb} from {other}: what {other} moves may be moved by that instead.")
-    if TASK not in sweep.choices and shown.analyses:
-        notes.append("All points are of one task: what another task would show is not known.")
-    return [*notes, *_warned(shown)]
+        notes.append(f"{_listed(followers)} {verb} from {other}: what {other} moves may be moved by that instead.")
+    checks = ({(one.code, one.title) for one in each.checks if one.severity == "warning"} for each in shown.analyses)
+    warned = sorted(Counter(check for codes in checks for check in codes).items())
+    return [*notes, *(f"{title} ({code}) at {counted(number, 'point')}." for (code, title), number in warned)]
