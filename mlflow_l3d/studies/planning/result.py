@@ -145,18 +145,20 @@ class Plan(OnOneScreen):
             return f"{cells}; design={plan.design.name} has no interval."
         if self.factors["total_index"].isna().any():
             return f"{cells}; a pilot shows how exact the result is."
+        every, wanted = counted(self.cells, "cell"), f"for intervals of ± {plan.half_width:g}"
         if width <= plan.half_width:
-            return f"{cells}: enough for intervals of ± {plan.half_width:g}."
+            return f"{every} are enough {wanted}; {self.cells_to_compute:,} to compute{time}."
         if self.cheapest is None:
-            return f"{cells} are too few for intervals of ± {plan.half_width:g}."
+            return f"{every} are too few {wanted}."
         needed, hours = self.cheapest["cells_needed"], self.cheapest["hours_needed"]
         about = f" ({rough_duration(hours)})" if math.isfinite(hours) else ""
-        return f"{cells} are too few; design={self.cheapest['design']} needs about {needed:,.0f}{about}."
+        return f"{every} are too few {wanted}; design={self.cheapest['design']} needs about {needed:,.0f}{about}."
 
     def _answers(self) -> tuple[Answer, Answer, Answer]:
         plan = self.request.plan
         most = " at most (a stopping rule may end it)" if plan.stop != "none" else ""
-        cost = f"{self.seconds_per_cell:.3g} s a cell ({self.cost_source}), {counted(self.workers, 'worker')}"
+        cost = f"{self.seconds_per_cell:.3g} s a cell ({self.cost_source}), {counted(self.workers, 'worker')}: "
+        cost += f"**{rough_duration(self.hours)}** for the cells to compute"
         if math.isnan(self.seconds_per_cell):
             cost = f"The cost is {self.cost_source}"
         done = f"**{self.cells} cells**, {self.cells_done} of them done on the tracking server, "

@@ -301,9 +301,9 @@ def test_a_small_pilot_promises_nothing(columns: int, small: bool) -> None:
 @pytest.mark.parametrize(
     ("share", "half_width", "words"),
     [
-        (0.5, 0.9, r"204 cells to compute \(3 min\): enough for intervals of ± 0\.9\."),
-        (0.5, 0.2, r"204 cells to compute \(3 min\) are too few; design=\w+ needs about [\d,]+ \(\d+ min\)\."),
-        (0.3, 0.001, r"204 cells to compute \(3 min\) are too few for intervals of ± 0\.001\."),
+        (0.5, 0.9, r"204 cells are enough for intervals of ± 0\.9; 204 to compute \(3 min\)\."),
+        (0.5, 0.2, r"204 cells are too few for intervals of ± 0\.2; design=\w+ needs about [\d,]+ \(\d+ min\)\."),
+        (0.3, 0.001, r"204 cells are too few for intervals of ± 0\.001\."),
     ],
 )
 def test_headline_says_whether_the_plan_is_exact_enough(share: float, half_width: float, words: str) -> None:
