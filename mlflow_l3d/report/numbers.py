@@ -62,7 +62,7 @@ class Unit:
 
     @property
     def behind(self) -> str:
-        """What stands behind a number on a first screen: nothing if the metric is not read in percent."""
+        """The unit after a number on a first screen; empty unless the metric is read in percent."""
         return f" {self.noun}" if self.scale > 1 else ""
 
     def typical(self, std: float) -> str:

@@ -257,7 +257,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
 
 
 def _source(request: SweepRequest, run_id: str, address: str) -> Source:
-    """Return where the result of a sweep comes from, as its report names it; what a file adds is no command."""
+    """Return where the result of a sweep comes from; without its command if a file adds to the parameters."""
     setups = [point.setup for point in request.points]
     return Source(
         approach=", ".join(dict.fromkeys(setup.approach.name for setup in setups)),
