@@ -23,8 +23,8 @@ TERMS: Final = MappingProxyType(
         "factor whose interval cannot be trusted.",
         "published": "Importance of Pecher et al. 2024: (contributed \N{MINUS SIGN} mitigated) / golden standard "
         "deviation. They call a factor important if it is above 0.",
-        "corrected": "√share \N{MINUS SIGN} √(1 \N{MINUS SIGN} share): the published importance without its errors from "
-        "few rows and columns. Above 0 exactly if the share is above 50 %.",
+        "corrected": "√share \N{MINUS SIGN} √(1 \N{MINUS SIGN} share): the published importance without its errors "
+        "from few rows and columns. Above 0 exactly if the share is above 50 %.",
         "contributed": "As published: the mean of the standard deviations within rows, where only this factor changes.",
         "mitigated": "As published: the standard deviation of the row means, where all other factors change.",
         "letters": "Factors that share a letter do not differ significantly.",
