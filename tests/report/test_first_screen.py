@@ -9,9 +9,9 @@ from pages import Page
 
 from mlflow_l3d.analysis.consistency.consistency import Consistency
 from mlflow_l3d.analysis.consistency.examples import example_votes
+from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.importance.verdicts import Advice
-from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
