@@ -10,9 +10,7 @@ SVG = '<svg viewBox="0 0 1 1"></svg>'
 PNG = b"\x89PNG\r\n\x1a\n"
 DRAWN = (
     "report/test_figures.py",
-    "report/test_html_report.py",
     "report/test_report_designs.py",
-    "studies/sweep/test_sweep_report.py",
     "test_docs.py",
 )
 """Tests that look at pictures."""

@@ -223,6 +223,19 @@ def difference_bar(value: float, low: float, high: float, axis: Axis, label: str
     return svg(26, label, *parts)
 
 
+def amount_bar(value: float, low: float, high: float, words: str) -> Markup:
+    """Return an amount as a bar from 0 with its interval, as shares of the largest; the words stand behind it."""
+    if not math.isfinite(value):
+        return svg(26, words, text(0, 17, words))
+    room = 72  # per cent; the words need the rest
+    ends = [Markup("")]
+    if math.isfinite(low) and math.isfinite(high):
+        ends = whisker(room * low, room * high, 13)
+    bar = Markup('<rect class="amount" x="0" y="8" height="10" width="{}%"/>').format(_short(room * value))
+    place = room * max(value, high if math.isfinite(high) else value) + 2
+    return svg(26, words, bar, *ends, text(place, 17, words, kind="strong", anchor="start"))
+
+
 def parts_bar(counts: Sequence[float], names: Sequence[str]) -> Markup:
     """Return how a whole is divided, as one bar whose parts have the colours 0, 1, ... of the page."""
     whole, start, drawn = sum(counts), 0.0, []

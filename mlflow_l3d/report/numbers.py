@@ -70,6 +70,15 @@ class Unit:
         number = text or self.text(abs(value), 1 if abs(self.scale * value) >= 0.1 else 2)
         return f"{number} {'point' if number == '1' else 'points'}"
 
+    @property
+    def behind(self) -> str:
+        """The unit after a number on a first screen; empty unless the metric is read in percent."""
+        return f" {self.noun}" if self.scale > 1 else ""
+
+    def typical(self, std: float) -> str:
+        """Return a standard deviation as a first screen has it."""
+        return f"± {self.text(std, 1 if self.scale * std >= 0.1 or std == 0 else 2)}"
+
     def squared(self, value: float) -> str:
         """Return a variance: three decimals, two digits where these would be zeros."""
         scaled = self.scale**2 * value

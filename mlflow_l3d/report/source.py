@@ -53,12 +53,10 @@ class Source:
         """The page of the parent; empty if there is none."""
         return f"{self.address}{self.run_id}" if self.address and self.run_id else ""
 
-    def place(self, runs: str) -> Markup:
-        """Return how many runs there are, when the report was written, and the link to the parent."""
-        parts = [Markup("{}").format(part) for part in (runs, self.date) if part]
-        if self.link:
-            parts.append(Markup('<a href="{}">MLflow</a>').format(self.link))
-        return Markup(" · ").join(parts)
+    def place(self, *counts: str) -> Markup:
+        """Return what stands at the right of a page's first line: how many runs, the date, a link."""
+        link = Markup('<a href="{}">MLflow</a>').format(self.link) if self.link else ""
+        return Markup(" · ").join(part for part in (*counts, self.date, link) if part)
 
     def command(self, verb: str = "investigate", **changed: str) -> str:
         """Return the command that was typed, with other values; empty if it is not known."""

@@ -86,7 +86,7 @@ def design_rows(designs: pd.DataFrame) -> Table:
             needed = f"{row['cells_needed']:.0f}" + ("*" if row["never"] else "")
         rows.append(
             {
-                "": str(row["design"]),
+                "design": str(row["design"]),
                 "rows x columns": f"{row['rows']} x {row['columns']}",
                 "golden": str(row["golden_runs"]),
                 "cells": str(row["cells"]),

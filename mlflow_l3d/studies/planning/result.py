@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.planning.runs_needed import MOST_COLUMNS, MOST_ROWS
-from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
-from mlflow_l3d.designs import Design, plannable_designs
-from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.numbers import counted, rough_duration, unit_of
+from mlflow_l3d.report.page import Document, Item, Section, answer_lines, step_lines
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.files import json_types
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning import report
-from mlflow_l3d.studies.planning.pilot import Pilot
-from mlflow_l3d.studies.planning.tables import never
+from mlflow_l3d.studies.planning.notes import FEWEST_FIRST
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
+
+_DESIGNS: Final = "Designs side by side (all cells, computed from nothing)"
+_MORE: Final = "More numbers and notes: .details() of mlflow_l3d.plan(...); `mlflow run` writes them to plan.md."
+_NOTES: Final = 3
+"""Notes of a first screen."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,28 +89,124 @@ class Plan(OnOneScreen):
         """Return one row per factor."""
         return self.factors.copy()
 
-    def summary(self) -> str:
-        """Return the plan as the command line prints it."""
-        request = self.request
-        wanted = f"wanted half-width of the corrected importance: {request.plan.half_width:g}, kept with "
+    @property
+    def cheapest(self) -> pd.Series[Any] | None:
+        """The row of the design that keeps the wanted half-width of every factor with the fewest cells, if one does."""
+        able = self.designs[self.designs["never"].eq("")].dropna(subset=["cells_needed"])
+        return None if able.empty else able.sort_values("cells_needed").iloc[0]
+
+    def report(self) -> Document:
+        """Return the plan as people read it."""
+        source, opening, next_steps = self.request.source(""), self._answers(), self._steps()
+        tables = self._tables()
+        table = replace(tables[_DESIGNS], note="")
+        said = {*self.request.remarks, *(note for note in self.notes if note.startswith(FEWEST_FIRST))}
+        notes = [note.partition(". ")[0].rstrip(".") + "." for note in self.notes if note not in said][:_NOTES]
+        return Document(
+            title=f"plan: {self.request.title}",
+            headline=self._headline(),
+            about=" · ".join(part for part in (source.task, source.approach, source.model) if part),
+            place=source.place(self.request.plan.words()),
+            answers=opening,
+            table=table,
+            steps=next_steps,
+            text=[answer_lines(opening), table, [""], step_lines(next_steps), *notes, _MORE],
+            notes=notes,
+            sections=[
+                *(Section(title, [each]) for title, each in tables.items()),
+                Section("Notes", [[Item(note) for note in self.notes]]),
+            ],
+        )
+
+    def details(self) -> str:
+        """Return the numbers behind the answers as text: cells, factors, assumed values, designs and notes."""
+        return report.plan_text(f"plan: {self.request.title}", [self.request.plan.words()], self._tables(), self.notes)
+
+    def _tables(self) -> dict[str, Table]:
+        wanted = f"wanted half-width of the corrected importance: {self.request.plan.half_width:g}, kept with "
         wanted += f"{self.assurance:.0%}"
         tables = {"Cells": report.cell_rows(self.counts)}
         if self.factors["total_index"].notna().any():
             tables[f"Factors ({wanted})"] = report.factor_rows(self.factors)
         if self.guidance is not None:
             tables[f"For assumed values of S_T ({wanted})"] = report.guidance_rows(self.guidance)
-        tables["Designs side by side (all cells, computed from nothing)"] = report.design_rows(self.designs)
+        tables[_DESIGNS] = report.design_rows(self.designs)
         if self.projection is not None:
-            rows = report.projection_rows(self.projection, unit_of(request.metric))
-            tables[f"What the budget says of the mean {request.metric}"] = rows
-        most = " at most (a stopping rule may end it)" if request.plan.stop != "none" else ""
+            rows = report.projection_rows(self.projection, unit_of(self.request.metric))
+            tables[f"What the budget says of the mean {self.request.metric}"] = rows
+        return tables
+
+    def _headline(self) -> str:
+        plan, width = self.request.plan, self.factors["half_width"].max(skipna=False)
+        time = f" ({rough_duration(self.hours)})" if math.isfinite(self.hours) else ""
+        cells = f"{counted(self.cells_to_compute, 'cell')} to compute{time}"
+        if plan.design.baseline:
+            return f"{cells}; design={plan.design.name} has no interval."
+        if self.factors["total_index"].isna().any():
+            return f"{cells}; a pilot shows how exact the result is."
+        every, wanted = counted(self.cells, "cell"), f"for intervals of ± {plan.half_width:g}"
+        if width <= plan.half_width:
+            return f"{every} are enough {wanted}; {self.cells_to_compute:,} to compute{time}."
+        if self.cheapest is None:
+            return f"{every} are too few {wanted}."
+        needed, hours = self.cheapest["cells_needed"], self.cheapest["hours_needed"]
+        about = f" ({rough_duration(hours)})" if math.isfinite(hours) else ""
+        return f"{every} are too few {wanted}; design={self.cheapest['design']} needs about {needed:,.0f}{about}."
+
+    def _answers(self) -> tuple[Answer, Answer, Answer]:
+        plan = self.request.plan
+        most = " at most (a stopping rule may end it)" if plan.stop != "none" else ""
         cost = f"{self.seconds_per_cell:.3g} s a cell ({self.cost_source}), {counted(self.workers, 'worker')}: "
-        cost += f"{rough_duration(self.hours)} for the cells to compute"
+        cost += f"**{rough_duration(self.hours)}** for the cells to compute"
         if math.isnan(self.seconds_per_cell):
-            cost = f"cost {self.cost_source}. pilot=run measures it with a small part of the plan."
-        done = f"{self.cells} cells, {self.cells_done} of them done on the tracking server, "
-        lines = [request.plan.words(), f"{done}{self.cells_to_compute} to compute{most}", cost]
-        return report.plan_text(f"plan: {request.title}", lines, tables, self.notes)
+            cost = f"The cost is {self.cost_source}"
+        done = f"**{self.cells} cells**, {self.cells_done} of them done on the tracking server, "
+        lead = f"{done}**{self.cells_to_compute} to compute**{most}. {cost}."
+        return (
+            Answer("What does it cost?", "", (lead,)),
+            Answer("Is it exact enough?", "", (self._exactness(),)),
+            Answer("What is cheapest?", "", (self._best(),)),
+        )
+
+    def _exactness(self) -> str:
+        plan, widths = self.request.plan, self.factors.set_index("factor")["half_width"]
+        if plan.design.baseline:
+            return f"design={plan.design.name} is a baseline strategy without an interval."
+        unknown = self.factors["factor"][self.factors["total_index"].isna()]
+        if len(unknown):
+            return f"Not known: no earlier investigation says how much {', '.join(unknown)} matters."
+        if lacking := list(widths.index[widths.isna()]):
+            width = f"The table is too small for an interval of {', '.join(lacking)}"
+        else:
+            width = f"**± {widths.max():.2f}** around the corrected importance of {widths.idxmax()}"
+        guess = " A guess: the pilot is small." if self.factors["pilot_enough"].eq(False).any() else ""
+        return f"{width} (wanted: ± {plan.half_width:g}, kept with {self.assurance:.0%} probability).{guess}"
+
+    def _best(self) -> str:
+        if self.projection is not None:
+            best = self.projection[self.projection["best"]].iloc[0]
+            width = unit_of(self.request.metric).amount(best["half_width"])
+            what = f"**{best['runs']:,} cells** of {best['examples']:,} test examples"
+            return f"The budget says most of the mean {self.request.metric} with {what}: 95 % interval ± {width}."
+        said = [note for note in self.notes if note.startswith(FEWEST_FIRST) or note in self.request.offer]
+        if not said and self.factors["total_index"].notna().all():
+            return "No design is likely to be exact enough for every factor: name a larger half_width."
+        return said[0] if said else "Not known before a pilot."
+
+    def _steps(self) -> list[Step]:
+        """Return what to do next: a pilot, the size that is exact enough, or the plan as it is."""
+        source, best, plan = self.request.source(""), self.cheapest, self.request.plan
+        if self.factors["total_index"].isna().any() and not plan.design.baseline:
+            text = "A pilot trains a small part of the plan and measures cost and variances; its cells count:"
+            return [Step(text, source.command("plan", pilot="run"))]
+        if best is not None and not self.factors["half_width"].max(skipna=False) <= plan.half_width:
+            rows, columns = (self.factors[f"{name}/{best['design']}"].max() for name in ("rows", "columns"))
+            sizes = {"mitigation_runs": f"{rows:.0f}"}
+            if not design_named(best["design"]).table_columns:
+                sizes["investigation_runs"] = f"{columns:.0f}"
+            text = "Exact enough, with the fewest cells:"
+            return [Step(text, source.command(**{"design": str(best["design"]), **sizes}))]
+        return [Step("Train it:", source.command())] if self.cells_to_compute else []
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run of a plan; those that are not known are left out."""
@@ -126,136 +226,3 @@ class Plan(OnOneScreen):
         numbers = {name: getattr(self, name) for name in shown}
         about = {"half_width": self.request.plan.half_width, "investigation": self.request.document()}
         return dict(json_types({"schema": 1, **numbers, **about}))
-
-
-def planner_notes(
-    request: InvestigationRequest, pilot: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str
-) -> list[str]:
-    """Return the remarks on a plan.
-
-    Parameters
-    ----------
-    request, pilot
-        What is planned, and what is known.
-    factors
-        What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
-    assurance
-        Probability with which intervals are as narrow as is said.
-    workers
-        Cells that run side by side.
-    why
-        Why past runs could not be read, or nothing.
-    """
-    notes = [why] if why else []
-    if not math.isnan(pilot.seconds):
-        note = "Time is that of training and evaluation; loading model and data, once a worker, and scoring come on top"
-        side = ", and cells that run side by side may slow each other down" if workers > 1 else ""
-        notes.append(f"{note}{side}.")
-    notes += pilot.notes
-    notes += _small_notes(factors, assurance)
-    plan = request.plan
-    if plan.design.baseline:
-        notes.append(
-            f"design={plan.design.name} is a baseline strategy: it has no corrected importance and no interval."
-        )
-    if plan.stop == "interval":
-        notes += stop_notes(request, pilot)
-    notes += never_notes(factors, plan.half_width)
-    return notes
-
-
-def _small_notes(factors: pd.DataFrame, assurance: float) -> list[str]:
-    """Say which pilots are too small for a promise, and which are not."""
-    small = factors[factors["pilot_enough"].eq(False)]
-    sizes = [
-        f"{name} {design.auto_rows}"
-        + (f" x {FEWEST_PILOT_COLUMNS}" if design.model.shared_columns else f" {design.words.row}")
-        for name, design in plannable_designs().items()
-    ]
-    return [
-        f"The pilot of {', '.join(group['factor'])} ({design} {rows:.0f} x {columns:.0f}) is too small for a promise: "
-        f"the runs needed are a guess, and may be too few in more than {1 - assurance:.0%} of cases. In simulations "
-        f"plans are kept from pilots of {', '.join(sizes)} on. Compare the table of assumed S_T."
-        for (design, rows, columns), group in small.groupby(["pilot_design", "pilot_rows", "pilot_columns"])
-    ]
-
-
-def advice(request: InvestigationRequest, designs: pd.DataFrame) -> tuple[str, ...]:
-    """Say which design takes the fewest cells: by the table of designs, where it tells, else by the numbers of cells.
-
-    Parameters
-    ----------
-    request
-        What is planned.
-    designs
-        What :func:`mlflow_l3d.studies.planning.tables.design_table` returned.
-    """
-    needed = designs.loc[designs["never"].eq(""), ["design", "cells_needed"]].dropna().sort_values("cells_needed")
-    if needed.empty:
-        return request.offer
-    each = [f"design={name} {cells:,.0f}" for name, cells in needed.itertuples(index=False)]
-    return (f"Cells for the wanted half-width of every factor, fewest first: {', '.join(each)}.",)
-
-
-def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
-    """Say for which factors no table is expected to be narrow enough, in which designs, and why.
-
-    Parameters
-    ----------
-    factors
-        What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
-    half_width
-        What is wanted.
-    """
-    designs = plannable_designs()
-    alike: dict[tuple[tuple[str, ...], bool], list[str]] = {}
-    shares = factors.set_index("factor")["total_index"]
-    for factor, share in shares.items():
-        where = tuple(design for design in designs if factor in never(factors, design))
-        if where:
-            # A factor leaves too little to compare with from 9 times the variance of all others on.
-            alike.setdefault((where, float(share) > 0.9), []).append(str(factor))
-    notes = []
-    for (where, near), hopeless in alike.items():
-        named = ", ".join(f"{factor} (S_T {shares[factor]:.2f})" for factor in hopeless)
-        limits = " and no ".join(f"{design} table of up to {_limit(designs[design])}" for design in where)
-        if near:
-            why = "S_T is so near 1 that too little is left of the other factors to compare with"
-        elif all(_shares_columns(designs[design]) for design in where):
-            why = "it needs more columns, and rows do not help"
-        else:
-            why = f"half_width={half_width:g} asks for more"
-        others = [f"design={design}" for design in designs if design not in where]
-        helps = " or ".join([*others[:1], "a larger half_width"])
-        notes.append(f"No {limits} is likely to be narrow enough for {named}: {why}. Use {helps}.")
-    return notes
-
-
-def stop_notes(request: InvestigationRequest, pilot: Pilot) -> list[str]:
-    """Say after which look the interval rule may stop, where variances of every factor are known."""
-    plan = request.plan
-    if not set(request.factors) <= set(pilot.factors):
-        return []
-    most = 0
-    for each in pilot.factors.values():
-        if not (each.components.total > 0 and each.components.contributed > 0):
-            return []
-        table = plan.design.needed(plan.half_width, each.components, plan.investigation_runs)
-        if table.rows is None:
-            return []
-        most = max(most, table.rows)
-    interim = FIRST_ANALYSIS
-    while interim < most:
-        interim *= 2
-    if interim > plan.mitigation_runs:
-        return [f"stop=interval is not expected to stop before all {plan.mitigation_runs} rows are run."]
-    return [f"stop=interval is expected to stop after about {interim} rows, or earlier where intervals leave 0."]
-
-
-def _limit(design: type[Design]) -> str:
-    columns = f" and {MOST_COLUMNS:,} columns" if _shares_columns(design) else ""
-    return f"{MOST_ROWS:,} {design.words.row}{columns}"
-
-
-def _shares_columns(design: type[Design]) -> bool:
-    return design.planning is not None and design.planning.shared_columns

@@ -15,9 +15,10 @@ from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.planning.budget import projected
+from mlflow_l3d.studies.planning.notes import advice, planner_notes
 from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
-from mlflow_l3d.studies.planning.result import Plan, advice, planner_notes
+from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tasks.base import TaskLike
@@ -177,7 +178,7 @@ def _assemble(
 def _record(made: Plan, client: Client, run_id: str, pilot: str, budget: str) -> None:
     """Write a plan to the run that `mlflow run` made for it."""
     request = made.request
-    page = f"```text\n{made.summary()}```\n"
+    page = f"**{made.report().headline}**\n\n```text\n{made.summary()}\n{made.details()}```\n"
     tags = {
         names.FACTOR: ",".join(request.factors),
         names.DESIGN: request.plan.design.name,

@@ -193,12 +193,15 @@ class SweepRequest:
         The most that is computed.
     key
         Hash that says whether two sweeps are the same, whatever their budgets.
+    is_typed
+        Whether the parameters say it all: there are no sets, exclusions and overrides.
     """
 
     given: Mapping[str, str]
     points: tuple[PointRequest, ...]
     budget: Budget
     key: str
+    is_typed: bool = True
 
     @property
     def title(self) -> str:
@@ -218,9 +221,13 @@ class SweepRequest:
         """What is to be said before it begins, each once."""
         return tuple(dict.fromkeys(remark for point in self.points for remark in point.remarks))
 
+    def public(self) -> dict[str, str]:
+        """Return every parameter as it may be shown and logged."""
+        return {name: public_parameter(name, value) for name, value in self.given.items()}
+
     def card(self) -> Card:
         """Return what the run of the sweep says of itself."""
-        params = {name: public_parameter(name, value) for name, value in self.given.items()}
+        params = self.public()
         tags = {names.CONTEXT_KEY: self.key}
         return Card(role="sweep", key=self.key, title=self.title, tags=tags, params=params)
 
@@ -228,7 +235,7 @@ class SweepRequest:
         """Return what is needed to repeat it, as JSON types."""
         return {
             "schema": 1,
-            "parameters": {name: public_parameter(name, value) for name, value in self.given.items()},
+            "parameters": self.public(),
             "budget": str(self.budget),
             "choices": list(self.choices),
             "points": [
@@ -278,4 +285,4 @@ def specify_sweep(
     if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:
         raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
     key = content_key({"points": sorted(point.key for point in points)})
-    return SweepRequest(texts, points, budget, key)
+    return SweepRequest(texts, points, budget, key, is_typed=set(given) <= set(SWEEP))

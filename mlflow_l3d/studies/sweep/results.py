@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -12,28 +12,33 @@ import pandas as pd
 
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import Sweep, analyse_sweep
 from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
-from mlflow_l3d.studies.sweep.report.page import answers, sweep_document
+from mlflow_l3d.studies.sweep.report.page import sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import latex_table
+from mlflow_l3d.studies.sweep.report.words import answers, headline
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier.reader import parent_run
-from mlflow_l3d.tracking.pages import address_of, links_in, run_page, with_link
+from mlflow_l3d.tracking.pages import address_of, links_in, run_page, runs_page, with_link
 from mlflow_l3d.tracking.parent import log_metrics, log_results
 
 _MOST_LINKS: Final = 60
 """The description of a run is a tag, of which MLflow keeps 8,000 characters."""
 
 
-@dataclass(frozen=True)
-class SweepResult:
+@dataclass(frozen=True, repr=False)
+class SweepResult(OnOneScreen):
     """What the points of a sweep say together.
 
     Attributes
@@ -44,19 +49,23 @@ class SweepResult:
         Heading of report and text.
     tables
         Names of the artifacts that MLflow shows as tables.
+    source, links
+        Where it comes from; run id -> address of the run, if there is one.
     """
 
     sweep: Sweep
     title: str
     tables: tuple[str, ...] = ()
+    source: Source = field(default_factory=Source)
+    links: Mapping[str, str] = field(default_factory=dict)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per point and factor: choices, importance with its interval, standard deviations, verdict."""
         return ShownSweep(self.sweep).rows
 
-    def summary(self) -> str:
-        """Return the text that the command line prints."""
-        return sweep_document(self.sweep, title=self.title).to_text()
+    def report(self, lines: Sequence[str] = ()) -> Document:
+        """Return the result as people read it."""
+        return sweep_document(self.sweep, title=self.title, source=self.source, links=self.links, lines=lines)
 
 
 def write_sweep(
@@ -64,9 +73,10 @@ def write_sweep(
     points: Sequence[SweptPoint],
     *,
     title: str,
+    source: Source | None = None,
     links: Mapping[str, str] = MappingProxyType({}),
 ) -> SweepResult:
-    """Write the result of a sweep: the table of all points as Parquet, CSV and LaTeX, the report and the pictures.
+    """Write the result of a sweep: the table of all points as Parquet, CSV and LaTeX, and the report.
 
     Parameters
     ----------
@@ -75,9 +85,9 @@ def write_sweep(
     points
         The investigations, those that failed included; at least one.
     title
-        Heading of the report.
-    links
-        Run id -> address of the run, if there is one.
+        Name of the report.
+    source, links
+        As in :class:`SweepResult`.
 
     Raises
     ------
@@ -92,8 +102,9 @@ def write_sweep(
     frames = {"trends": sweep.trends_frame(), "interactions": sweep.interactions_frame()}
     frames = {names.POINTS: shown.rows, **{name: frame for name, frame in frames.items() if len(frame)}}
     tables = write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
-    sweep_document(sweep, title=title, links=links).save(folder, names.SWEEP_REPORT)
-    return SweepResult(sweep, title, tuple(tables))
+    result = SweepResult(sweep, title, tuple(tables), source or Source(), links)
+    result.report().save(folder, names.SWEEP_REPORT)
+    return result
 
 
 def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str]:
@@ -110,8 +121,10 @@ def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str
     return {run_id: f"{address}/{run_page(at, run_id)}" for run_id, at in experiments.items() if address}
 
 
-def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
-    """Return the headline of the report as Markdown, and links to the points, for the page of the run in MLflow's UI.
+def description(result: SweepResult, experiments: Mapping[str, str], lines: Sequence[str] = ()) -> str:
+    """Return the answers of the report as Markdown, and links to the points, for the page of the run in MLflow's UI.
+
+    MLflow shows its first two lines until a reader asks for more: they hold the answer.
 
     Parameters
     ----------
@@ -119,13 +132,16 @@ def description(result: SweepResult, experiments: Mapping[str, str]) -> str:
         What the points say.
     experiments
         Run id -> id of its experiment.
+    lines
+        What stands between answers and links.
     """
     shown = ShownSweep(result.sweep)
-    opening = [answer.markdown() for answer in answers(shown)]
+    where, trend, which = (answer.markdown(1) for answer in answers(shown))
     points = zip(shown.names, (point.run_id for point in result.sweep.points), strict=True)
     links = [f"- [{name}]({run_page(experiments[run_id], run_id)})" for name, run_id in points if run_id in experiments]
     more = [f"- and {len(links) - _MOST_LINKS} more"] if len(links) > _MOST_LINKS else []
-    return "\n\n".join([*opening, "\n".join([*links[:_MOST_LINKS], *more])])
+    first = f"**{marked(headline(shown))}** {which}"
+    return "\n\n".join([first, where, trend, *lines, "\n".join([*links[:_MOST_LINKS], *more])])
 
 
 def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
@@ -161,10 +177,14 @@ class SweepEvaluation(OnOneScreen):
         """Return one row per point and factor."""
         return self.result.to_frame()
 
-    def summary(self) -> str:
-        """Return the text that the command line prints."""
-        where = f"\nMLflow run {self.run_id}; {names.SWEEP_REPORT} is among its artifacts\n" if self.run_id else ""
-        return self.result.summary() + where
+    def report(self) -> Document:
+        """Return the result as people read it."""
+        return self.result.report([self.where] if self.run_id else [])
+
+    @property
+    def where(self) -> str:
+        """Where its report is, as a line for the terminal."""
+        return f"{names.SWEEP_REPORT} is among the artifacts of MLflow run {self.run_id}."
 
 
 def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: bool = True) -> SweepEvaluation:
@@ -194,7 +214,11 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
     title = str(on_top.info.run_name) if on_top else f"{len(read.points)} investigations side by side"
     with temporary_folder() as folder:
         links = links_of(str(client.tracking_uri), read.experiments)
-        result = write_sweep(folder, read.points, title=title, links=links)
+        source = Source(date=heading(run_ids[0])["date"][:10])
+        if on_top:
+            page = runs_page(client, str(on_top.info.experiment_id))
+            source = replace(source, run_id=run_ids[0], address=page)
+        result = write_sweep(folder, read.points, title=title, source=source, links=links)
         if not log:
             return SweepEvaluation("", result)
         note = {names.NOTE: description(result, read.experiments)}

@@ -10,13 +10,16 @@ from typing import Any
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.sweep.engine import Engine
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
-from mlflow_l3d.studies.sweep.parameters import SweepOptions
+from mlflow_l3d.studies.sweep.parameters import SWEEP, SweepOptions
 from mlflow_l3d.studies.sweep.plan import SweepPlan, make_plan
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.studies.sweep.read import points_of
@@ -27,6 +30,7 @@ from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.opening import open_recorder
+from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
 
@@ -59,17 +63,11 @@ class Sweep(SweepEvaluation):
     seconds: float
     spent: bool
 
-    def summary(self) -> str:
-        """Return what the command line prints at the end."""
-        without = [f"point {point.name} has no score: {point.error}" for point in self.points if point.error]
-        end = f"the budget of {self.request.budget} is spent: the same command with a larger one continues"
-        lines = [
-            f"{self.computed} cells computed in {self.seconds:.0f} s",
-            *([end] if self.spent else []),
-            *without,
-            f"MLflow run {self.run_id}; {names.SWEEP_REPORT} is among its artifacts",
-        ]
-        return "\n".join([self.result.summary().rstrip(), "", *lines, ""])
+    def report(self) -> Document:
+        """Return the result as people read it."""
+        end = f" The budget of {self.request.budget} is spent: the same command with a larger one continues."
+        done = f"{self.computed} cells computed in {self.seconds:.0f} s; {self.where}"
+        return self.result.report([done + end * self.spent])
 
 
 @with_signature(InvestigateOptions, SweepOptions)
@@ -194,13 +192,15 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         with temporary_folder() as folder:
             experiments = {point.run_id: self.recorder.parent.experiment_id for point in swept if point.run_id}
             links = links_of(str(self.recorder.client.tracking_uri), experiments)
-            result = write_sweep(folder, swept, title=request.title, links=links)
+            run_id = self.recorder.parent.run_id
+            source = _source(request, run_id, runs_page(self.recorder.client, self.recorder.parent.experiment_id))
+            result = write_sweep(folder, swept, title=request.title, source=source, links=links)
             ends = [{"run_id": point.run_id, "complete": point.is_complete, "error": point.error} for point in points]
             write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
             counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
             self.recorder.log_metrics({**counts, "cells_computed": self._computed(engine), **result.sweep.metrics()}, 0)
             finished = Sweep(
-                run_id=self.recorder.parent.run_id,
+                run_id=run_id,
                 request=request,
                 points=swept,
                 computed=engine.computed + sum(len(point.tested) for point in points),
@@ -209,7 +209,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
                 result=result,
             )
             self.recorder.wait()
-            text = f"{self._description(finished, complete)}\n\n{description(result, experiments)}"
+            text = description(result, experiments, self._remarks(finished, complete))
             self.recorder.finish(folder, complete=complete == len(points), description=text)
         return finished
 
@@ -244,8 +244,8 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
                 client.set_tag(run.info.run_id, names.SWEEP, recorder.parent.run_id)
                 point.adopt(read.run_id, read.analysis)
 
-    def _description(self, finished: Sweep, complete: int) -> str:
-        """Return what MLflow's UI shows above the run."""
+    def _remarks(self, finished: Sweep, complete: int) -> list[str]:
+        """Return what the description of the run says of its points."""
         lines = [
             f"{complete} of {len(finished.points)} points are complete.",
             "In the list of runs the filter ``tags.`l3d.role` != 'cell'`` shows sweep and points without their cells.",
@@ -253,4 +253,19 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         if finished.spent:
             lines.append(f"The budget of {finished.request.budget} is spent; a larger one continues.")
         lines += [f"- {point.name}: {point.error}" for point in finished.points if point.error]
-        return "\n\n".join(lines)
+        return lines
+
+
+def _source(request: SweepRequest, run_id: str, address: str) -> Source:
+    """Return where the result of a sweep comes from; without its command if a file adds to the parameters."""
+    setups = [point.setup for point in request.points]
+    return Source(
+        approach=", ".join(dict.fromkeys(setup.approach.name for setup in setups)),
+        model=", ".join(dict.fromkeys(setup.model for setup in setups if setup.model)),
+        run_id=run_id,
+        address=address,
+        given={name: value for name, value in request.public().items() if value != SWEEP[name].default}
+        if request.is_typed
+        else {},
+        date=heading(run_id)["date"][:10],
+    )

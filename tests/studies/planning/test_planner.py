@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -28,8 +29,9 @@ from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.planning.notes import stop_notes
 from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters
-from mlflow_l3d.studies.planning.result import Plan, stop_notes
+from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.run import PLAN_TABLES, _assemble
 from mlflow_l3d.studies.planning.run import plan as plan
 from mlflow_l3d.studies.planning.tables import assumed_variances, cell_table, factor_table
@@ -54,6 +56,11 @@ def planned(place: Place, **parameters: Any) -> Plan:
 
 def assembled(request: InvestigationRequest, pilot: Pilot) -> Plan:
     return _assemble(request, set(), pilot, assurance=0.8, pilot_run_id=None, why="", project_run=None)
+
+
+def widest(text: str) -> int:
+    """Return the length of the longest line; a command may be longer."""
+    return max(len(line) for line in text.splitlines() if not line.startswith("    mlflow-l3d "))
 
 
 def durations(place: Place) -> list[float]:
@@ -81,10 +88,11 @@ def test_nothing_is_known_and_nothing_is_trained(place: Place) -> None:
     assert place.runs() == []
     text = made.summary()
     assert "16 cells, 0 of them done on the tracking server, 16 to compute" in text
-    assert "pilot=run" in text
-    assert "n/a: not known from earlier investigations" in text
+    assert "--pilot run" in text
+    assert len(text.splitlines()) <= 25
+    assert "n/a: not known from earlier investigations" in made.details()
     assert text.isascii()
-    assert max(map(len, text.splitlines())) <= 100
+    assert widest(text) <= 100
 
 
 @pytest.mark.slow
@@ -127,8 +135,11 @@ def test_a_budget_is_spent_where_it_says_most(done: tuple[Place, Investigation],
     assert made.projection["half_width"].is_monotonic_decreasing
     assert made.document()["projection"][-1]["best"] is True
     text = made.summary()
-    assert "What the budget says of the mean" in text
-    assert max(map(len, text.splitlines())) <= 100
+    assert f"The budget says most of the mean f1_macro with 50 cells of {known:,} test examples" in " ".join(
+        text.split()
+    )
+    assert "What the budget says of the mean" in made.details()
+    assert widest(text) <= 100
     asked = planned(place, budget="1000 requests", **scored).projection
     assert (asked["runs"] == 1000 // asked["examples"]).all()
     few = planned(place, budget="2 cells", **scored)
@@ -213,7 +224,7 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
     assert designs.loc["nested", "cells_needed"] == made.factors["cells/nested"].sum()
     assert designs.loc["radial", "cells_needed"] == 3 * made.factors["cells/radial"].max()
     assert sum("data_order, label_selection (crossed 3 x 3) is too small" in note for note in made.notes) == 1
-    assert max(map(len, made.summary().splitlines())) <= 100
+    assert widest(made.summary() + made.details()) <= 100
 
 
 @pytest.mark.slow
@@ -282,8 +293,41 @@ def test_a_small_pilot_promises_nothing(columns: int, small: bool) -> None:
     assert made.factors.loc[0, "pilot_enough"] == (not small)
     assert (made.guidance is not None) is small
     assert sum("is too small for a promise" in note for note in made.notes) == small
-    assert (", small" in made.summary()) is small
-    assert "[0.20, 0.80]" in made.summary()
+    assert ("A guess: the pilot is small." in made.summary()) is small
+    assert (", small" in made.details()) is small
+    assert "[0.20, 0.80]" in made.details()
+
+
+@pytest.mark.parametrize(
+    ("share", "half_width", "words"),
+    [
+        (0.5, 0.9, r"204 cells are enough for intervals of ± 0\.9; 204 to compute \(3 min\)\."),
+        (0.5, 0.2, r"204 cells are too few for intervals of ± 0\.2; design=\w+ needs about [\d,]+ \(\d+ min\)\."),
+        (0.3, 0.001, r"204 cells are too few for intervals of ± 0\.001\."),
+    ],
+)
+def test_headline_says_whether_the_plan_is_exact_enough(share: float, half_width: float, words: str) -> None:
+    variances = replace(assumed_variances(share, 0.5), rows=20, columns=10)
+    known = {"data_order": FactorPilot(Outlook(variances), 0, 1, "x", same=True)}
+    size: dict[str, Any] = {"investigation_runs": 10, "mitigation_runs": 20, "half_width": half_width}
+    made = assembled(specify({**SMALL, **size, "executor": "inline"}), Pilot(seconds=1.0, factors=known))
+    assert re.fullmatch(words, made.report().headline)
+    assert len(made.summary().splitlines()) <= 25
+    needed = made.cheapest
+    if needed is not None and "too few;" in made.report().headline:
+        assert f"design={needed['design']} needs about {needed['cells_needed']:,.0f} " in made.report().headline
+        rows = made.factors.loc[0, f"rows/{needed['design']}"]
+        [command] = [step.command for step in made.report().steps]
+        assert f"--design {needed['design']}" in command
+        assert f"--mitigation-runs {rows:.0f}" in command
+
+
+def test_headline_without_a_pilot_and_without_an_interval() -> None:
+    nothing = assembled(specify(SMALL), Pilot())
+    assert nothing.report().headline == "10 cells to compute; a pilot shows how exact the result is."
+    assert "Not known: no earlier investigation says how much data_order matters." in nothing.summary()
+    strategy = assembled(specify({**SMALL, "design": "fixed"}), Pilot())
+    assert "design=fixed has no interval." in strategy.report().headline
 
 
 def test_the_advice_of_a_plan_is_what_its_table_says() -> None:
@@ -323,7 +367,7 @@ def test_a_factor_that_no_radial_table_tells(second: float) -> None:
     radial = made.designs.set_index("design").loc["radial"]
     never = [name for name, share in shares.items() if share == 0.5]
     assert radial["never"] == ", ".join(never)
-    [line] = [line for line in made.summary().splitlines() if line.startswith("  radial")]
+    [line] = [line for line in made.details().splitlines() if line.startswith("  radial")]
     if len(never) == 1:
         rows = design_named("radial").needed(0.02, outlooks["label_selection"], assurance=0.8).rows
         assert rows is not None
@@ -354,7 +398,7 @@ def test_a_half_width_that_no_table_reaches() -> None:
 
 
 def test_the_legend_says_what_the_total_index_is(place: Place) -> None:
-    words = " ".join(planned(place).summary().split())
+    words = " ".join(planned(place).details().split())
     assert "S_T (assumed): share of the variance that the factor has a part in, alone or in interactions" in words
 
 
@@ -427,7 +471,10 @@ def test_the_run_of_a_plan(done: tuple[Place, Investigation], monkeypatch: pytes
     document = json.loads(place.download(run_id, "plan.json", folder).read_text())
     assert document["cells_to_compute"] == made.cells_to_compute == 20 - 6 - 4
     assert document["factors"][0]["total_index"] == pytest.approx(made.factors.loc[0, "total_index"])
-    assert made.summary() in place.download(run_id, "plan.md", folder).read_text()
+    written = place.download(run_id, "plan.md", folder).read_text()
+    assert made.summary() in written
+    assert made.details() in written
+    assert run.data.tags["mlflow.note.content"].startswith(f"**{made.report().headline}**")
     assert len(place.parents()) == 1  # a plan is not an investigation
 
 

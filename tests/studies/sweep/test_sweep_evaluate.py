@@ -37,10 +37,12 @@ def test_the_result_is_made_again_from_the_runs(swept: tuple[Place, Sweep]) -> N
     after = place.client.get_run(found.run_id)
     assert after.data.metrics == pytest.approx(before.data.metrics)
     artifacts = {each.path for each in place.client.list_artifacts(found.run_id)}
-    assert artifacts >= {"sweep.json", "sweep.html", "importance.png"}
+    assert artifacts >= {"sweep.json", "sweep.html"}
     assert artifacts >= {f"points.{kind}" for kind in ("parquet", "csv", "tex", "json")}
     assert "points.json" in after.data.tags["mlflow.loggedArtifacts"]
+    assert not any(path.endswith(".png") for path in artifacts)
     links = after.data.tags["mlflow.note.content"]
+    assert links.startswith(f"**{again.report().headline}** ")
     for point in found.points:
         assert f"(#/experiments/{after.info.experiment_id}/runs/{point.run_id})" in links
     assert "sweep.html" in again.summary()

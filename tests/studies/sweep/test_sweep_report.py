@@ -1,24 +1,46 @@
-"""The report of a sweep: what its figures, page, LaTeX and text say is what the points hold."""
+"""The report of a sweep: what page, LaTeX and text say is what the points hold."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from pages import Page
 from sweep_cases import drawn_point, drawn_sweep
 
-from mlflow_l3d.studies.sweep.numbers.point import FACTOR, SweptPoint
+from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
-from mlflow_l3d.studies.sweep.report.figures import heatmap, trend_points
-from mlflow_l3d.studies.sweep.report.page import answers, page_data, sweep_document, watch
+from mlflow_l3d.studies.sweep.numbers.trends import Trend
+from mlflow_l3d.studies.sweep.report.page import sweep_document
+from mlflow_l3d.studies.sweep.report.point_tables import all_points, first_table, heat_table
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import escape, latex_table, trend_table
+from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
+from mlflow_l3d.studies.sweep.results import SweepResult, description
 
 LOST = SweptPoint("lost", {"shots": 32, "prompt_format": "A"}, "sst2", None, "out of <b>memory</b> & more")
+GIVEN = {"task": "reviews.csv", "over": '{"shots": [1, 2]}'}
+SOURCE = Source(approach="head", run_id="top", address="https://mlflow.example/#/runs/", given=GIVEN)
+SHARES = {"data_order": (0.5, 0.25, 0.25)}
+
+
+def one_point(std: float, size: int = 50, **more: object) -> SweptPoint:
+    return drawn_point({"num_labelled": size}, SHARES, std=std, seed=size, **more)  # type: ignore[arg-type]
+
+
+def luck_trend(choice: str = "num_labelled", p_holm: float = 0.001, **more: object) -> Trend:
+    """Return a trend of luck by -34 % each doubling."""
+    ends = [math.log(1 + change / 100) for change in (-34, -41, -26)]
+    numbers = (*ends, 0.05, 10.0, p_holm, p_holm, 0.0)
+    return replace(Trend(choice, GOLDEN_STD, "log2", 1.0, "one task", 1, 4, *numbers), **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -27,61 +49,186 @@ def shown() -> ShownSweep:
     return ShownSweep(analyse_sweep([*points, LOST]))
 
 
-def test_heat_map_holds_every_point_and_factor_whatever_the_axis(shown: ShownSweep) -> None:
-    (whole,) = shown.panels()
-    assert whole.columns == ("data_order", "sample_choice")
-    assert len(whole.rows) == 16
-    assert np.isnan(whole.values[-1]).all()  # the point that failed
-    rows = shown.sweep.rows
-    known = rows.loc[rows["factor"] != "", "importance_corrected"].to_numpy().reshape(15, 2)
-    assert whole.values[:15] == pytest.approx(known)
-    by_format = shown.panels("prompt_format", FACTOR)
-    assert [panel.title for panel in by_format] == ["data_order", "sample_choice"]
-    assert by_format[0].rows == ("1", "2", "4", "8", "16")
-    assert by_format[0].values == pytest.approx(known[:, 0].reshape(5, 3))
-    by_shots = shown.panels("shots", "prompt_format")
-    assert [panel.title for panel in by_shots] == ["A", "B", "C"]
-    assert by_shots[1].rows == ("data_order", "sample_choice")
-    assert by_shots[1].values[1] == pytest.approx(known[:, 1].reshape(5, 3)[:, 1])
+@pytest.fixture(scope="module")
+def sized() -> ShownSweep:
+    """Return a sweep over one number, with much luck at the smallest and little at the largest."""
+    sizes = {50: 0.08, 100: 0.05, 200: 0.035, 400: 0.02}
+    return ShownSweep(analyse_sweep([one_point(std, size, golden=60) for size, std in sizes.items()]))
 
 
-def test_what_is_not_certain_is_drawn_so(shown: ShownSweep) -> None:
-    (panel,) = shown.panels()
-    rows = shown.rows[shown.rows["factor"] != ""]
-    holds_zero = (rows["importance_corrected_ci_low"] <= 0) & (rows["importance_corrected_ci_high"] >= 0)
-    assert (panel.uncertain[:15].ravel() | ~holds_zero.to_numpy()).all()
-    assert panel.uncertain[:15].ravel().tolist() == rows["verdict"].eq("undecided").tolist()
-    assert 0 < panel.uncertain.sum() < panel.uncertain.size
-    axes = heatmap(shown).axes[0]
-    assert len(axes.texts) == 30
-    unsure = int(panel.uncertain.sum())
-    assert len([text for text in axes.texts if text.get_style() == "italic"]) == unsure
-    assert len([patch for patch in axes.patches if patch.get_hatch()]) == unsure
+def said(shown: ShownSweep, at: int) -> str:
+    return marked(answers(shown)[at].lead)
 
 
-def test_trends_are_drawn_from_points_and_their_slope(shown: ShownSweep) -> None:
-    one = shown.sweep.trends[0]
-    frame = trend_points(shown, one)
-    rows = shown.sweep.rows[shown.sweep.rows["factor"] == "data_order"]
-    assert frame["y"].tolist() == rows["importance_corrected"].tolist()
-    assert frame["low"].tolist() == rows["importance_corrected_ci_low"].tolist()
-    assert frame["x"].tolist() == [1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8, 16, 16, 16]
-    assert frame.groupby("line").size().tolist() == [5, 5, 5]
-    figures = {picture.stem: picture.figure for picture in sweep_document(shown.sweep, title="t").pictures}
-    assert set(figures) == {
-        "importance",
-        "importance-by-shots",
-        "importance-by-prompt_format",
-        "trend-shots",
-        "golden_std",
-    }
-    axes = figures["trend-shots"].axes[0]
-    line = axes.lines[-1]
-    x, y = line.get_xdata(), line.get_ydata()
-    assert (y[-1] - y[0]) / math.log2(x[-1] / x[0]) == pytest.approx(one.slope)
-    golden = figures["golden_std"].axes[0]
-    stds = shown.sweep.rows.drop_duplicates("point")["golden_std"].dropna()
-    assert golden.collections[-1].get_offsets()[:, 0].tolist() == pytest.approx((100 * stds).tolist())
+@pytest.mark.parametrize(
+    ("trend", "words"),
+    [
+        (luck_trend(), "Each doubling of num_labelled takes about a third of the luck away."),
+        (luck_trend(slope=math.log(0.9)), "Each doubling of num_labelled takes about 10 % of the luck away."),
+        (luck_trend(slope=math.log(1.2)), "Each doubling of num_labelled makes luck about 20 % larger."),
+        (luck_trend(slope=2.0), "Each doubling of num_labelled more than doubles luck."),
+        (
+            luck_trend(scale="linear", step=100.0),
+            "Each step of 100 in num_labelled takes about a third of the luck away.",
+        ),
+        (luck_trend(of="data_order", slope=-0.2), "Each doubling of num_labelled makes data_order matter less."),
+    ],
+)
+def test_headline_names_the_trend_that_is_claimed(sized: ShownSweep, trend: Trend, words: str) -> None:
+    assert headline(ShownSweep(replace(sized.sweep, trends=(trend,), interactions=()))) == words
+
+
+def test_headline_without_a_trend_names_where_luck_is_largest(sized: ShownSweep) -> None:
+    stds = 100 * sized.sweep.rows["golden_std"]
+    words = "Luck is largest at num_labelled=50 (typically ± {:.1f} points) and smallest at 400 (± {:.1f})."
+    untested = ShownSweep(replace(sized.sweep, trends=(), interactions=()))
+    assert headline(untested) == words.format(stds[0], stds[3])
+    (claimed,) = [one for one in sized.sweep.interactions if one.of == GOLDEN_STD]
+    by_choice = ShownSweep(replace(sized.sweep, trends=(), interactions=(replace(claimed, p_holm=0.01),)))
+    assert headline(by_choice).startswith("Luck is largest at num_labelled=50 (typically ± ")
+    open_ = replace(sized.sweep, trends=(luck_trend(p_holm=0.2),), interactions=(replace(claimed, p_holm=0.2),))
+    assert headline(ShownSweep(open_)) == "No choice is established to change luck, or the importance of a factor."
+
+
+def test_headline_and_answer_of_a_choice_that_changes_nothing() -> None:
+    points = [drawn_point({"num_labelled": size}, SHARES) for size in (50, 100, 200)]
+    found = ShownSweep(analyse_sweep(points))
+    assert headline(found) == "num_labelled changed no score."
+    assert said(found, 1) == "num_labelled changed no score: does it have an effect?"
+    assert said(found, 0).startswith("Nowhere: at all points typically ± ")
+
+
+def test_repeated_runs_that_score_the_same() -> None:
+    found = ShownSweep(analyse_sweep([one_point(0.0, size) for size in (50, 100)]))
+    assert headline(found) == "Repeated runs score the same at 2 points: the varied factors change nothing."
+    assert said(found, 0) == "Nowhere: at all points typically ± 0.0 points."
+
+
+def test_metrics_in_their_own_unit_and_metrics_that_differ(sized: ShownSweep) -> None:
+    points = [replace(each, analysis=replace(each.analysis, metric=named("mse"))) for each in sized.sweep.points]
+    found = ShownSweep(replace(analyse_sweep(points), trends=(), interactions=()))
+    assert "points" not in headline(found) + said(found, 0)
+    assert headline(found).startswith("Luck is largest at num_labelled=50 (typically ± 0.0")
+    two = ShownSweep(analyse_sweep([sized.sweep.points[0], *points[1:]]))
+    assert said(two, 0) == said(two, 1) == "Points have different metrics, so their luck does not compare."
+    table = first_table(two, {})
+    assert table is not None
+    assert "<rect" not in str(sweep_document(two.sweep, title="t").table)
+
+
+def test_first_answer_says_where_luck_is_largest_and_smallest(sized: ShownSweep) -> None:
+    stds = 100 * sized.sweep.rows["golden_std"]
+    assert said(sized, 0) == (
+        f"At num_labelled=50: typically ± {stds[0]:.1f} points. Smallest at 400: ± {stds[3]:.1f}."
+    )
+    alone = ShownSweep(analyse_sweep([one_point(0.02)]))
+    assert said(alone, 0).startswith("At sst2, the only point: typically ± ")
+
+
+def test_second_answer_says_how_sure_a_trend_is(sized: ShownSweep) -> None:
+    sweep = replace(sized.sweep, trends=(luck_trend(),), interactions=())
+    size = "-34 % each doubling of num_labelled (95 % interval -41 to -26 %; p 0.{} adjusted for 1 test)."
+    assert said(ShownSweep(sweep), 1) == "Yes: " + size.format("001")
+    open_ = replace(sweep, trends=(luck_trend(p_holm=0.2),))
+    assert said(ShownSweep(open_), 1) == "Not established: " + size.format("200")
+    unknown = replace(sweep, trends=(luck_trend(low=math.nan, high=math.nan, p_holm=math.nan),))
+    assert said(ShownSweep(unknown), 1).startswith("Not known: luck changes by -34 % each doubling")
+
+
+def test_second_answer_without_numbers_to_follow() -> None:
+    stds = {"A": 0.02, "B": 0.06}
+    points = [
+        drawn_point({"prompt_format": name}, SHARES, std=std, seed=at) for at, (name, std) in enumerate(stds.items())
+    ]
+    found = ShownSweep(analyse_sweep(points))
+    assert "prompt_format has no trend to test. Luck differs between its values (p " in said(found, 1)
+    assert headline(found).startswith("Luck is largest at prompt_format=B (typically ± ")
+    apart = [drawn_point({"a": at, "b": 2 * at}, SHARES, seed=at, task=str(at)) for at in range(2)]
+    assert said(ShownSweep(replace(analyse_sweep(apart), trends=(), interactions=())), 1) == (
+        "No two points with a score are alike in all choices but one."
+    )
+
+
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [
+        ([0.9, 0.9, 0.1, 0.1], "a dominates up to x=2; b nowhere."),
+        ([0.1, 0.1, 0.9, 0.9], "a dominates from x=4 on; b nowhere."),
+        ([0.9, 0.1, 0.1, 0.1], "a dominates at x=1; b nowhere."),
+        ([0.9, 0.1, 0.1, 0.9], "a dominates at x=1 and x=8; b nowhere."),
+        ([0.9, 0.9, 0.9, 0.9], "a dominates at all 4 points; b nowhere."),
+        ([0.1, 0.1, 0.1, 0.1], "No factor alone is involved in half of the variance at any point."),
+    ],
+)
+def test_third_answer_says_where_a_factor_dominates(shares: list[float], words: str) -> None:
+    large: dict[str, int] = {"rows": 60, "columns": 60}
+    points = [
+        drawn_point({"x": 2**at}, {"a": (1 - share, share, 0.0), "b": (0.9, 0.1, 0.0)}, seed=at, **large)
+        for at, share in enumerate(shares)
+    ]
+    found = ShownSweep(analyse_sweep(points))
+    assert set(found.rows["verdict"]) <= {"dominates", "minor"}
+    assert said(found, 2) == words
+    in_full = answers(found)[2].sentences
+    dominated = sum(share > 0.5 for share in shares)
+    assert f"a: dominates at {dominated} of 4 points, minor at {4 - dominated}, undecided at 0." in in_full
+
+
+def test_what_is_undecided_is_counted(shown: ShownSweep) -> None:
+    count = int(shown.rows["verdict"].eq("undecided").sum())
+    assert said(shown, 2) == f"No factor is established to dominate at any point. Undecided: {count} of 30 verdicts."
+
+
+def cells(table: Table | None) -> list[list[str]]:
+    assert table is not None
+    return [list(row) for row in table.rows]
+
+
+def test_first_table_holds_luck_share_and_verdict_of_each_point(sized: ShownSweep) -> None:
+    rows = sized.rows.to_dict("records")
+    for (name, luck, verdict), row in zip(cells(first_table(sized, {})), rows, strict=True):
+        assert name == f"{row['choice.num_labelled']:.0f}"
+        assert luck == f"± {100 * row['golden_std']:.1f}"
+        share = f"{100 * total_index_of(row['importance_corrected']):.0f} %"
+        assert verdict == (share if row["verdict"] in ("dominates", "minor") else f"({share})")
+        assert f'"verdict {row["verdict"]}"' in verdict.__html__()  # type: ignore[attr-defined]
+
+
+def test_first_table_has_twelve_points_and_five_factors_and_the_rest_is_folded() -> None:
+    factors = [f"factor_{at}" for at in range(7)]
+    sweep = analyse_sweep(drawn_sweep({"shots": [1, 2, 4, 8, 16, 32, 64], "prompt_format": ["A", "B"]}, factors))
+    document = sweep_document(sweep, title="t", source=SOURCE)
+    assert document.table is not None
+    assert (len(document.table.rows), len(document.table.head)) == (12, 7)
+    assert document.table.note.endswith("Not shown: 2 points and 2 factors.")
+    stds = sorted(sweep.rows.drop_duplicates("point")["golden_std"], reverse=True)[:12]
+    assert [row[1] for row in document.table.rows] == [f"± {100 * std:.1f}" for std in stds]
+    (rest,) = document.sections[0].parts
+    assert isinstance(rest, Table)
+    assert (len(rest.rows), len(rest.head)) == (14, 9)
+    assert len(document.to_text().splitlines()) <= 25
+
+
+def test_heat_map_holds_every_point_and_factor(shown: ShownSweep) -> None:
+    table = heat_table(shown)
+    assert table.head == ("shots, prompt_format", *shown.factors)
+    rows = shown.rows[shown.rows["factor"] != ""].pivot(index="point", columns="factor", values="importance_corrected")
+    for at, row in enumerate(table.rows[:-1]):
+        for factor, cell in zip(shown.factors, row[1:], strict=True):
+            assert f">{100 * total_index_of(rows.loc[at, factor]):.0f}<" in cell.__html__()  # type: ignore[attr-defined]
+    assert table.rows[-1][0] == "32, A"
+    assert "absent" in table.rows[-1][1].__html__()  # type: ignore[attr-defined]
+
+
+def test_table_of_numbers_has_all_rows(shown: ShownSweep) -> None:
+    table = all_points(shown, {"run3": "https://host/#/experiments/1/runs/run3"})
+    assert table.head[:4] == ("shots", "prompt_format", "factor", "verdict")
+    assert len(table.rows) == 31
+    first = shown.rows.iloc[0]
+    assert table.rows[0][3] == first["verdict"]
+    assert table.rows[0][5].startswith(f"{first['importance_corrected']:+.2f}")
+    assert "/runs/run3" in table.rows[6][-1].__html__()  # type: ignore[attr-defined]
+    assert table.rows[-1] == ("32", "A", "n/a", f"failed\n{LOST.error}", *["n/a"] * 6, "lost")
 
 
 def test_tables_say_what_is_claimed_and_words_what_to_watch(shown: ShownSweep) -> None:
@@ -100,61 +247,67 @@ def test_tables_say_what_is_claimed_and_words_what_to_watch(shown: ShownSweep) -
     assert "one task" in notes[-1]
 
 
-def test_the_first_screen_names_what_the_tables_claim() -> None:
-    points = drawn_sweep({"shots": [1, 2, 4, 8, 16], "prompt_format": ["A", "B", "C"]})
-    sweep = analyse_sweep(points)
-    tables = replace(sweep, interactions=(), trends=tuple(one for one in sweep.trends if one.p_holm < 0.05))
-    (claimed,) = tables.trends
-    answer = answers(ShownSweep(tables))[1]
-    assert answer.short == "on shots"
-    assert f"importance of {claimed.of} falls with shots" in answer.sentences[0]
+def test_the_answer_in_full_names_what_the_tables_claim(shown: ShownSweep) -> None:
+    sweep = replace(shown.sweep, interactions=(), trends=tuple(one for one in shown.sweep.trends if one.p_holm < 0.05))
+    (claimed,) = sweep.trends
+    assert f"With shots, the importance of {claimed.of} falls." in answers(ShownSweep(sweep))[1].sentences
 
 
-def test_a_choice_that_changes_nothing_is_said_to() -> None:
-    points = [drawn_point({"num_labelled": size}, {"data_order": (0.5, 0.25, 0.25)}) for size in (50, 100, 200)]
-    shown = ShownSweep(analyse_sweep(points))
-    _, moves, luck = answers(shown)
-    assert moves.sentences == ("num_labelled changed no score: does it have an effect?",)
-    assert luck.short == "nowhere"
-    text = sweep_document(shown.sweep, title="t").to_text()
-    assert "Most:" not in text
+def test_short_notes_name_failures_and_checks(shown: ShownSweep) -> None:
+    check = Check("L3D013", "warning", "Long tails", "x")
+    points = [
+        replace(each, analysis=replace(each.analysis, checks=(check,), cells_failed=2)) if each.analysis else each
+        for each in shown.sweep.points
+    ]
+    assert short_notes(ShownSweep(analyse_sweep(points))) == [
+        "shots=32, prompt_format=A has no score: out of <b>memory</b> & more.",
+        "30 cells of 15 points have no score.",
+        "Long tails (L3D013) at 15 points.",
+    ]
 
 
-def test_page_has_all_rows(shown: ShownSweep) -> None:
-    html = sweep_document(
-        shown.sweep, title="a <sweep>", links={"run3": "https://host/#/experiments/1/runs/run3"}
-    ).to_html()
-    assert "</script" not in re.search(r'id="data">(.*?)</script>', html, re.S).group(1)  # type: ignore[union-attr]
-    data = json.loads(re.search(r'id="data">(.*?)</script>', html, re.S).group(1))  # type: ignore[union-attr]
-    assert data["names"] == ["factor", "shots", "prompt_format"]
-    assert len(data["rows"]) == 31
-    first = shown.rows.iloc[0]
-    assert data["rows"][0]["corrected"] == pytest.approx(first["importance_corrected"], abs=1e-4)
-    assert data["rows"][0]["verdict"] == first["verdict"]
-    assert data["rows"][6]["link"].endswith("run3")
-    assert data["rows"][-1] | {"of": None} == {
-        "point": 15,
-        "run": "lost",
-        "link": "",
-        "of": None,
-        "corrected": None,
-        "published": None,
-        "interval": "n/a",
-        "moves": "n/a",
-        "golden": "n/a",
-        "score": "n/a",
-        "verdict": "failed",
-        "error": LOST.error,
-    }
+def test_steps_name_what_changes_the_answer_most_first(shown: ShownSweep, sized: ShownSweep) -> None:
+    command = """mlflow-l3d sweep reviews.csv --over '{"shots": [1, 2]}'"""
+    again, rows = steps(shown, SOURCE)
+    assert (again.text, again.command) == ("1 point without a score: the same command tries again:", command)
+    assert rows.command.startswith(f"{command} --mitigation-runs ")
+    assert f"{command} --factor all" in [step.command for step in steps(sized, SOURCE)]
+    (own,) = steps(sized, replace(SOURCE, given={}))
+    assert own.command == f"mlflow-l3d evaluate --parent-run-id {sized.sweep.points[0].run_id}"
+
+
+def test_page_is_short_and_links_its_runs(sized: ShownSweep) -> None:
+    links = {point.run_id: f"https://mlflow.example/#/runs/{point.run_id}" for point in sized.sweep.points}
+    document = sweep_document(sized.sweep, title="t", source=SOURCE, links=links)
+    html = document.to_html()
+    assert '<a href="https://mlflow.example/#/runs/top">MLflow</a>' in html
+    assert all(f'href="{link}"' in html for link in links.values())
+    first = Page(document.to_html(folded=False)).text
+    assert len(first.split("num_labelled luck")[0].split()) <= 120
+    assert len(first.split()) <= 600
+    assert document.pictures == []
+
+
+def test_terminal_has_the_answer_first_and_fits_a_screen(shown: ShownSweep) -> None:
+    text = sweep_document(shown.sweep, title="t", source=SOURCE, lines=["done"]).to_text()
+    assert text.startswith("Each doubling of shots makes data_order matter less.\n")
+    assert len(text.splitlines()) <= 25
+
+
+def test_description_begins_with_the_answer(shown: ShownSweep) -> None:
+    text = description(SweepResult(shown.sweep, "t"), {"run3": "7"}, ["15 of 16 points are complete."])
+    assert text.startswith("**Each doubling of shots makes data_order matter less.** **Which luck, where?** ")
+    assert "[[" not in text
+    assert text.endswith("15 of 16 points are complete.\n\n- [shots=2, A](#/experiments/7/runs/run3)")
 
 
 def test_a_sweep_without_scores_has_a_page() -> None:
     nothing = ShownSweep(analyse_sweep([LOST]))
     document = sweep_document(nothing.sweep, title="nothing")
-    assert document.pictures == []
-    assert "No point has a score" in document.to_html()
-    assert page_data(nothing, {})["rows"][0]["verdict"] == "failed"
-    assert "out of" in sweep_document(nothing.sweep, title="nothing").to_text()
+    assert document.headline == "No point has a score."
+    assert document.table is None
+    assert "out of" in document.to_text()
+    assert "failed" in Page(document.to_html()).text
 
 
 def test_latex_marks_what_is_important_and_slants_what_is_not_certain(shown: ShownSweep) -> None:
@@ -182,9 +335,8 @@ def test_a_long_table_breaks_over_pages() -> None:
 def test_one_point_of_one_task() -> None:
     alone = ShownSweep(analyse_sweep([drawn_point({}, {"data_order": (0.5, 0.25, 0.25)})]))
     assert alone.names == ["sst2"]
-    pictures = sweep_document(alone.sweep, title="t").pictures
-    assert {picture.stem for picture in pictures} == {"importance", "golden_std"}
-    assert alone.panels()[0].values.shape == (1, 1)
+    assert headline(alone).startswith("Luck is typically ± ")
+    assert heat_table(alone).head == ("task", "data_order")
 
 
 def test_points_that_differ_in_their_factors_alone_share_a_row() -> None:
@@ -194,7 +346,6 @@ def test_points_that_differ_in_their_factors_alone_share_a_row() -> None:
     ]
     shown = ShownSweep(analyse_sweep(points))
     assert list(shown.sweep.choices) == ["shots"]
-    (panel,) = shown.panels()
-    assert (panel.rows, panel.points) == (("2", "4"), (0, 2))
-    assert np.isfinite(panel.values).all()
-    assert "shots=4" in sweep_document(shown.sweep, title="t").to_text()
+    rows = cells(first_table(shown, {}))
+    assert [row[0] for row in rows] == ["2", "4"]
+    assert "n/a" not in rows[0] + rows[1]

@@ -20,7 +20,7 @@ SIGNS: Final = {
     "yes": "\N{BLACK CIRCLE}",
     "no": "\N{WHITE CIRCLE}",
 }
-_OPEN: Final = "\N{CIRCLE WITH LEFT HALF BLACK}"
+OPEN: Final = "\N{CIRCLE WITH LEFT HALF BLACK}"
 _NUMBERS: Final = {
     "factor": "factor",
     "verdict": "verdict",
@@ -166,7 +166,7 @@ def _strategy_table(shown: Shown) -> Table:
 
 
 def _verdict(word: str) -> Drawn:
-    sign = SIGNS.get(word, _OPEN)
+    sign = SIGNS.get(word, OPEN)
     return Drawn(Markup('<span class="verdict"><span aria-hidden="true">{}</span> {}</span>').format(sign, word), word)
 
 

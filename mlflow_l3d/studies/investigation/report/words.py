@@ -181,5 +181,4 @@ def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
 
 def _size(shown: Shown, value: float) -> str:
     """Return a difference of scores with its unit, which a metric that is not read in per cent has none of."""
-    unit = shown.unit
-    return f"{unit.text(value, 1)} points" if unit.scale > 1 else unit.text(value)
+    return f"{shown.unit.text(value, 1)}{shown.unit.behind}"

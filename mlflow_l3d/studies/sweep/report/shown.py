@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.verdicts import DECIDED
-from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.intervals import with_interval
+from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
-from mlflow_l3d.studies.sweep.numbers.point import FACTOR, TASK, is_numeric, value_text
+from mlflow_l3d.studies.sweep.numbers.point import TASK, is_numeric, value_text
 from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE, Sweep
 from mlflow_l3d.studies.sweep.numbers.trends import Trend
 
@@ -26,32 +25,6 @@ FAILED: Final = "failed"
 """Verdict of a point without a score."""
 _LONGEST: Final = 24
 _LARGEST: Final = 10.0  # growth of a standard deviation beyond which its size says nothing
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One part of a heat map.
-
-    Attributes
-    ----------
-    title
-        What all of it has in common.
-    rows, columns
-        Their names.
-    values
-        Shape (rows, columns): importance, nan where there is none.
-    uncertain
-        Which of them are undecided.
-    points
-        Number of the first point of each row.
-    """
-
-    title: str
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    values: FloatArray
-    uncertain: npt.NDArray[np.bool_]
-    points: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -74,54 +47,54 @@ class ShownSweep:
     @property
     def unit(self) -> Unit:
         """What scores are written in; that of the first metric where points have several."""
-        metrics = (point.analysis.metric for point in self.sweep.points if point.analysis is not None)
-        return unit_of(next(metrics, F1_MACRO))
+        return unit_of(next((each.metric for each in self.analyses), F1_MACRO))
 
     @cached_property
     def labels(self) -> pd.DataFrame:
-        """Factor and choices of every row of the table, as texts."""
-        labels = {FACTOR: self.rows["factor"]}
+        """Choices of every row of the table, as texts."""
+        labels = {}
         for choice in self.sweep.choices:
             values = self.rows[TASK if choice == TASK else OF_CHOICE + choice]
             labels[choice] = values.map(lambda value: MISSING if pd.isna(value) else value_text(value)).astype(object)
-        return pd.DataFrame(labels)
+        return pd.DataFrame(labels, index=self.rows.index)
 
     @cached_property
-    def values(self) -> dict[str, list[str]]:
-        """Factor, and each choice, with its values in their order, as texts."""
-        factors = {FACTOR: list(self.sweep.factors)}
-        return factors | {name: [value_text(one) for one in values] for name, values in self.sweep.choices.items()}
+    def lines(self) -> dict[str, dict[str, int]]:
+        """Values of the choices -> factor -> number of the row of the table; points without a score have no factor."""
+        lines: dict[str, dict[str, int]] = {}
+        names = self.labels.agg(", ".join, axis=1) if self.sweep.choices else self.rows[TASK]
+        for at, (name, factor) in enumerate(zip(names, self.rows["factor"], strict=True)):
+            lines.setdefault(name, {}).update({factor: at} if factor else {})
+        return lines
 
-    def panels(self, columns: str = FACTOR, panel: str = "") -> list[Panel]:
-        """Return the heat map of importance, in which every point and factor is one cell.
+    @cached_property
+    def shares(self) -> pd.DataFrame:
+        """Share of the variance (0..1) of every row of the table, and its interval: columns 0, 1 and 2."""
+        return pd.DataFrame(
+            {at: self.rows[name].map(total_index_of) for at, name in enumerate(with_interval("importance_corrected"))}
+        )
 
-        Parameters
-        ----------
-        columns, panel
-            ``factor`` or a choice; the empty text means one panel. What is left makes the rows.
-        """
-        labels, rest = self.labels, [name for name in self.values if name not in (columns, panel)]
-        down = labels[rest].agg(", ".join, axis=1) if rest else pd.Series("importance", index=labels.index)
-        titles = [title for title in self.values[panel] if (labels[panel] == title).any()] if panel else [""]
-        return [
-            self._panel(title, columns, down, labels[panel].eq(title) if panel else labels[FACTOR].notna())
-            for title in titles
-        ]
+    @cached_property
+    def factors(self) -> list[str]:
+        """The factors, that with the largest mean share first; those without one last."""
+        means = self.shares[0].groupby(self.rows["factor"]).mean()
+        return sorted(self.sweep.factors, key=lambda name: -means[name] if math.isfinite(means[name]) else 1.0)
 
-    def _panel(self, title: str, columns: str, down: pd.Series[str], inside: pd.Series[bool]) -> Panel:
-        across = self.labels[columns]
-        names = [name for name in self.values[columns] if (across[inside] == name).any() or columns == FACTOR]
-        # A point without a score has no factor: a row of its own only where factors are columns.
-        scored = inside & self.rows["factor"].ne("")
-        rows = list(dict.fromkeys(down[inside if columns == FACTOR else scored]))
-        values = np.full((len(rows), len(names)), math.nan)
-        unsure = np.zeros(values.shape, dtype=bool)
-        for at in np.flatnonzero(scored):
-            place = rows.index(down.iloc[at]), names.index(across.iloc[at])
-            values[place] = self.rows["importance_corrected"].iloc[at]
-            unsure[place] = self.rows["verdict"].iloc[at] not in DECIDED
-        first = self.rows["point"][inside].groupby(down[inside]).first()
-        return Panel(title, tuple(rows), tuple(names), values, unsure, tuple(int(first[row]) for row in rows))
+    @cached_property
+    def luck(self) -> pd.DataFrame:
+        """One row for each point with a golden standard deviation, the largest first."""
+        rows = self.rows.dropna(subset=["golden_std"]).drop_duplicates("point")
+        return rows.sort_values("golden_std", ascending=False, kind="stable")
+
+    @cached_property
+    def analyses(self) -> list[Analysis]:
+        """Those of the points that have one."""
+        return [point.analysis for point in self.sweep.points if point.analysis is not None]
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """Names of their metrics."""
+        return sorted({each.metric.name for each in self.analyses})
 
     @cached_property
     def names(self) -> list[str]:
@@ -146,16 +119,16 @@ class ShownSweep:
 
     def change(self, of: str, value: float, *, sign: bool = True) -> str:
         """Return a difference: of importance as it is, of the golden standard deviation in per cent."""
-        if of != GOLDEN_STD or not math.isfinite(value):
-            return plain(round(value, 2) if math.isfinite(value) else value, sign="+" if sign else "")
         plus = "+" if sign else ""
+        if of != GOLDEN_STD or not math.isfinite(value):
+            return plain(round(value, 2), sign=plus)
         if value > math.log1p(_LARGEST):
             return f">{plus}{100 * _LARGEST:,.0f} %"
         return f"{round(100 * math.expm1(value)) + 0.0:{plus}.0f} %"
 
     def level(self, of: str, value: float) -> str:
-        """Return a mean: of importance as it is, of the log of a standard deviation in the unit of the scores."""
-        return self.unit.amount(math.exp(value)) if of == GOLDEN_STD else signed(value)
+        """Return a mean: of importance as it is, of the log of a standard deviation as it is written."""
+        return self.unit.text(math.exp(value)) if of == GOLDEN_STD else signed(value)
 
     def claimed(self, p_holm: float) -> bool:
         """Return whether an adjusted p-value is a claim."""

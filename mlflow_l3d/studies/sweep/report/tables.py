@@ -14,16 +14,11 @@ from mlflow_l3d.report.numbers import MISSING, between, percent, probability, si
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
-from mlflow_l3d.studies.sweep.numbers.point import FACTOR, value_text
+from mlflow_l3d.studies.sweep.numbers.point import value_text
 from mlflow_l3d.studies.sweep.numbers.trends import Trend
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep, per, short
 
-_SCOPES: Final = {
-    "one task": "one task",
-    "these tasks": "these two tasks",
-    "tasks": "{tasks} tasks",
-    "between tasks": "{tasks} tasks, a slope each",
-}
+_SCOPES: Final = {"one task": "one task", "these tasks": "these two tasks", "tasks": "{tasks} tasks"}
 _TREND_NOTE: Final = (
     "Change of the importance (no unit), or of the golden standard deviation in per cent. Claims: whether there is a "
     "trend, by a p-value {tests} of trends and choices (Holm). Points are compared with points that are alike in all "
@@ -48,7 +43,7 @@ def trend_table(shown: ShownSweep) -> Table | None:
             "p, Holm": probability(one.p_holm),
             "claim": _claim(shown, one),
             "points": str(one.points),
-            "over": _SCOPES[one.scope].format(tasks=one.tasks),
+            "over": _SCOPES.get(one.scope, "{tasks} tasks, a slope each").format(tasks=one.tasks),
         }
         for one in sorted(shown.sweep.trends, key=lambda one: not shown.claimed(one.p_holm))
     ]
@@ -66,8 +61,7 @@ def interaction_table(shown: ShownSweep) -> Table | None:
             {
                 "choice": one.choice,
                 "of": _of(one.of),
-                "lowest": ends[0].removesuffix(f" {shown.unit.noun}"),
-                "highest": ends[1].removesuffix(f" {shown.unit.noun}"),
+                **dict(zip(("lowest", "highest"), ends, strict=True)),
                 "std": spread(one.test.spread),
                 percent(shown.sweep.level): between(one.test.spread_low, one.test.spread_high, spread),
                 "p, Holm": probability(one.p_holm),
@@ -81,23 +75,6 @@ def interaction_table(shown: ShownSweep) -> Table | None:
 
 def _claim(shown: ShownSweep, one: Trend | Interaction) -> str:
     return MISSING if math.isnan(one.p_holm) else "yes" if shown.claimed(one.p_holm) else "no"
-
-
-def score_table(shown: ShownSweep, most: int = 60) -> Table | None:
-    """Return the corrected importance of every point and factor for the terminal; None where no point has one."""
-    (panel,) = shown.panels()
-    golden = shown.rows.drop_duplicates("point").set_index("point")["golden_std"]
-    rows = []
-    for at, point in enumerate(panel.points[:most]):
-        scores = zip(panel.columns, panel.values[at].tolist(), panel.uncertain[at].tolist(), strict=True)
-        cells = {factor: f"({signed(score)})" if unsure else f"{signed(score)} " for factor, score, unsure in scores}
-        rows.append(
-            {shown.names_head: shown.names[point], **cells, "golden std": shown.unit.text(float(golden[point]))}
-        )
-    note = f"Corrected importance, in parentheses if the factor is undecided. Golden std in {shown.unit.name}."
-    if len(panel.rows) > most:
-        note += f" {len(panel.rows) - most} more points stand in the table of the run."
-    return Table.of(rows, note) if shown.sweep.factors else None
 
 
 def _of(name: str) -> str:
@@ -129,7 +106,7 @@ def latex_table(shown: ShownSweep, *, title: str) -> str:
     A factor that is important by the published rule has ``(*)``, as in the paper; undecided ones are in italics. Needs
     ``\usepackage{booktabs}``, and ``longtable`` if rows do not fit on a page.
     """
-    choices = [name for name in shown.values if name != FACTOR]
+    choices = list(shown.sweep.choices)
     names = shown.labels[choices].map(escape)
     new = names.ne(names.shift()).any(axis=1) if choices else shown.rows["point"].diff().ne(0)
     numbers = pd.DataFrame([_cells(shown, row) for row in shown.rows.to_dict("records")], index=names.index)
@@ -142,14 +119,9 @@ def latex_table(shown: ShownSweep, *, title: str) -> str:
         f"in italics: undecided; interval: of the corrected importance, {100 * shown.sweep.level:.4g}\\,\\% for all "
         "factors."
     )
-    text = frame.to_latex(
-        index=False,
-        escape=False,
-        longtable=long,
-        column_format="l" * (len(choices) + 1) + "r" * len(_HEADS),
-        caption=caption,
-        position=None if long else "htbp",
-    )
+    columns, at = "l" * (len(choices) + 1) + "r" * len(_HEADS), None if long else "htbp"
+    layout: dict[str, Any] = {"column_format": columns, "caption": caption, "position": at, "longtable": long}
+    text = frame.to_latex(index=False, escape=False, **layout)
     return "% Needs \\usepackage{booktabs}" + (" and \\usepackage{longtable}" if long else "") + f"\n{text}"
 
 

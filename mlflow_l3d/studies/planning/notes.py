@@ -1,0 +1,152 @@
+"""What is doubtful about a plan, and which design takes the fewest cells."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import pandas as pd
+
+from mlflow_l3d.analysis.planning.runs_needed import MOST_COLUMNS, MOST_ROWS
+from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
+from mlflow_l3d.designs import Design, plannable_designs
+from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
+from mlflow_l3d.studies.investigation.request import InvestigationRequest
+from mlflow_l3d.studies.planning.pilot import Pilot
+from mlflow_l3d.studies.planning.tables import never
+
+FEWEST_FIRST: Final = "Cells for the wanted half-width of every factor, fewest first:"
+"""How the note begins that sets the designs side by side."""
+
+
+def planner_notes(
+    request: InvestigationRequest, pilot: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str
+) -> list[str]:
+    """Return the remarks on a plan.
+
+    Parameters
+    ----------
+    request, pilot
+        What is planned, and what is known.
+    factors
+        What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
+    assurance
+        Probability with which intervals are as narrow as is said.
+    workers
+        Cells that run side by side.
+    why
+        Why past runs could not be read, or nothing.
+    """
+    notes = [why] if why else []
+    if not math.isnan(pilot.seconds):
+        note = "Time is that of training and evaluation; loading model and data, once a worker, and scoring come on top"
+        side = ", and cells that run side by side may slow each other down" if workers > 1 else ""
+        notes.append(f"{note}{side}.")
+    notes += pilot.notes
+    notes += _small_notes(factors, assurance)
+    plan = request.plan
+    if plan.design.baseline:
+        notes.append(
+            f"design={plan.design.name} is a baseline strategy: it has no corrected importance and no interval."
+        )
+    if plan.stop == "interval":
+        notes += stop_notes(request, pilot)
+    notes += never_notes(factors, plan.half_width)
+    return notes
+
+
+def _small_notes(factors: pd.DataFrame, assurance: float) -> list[str]:
+    """Say which pilots are too small for a promise, and which are not."""
+    small = factors[factors["pilot_enough"].eq(False)]
+    sizes = [
+        f"{name} {design.auto_rows}"
+        + (f" x {FEWEST_PILOT_COLUMNS}" if design.model.shared_columns else f" {design.words.row}")
+        for name, design in plannable_designs().items()
+    ]
+    return [
+        f"The pilot of {', '.join(group['factor'])} ({design} {rows:.0f} x {columns:.0f}) is too small for a promise: "
+        f"the runs needed are a guess, and may be too few in more than {1 - assurance:.0%} of cases. In simulations "
+        f"plans are kept from pilots of {', '.join(sizes)} on. Compare the table of assumed S_T."
+        for (design, rows, columns), group in small.groupby(["pilot_design", "pilot_rows", "pilot_columns"])
+    ]
+
+
+def advice(request: InvestigationRequest, designs: pd.DataFrame) -> tuple[str, ...]:
+    """Say which design takes the fewest cells: by the table of designs, where it tells, else by the numbers of cells.
+
+    Parameters
+    ----------
+    request
+        What is planned.
+    designs
+        What :func:`mlflow_l3d.studies.planning.tables.design_table` returned.
+    """
+    needed = designs.loc[designs["never"].eq(""), ["design", "cells_needed"]].dropna().sort_values("cells_needed")
+    if needed.empty:
+        return request.offer
+    each = [f"design={name} {cells:,.0f}" for name, cells in needed.itertuples(index=False)]
+    return (f"{FEWEST_FIRST} {', '.join(each)}.",)
+
+
+def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
+    """Say for which factors no table is expected to be narrow enough, in which designs, and why.
+
+    Parameters
+    ----------
+    factors
+        What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
+    half_width
+        What is wanted.
+    """
+    designs = plannable_designs()
+    alike: dict[tuple[tuple[str, ...], bool], list[str]] = {}
+    shares = factors.set_index("factor")["total_index"]
+    for factor, share in shares.items():
+        where = tuple(design for design in designs if factor in never(factors, design))
+        if where:
+            # A factor leaves too little to compare with from 9 times the variance of all others on.
+            alike.setdefault((where, float(share) > 0.9), []).append(str(factor))
+    notes = []
+    for (where, near), hopeless in alike.items():
+        named = ", ".join(f"{factor} (S_T {shares[factor]:.2f})" for factor in hopeless)
+        limits = " and no ".join(f"{design} table of up to {_limit(designs[design])}" for design in where)
+        if near:
+            why = "S_T is so near 1 that too little is left of the other factors to compare with"
+        elif all(_shares_columns(designs[design]) for design in where):
+            why = "it needs more columns, and rows do not help"
+        else:
+            why = f"half_width={half_width:g} asks for more"
+        others = [f"design={design}" for design in designs if design not in where]
+        helps = " or ".join([*others[:1], "a larger half_width"])
+        notes.append(f"No {limits} is likely to be narrow enough for {named}: {why}. Use {helps}.")
+    return notes
+
+
+def stop_notes(request: InvestigationRequest, pilot: Pilot) -> list[str]:
+    """Say after which look the interval rule may stop, where variances of every factor are known."""
+    plan = request.plan
+    if not set(request.factors) <= set(pilot.factors):
+        return []
+    most = 0
+    for each in pilot.factors.values():
+        if not (each.components.total > 0 and each.components.contributed > 0):
+            return []
+        table = plan.design.needed(plan.half_width, each.components, plan.investigation_runs)
+        if table.rows is None:
+            return []
+        most = max(most, table.rows)
+    interim = FIRST_ANALYSIS
+    while interim < most:
+        interim *= 2
+    if interim > plan.mitigation_runs:
+        return [f"stop=interval is not expected to stop before all {plan.mitigation_runs} rows are run."]
+    return [f"stop=interval is expected to stop after about {interim} rows, or earlier where intervals leave 0."]
+
+
+def _limit(design: type[Design]) -> str:
+    columns = f" and {MOST_COLUMNS:,} columns" if _shares_columns(design) else ""
+    return f"{MOST_ROWS:,} {design.words.row}{columns}"
+
+
+def _shares_columns(design: type[Design]) -> bool:
+    return design.planning is not None and design.planning.shared_columns

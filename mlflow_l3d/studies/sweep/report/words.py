@@ -1,0 +1,280 @@
+"""What the report of a sweep says first: a sentence that decides, three answers, and what to do next."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.verdicts import DECIDED
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.designs.advice import advise
+from mlflow_l3d.report.numbers import MISSING, between, counted, percent, probability, shorten
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
+from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
+from mlflow_l3d.studies.sweep.numbers.point import TASK, is_numeric, value_text
+from mlflow_l3d.studies.sweep.numbers.trends import Trend
+from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
+
+_STEPS: Final = 2
+"""Steps that are named at most."""
+_NAMED: Final = 3
+"""Factors and points that a sentence names at most; notes of a first screen."""
+_PARTS: Final = {25: "a quarter", 33: "a third", 50: "half", 67: "two thirds", 75: "three quarters"}
+"""Per cent -> how a headline says it, and what is at most two more or less."""
+_NO_SCORE: Final = "No point has a score."
+_NO_PAIR: Final = "No two points with a score are alike in all choices but one."
+_METRICS: Final = "Points have different metrics, so their luck does not compare."
+
+
+def headline(shown: ShownSweep) -> str:
+    """Return the sentence that decides: what a test claims, else where luck is largest."""
+    sweep, luck = shown.sweep, shown.luck["golden_std"]
+    if not sweep.factors:
+        return _NO_SCORE
+    if len(luck) and not luck.any():
+        return f"Repeated runs score the same at {counted(len(luck), 'point')}: the varied factors change nothing."
+    for of in (GOLDEN_STD, *shown.factors):
+        trends, moves = _claims(shown, of)
+        if trends:
+            return f"Each {_step(trends[0])} {_effect(trends[0])}."
+        if moves:
+            return _levels(shown, moves[0])
+    if sweep.without_effect:
+        return f"{_listed(sweep.without_effect)} changed no score."
+    if sweep.trends or sweep.interactions:
+        return "No choice is established to change luck, or the importance of a factor."
+    if len(shown.metrics) > 1:
+        return _METRICS
+    ends = _extremes(shown)
+    if len(ends) == 2:
+        return _largest(shown, *ends)
+    return f"Luck is typically {ends[0][1]}{shown.unit.behind} at {ends[0][0]}." if ends else _NO_PAIR
+
+
+def _claims(shown: ShownSweep, of: str) -> tuple[list[Trend], list[Interaction]]:
+    """Return the trends of a number and the choices that move it, those that are claimed, the surest first."""
+    trends = [one for one in shown.sweep.trends if one.of == of and shown.claimed(one.p_holm)]
+    return sorted(trends, key=lambda one: (one.p_holm, one.p)), [one for one in shown.moved() if one.of == of]
+
+
+def _step(one: Trend) -> str:
+    return f"doubling of {one.choice}" if one.scale == "log2" else f"step of {value_text(one.step)} in {one.choice}"
+
+
+def _effect(one: Trend) -> str:
+    """Return what a step does to luck, or to the importance of a factor."""
+    if one.of != GOLDEN_STD:
+        return f"makes {one.of} matter {'more' if one.slope > 0 else 'less'}"
+    change = round(100 * math.expm1(min(one.slope, 1.0)))
+    if change > 0:
+        return "more than doubles luck" if change > 100 else f"makes luck about {change} % larger"
+    part = next((words for share, words in _PARTS.items() if abs(share + change) <= 2), f"{-change} %")
+    return f"takes about {part} of the luck away"
+
+
+def _levels(shown: ShownSweep, one: Interaction) -> str:
+    """Return what a choice moves, and at which of its values."""
+    (low, least), (high, most) = one.extremes()
+    where, other = f"{one.choice}={short(value_text(high))}", short(value_text(low))
+    if one.of != GOLDEN_STD:
+        return f"{one.of} matters most at {where} and least at {other}."
+    return _largest(shown, (where, shown.unit.typical(math.exp(most))), (other, shown.unit.typical(math.exp(least))))
+
+
+def _largest(shown: ShownSweep, most: tuple[str, str], least: tuple[str, str]) -> str:
+    high = f"{most[1]}{shown.unit.behind}"
+    return f"Luck is largest at {most[0]} (typically {high}) and smallest at {least[0]} ({least[1]})."
+
+
+def _extremes(shown: ShownSweep) -> list[tuple[str, str]]:
+    """Return name and luck of the point with the most luck, and of that with the least, if it has less."""
+    ends = shown.luck.iloc[[0, -1]].to_dict("records") if len(shown.luck) else []
+    named = [(shorten(shown.names[row["point"]], 60), shown.unit.typical(row["golden_std"])) for row in ends]
+    if named and not ends[0]["golden_std"] > ends[1]["golden_std"]:
+        return named[:1]
+    if named and len(shown.sweep.choices) == 1:
+        named[1] = named[1][0].removeprefix(f"{shown.names_head}="), named[1][1]
+    return named
+
+
+def answers(shown: ShownSweep) -> tuple[Answer, Answer, Answer]:
+    """Return where luck is largest, whether that is a trend, and which factors matter where."""
+    about = "Luck is the golden standard deviation: that of runs in which every factor varies."
+    return (
+        Answer("Where is luck largest?", "", (_where(shown), about)),
+        Answer("Is that a trend?", "", (_trend(shown), *_moves(shown))),
+        Answer("Which luck, where?", "", tuple(_which(shown))),
+    )
+
+
+def _where(shown: ShownSweep) -> str:
+    if len(shown.metrics) > 1:
+        return _METRICS
+    ends, count = _extremes(shown), len(shown.luck)
+    if not ends:
+        return "No point has a golden standard deviation." if shown.sweep.factors else _NO_SCORE
+    (most, size), *least = ends
+    size = f"[[typically|std]] **{size}**{shown.unit.behind}"
+    if least:
+        return f"At {most}: {size}. Smallest at {least[0][0]}: **{least[0][1]}**."
+    return f"At {most}, the only point: {size}." if count == 1 else f"Nowhere: at all points {size}."
+
+
+def _trend(shown: ShownSweep) -> str:
+    sweep, (claimed, moved) = shown.sweep, _claims(shown, GOLDEN_STD)
+    trends = [one for one in sweep.trends if one.of == GOLDEN_STD]
+    moves = [one for one in sweep.interactions if one.of == GOLDEN_STD]
+    if trends:
+        one = (claimed or sorted(trends, key=_place))[0]
+        size = f"**{shown.change(one.of, one.slope)}** each {_step(one)}"
+        limits = between(one.low, one.high, lambda end: shown.change(one.of, end).removesuffix(" %"))
+        if limits == MISSING:
+            return f"**Not known:** luck changes by {size}, which has no interval."
+        more = " Its values do differ in luck." if not claimed and moved else ""
+        verdict, interval = "Yes" if claimed else "Not established", f"{percent(sweep.level)} interval {limits} %"
+        return f"**{verdict}:** {size} ({interval}; p {probability(one.p_holm)} {shown.tests}).{more}"
+    if moves:
+        surest = (moved or sorted(moves, key=_place))[0]
+        differs = f"Luck **{'differs' if moved else 'does not differ significantly'}** between its values"
+        return f"{surest.choice} has no trend to test. {differs} (p {probability(surest.p_holm)} {shown.tests})."
+    if sweep.without_effect:
+        return f"{sweep.without_effect[0]} changed no score: does it have an effect?"
+    return _METRICS if len(shown.metrics) > 1 else _NO_PAIR
+
+
+def _place(one: Trend | Interaction) -> tuple[bool, float]:
+    return math.isnan(one.p_holm), one.p_holm
+
+
+def _moves(shown: ShownSweep) -> Iterator[str]:
+    """Yield what choices change: the importance of factors, and the golden standard deviation."""
+    sweep, moved = shown.sweep, shown.moved()
+    trends = [one for one in sweep.trends if shown.claimed(one.p_holm)]
+    yield from (f"{choice} changed no score." for choice in sweep.without_effect)
+    if (sweep.trends or sweep.interactions) and not (moved or trends):
+        yield "Choices may still have an effect: the intervals show how large it may be."
+    for choice in dict.fromkeys(one.choice for one in moved):
+        yield f"{choice} moves {_listed([shown.what(one.of) for one in moved if one.choice == choice])}."
+    for one in trends:
+        yield f"With {one.choice}, {shown.what(one.of)} {'rises' if one.slope > 0 else 'falls'}."
+
+
+def _which(shown: ShownSweep) -> Iterator[str]:
+    """Yield where factors dominate, and at how many points each has which verdict."""
+    rows = shown.rows[shown.rows["factor"].ne("")]
+    if rows["verdict"].eq(MISSING).all():
+        yield "Baseline strategies have no share of the variance, and no verdict." if len(rows) else _NO_SCORE
+        return
+    above = [name for name in shown.factors if (rows["factor"].eq(name) & rows["verdict"].eq("dominates")).any()]
+    rest = [name for name in shown.factors if name not in above]
+    open_ = int((~rows["verdict"].isin(DECIDED)).sum())
+    lead = "**No factor is established to dominate** at any point."
+    if above:
+        parts = [f"**{name} dominates** {_at(shown, name)}" for name in above[:_NAMED]]
+        parts += [f"{_listed(rest) if len(rest) <= _NAMED else f'{len(rest)} others'} nowhere"] if rest else []
+        lead = f"{'; '.join(parts)}."
+    elif not open_:
+        lead = "**No factor alone is involved in half of the variance** at any point."
+    yield lead + (f" [[Undecided|verdict]]: {open_} of {counted(len(rows), 'verdict')}." if open_ else "")
+    counts = pd.crosstab(rows["factor"], rows["verdict"]).reindex(columns=[*DECIDED, "undecided"], fill_value=0)
+    for name, (yes, no, unsure) in zip(counts.index, counts.to_numpy().tolist(), strict=True):
+        total = counted(yes + no + unsure, "point")
+        yield f"{name}: dominates at {yes} of {total}, minor at {no}, undecided at {unsure}."
+    yield "The verdicts of one point hold together; of many points one may be wrong by luck."
+
+
+def _at(shown: ShownSweep, factor: str) -> str:
+    """Return where a factor dominates: at points that are named, up to or from a number, or at how many."""
+    rows, head = shown.rows[shown.rows["factor"] == factor], shown.names_head
+    here, values = rows["verdict"].eq("dominates"), shown.sweep.choices.get(head, ())
+    if here.all() and len(rows) > 1:
+        return f"at all {len(rows)} points"
+    names = [shorten(shown.names[point], 40) for point in rows["point"][here]]
+    if len(names) > 1 and values and is_numeric(values):
+        labels = shown.labels.loc[rows.index, head].astype(float)
+        if labels[here].max() < labels[~here].min():
+            return f"up to {head}={value_text(labels[here].max())}"
+        if labels[here].min() > labels[~here].max():
+            return f"from {head}={value_text(labels[here].min())} on"
+    return f"at {_listed(names)}" if len(names) < _NAMED else f"at {len(names)} of {len(rows)} points"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
+
+
+def steps(shown: ShownSweep, source: Source) -> list[Step]:
+    """Return what to do next, what changes the answer most first."""
+    return list(_next_steps(shown, source))[:_STEPS]
+
+
+def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
+    sweep, command = shown.sweep, source.command("sweep") if source.given else ""
+    if sweep.failed and command:
+        yield Step(f"{counted(len(sweep.failed), 'point')} without a score: the same command tries again:", command)
+    rows = _rows_needed(shown)
+    if rows and command and "mitigation_runs" not in sweep.choices:
+        text = f"More rows decide {len(rows)} of the undecided verdicts; finished runs count:"
+        yield Step(text, source.command("sweep", mitigation_runs=str(max(rows))))
+    if len(sweep.factors) == 1 and command:
+        yield Step("What else moves the score?", source.command("sweep", factor="all"))
+    run_id = shown.luck["run_id"].iloc[0] if len(shown.luck) > 1 else ""
+    if run_id:
+        text = f"What is behind the luck at {_extremes(shown)[0][0]}? Its own report:"
+        yield Step(text, f"mlflow-l3d evaluate --parent-run-id {run_id}")
+
+
+def _rows_needed(shown: ShownSweep) -> list[int]:
+    """Return for each verdict that more rows alone decide how many that takes."""
+    advice = [
+        advise(design, record, analysis.verdict(record.factor))
+        for analysis in shown.analyses
+        if not (design := design_named(analysis.design)).baseline
+        for record in analysis.importances.values()
+    ]
+    return [each.rows for each in advice if each.action == "more_rows" and each.rows]
+
+
+def short_notes(shown: ShownSweep) -> list[str]:
+    """Return the first things to watch, for a first screen."""
+    notes = _notes(shown)
+    more = [f"{len(notes) - _NAMED} more under What to watch."] if len(notes) > _NAMED else []
+    return [*(shorten(note, 160) for note in notes[:_NAMED]), *more]
+
+
+def watch(shown: ShownSweep) -> list[str]:
+    """Return what a reader must know: points and cells without a score, collapsed runs, checks, one task only."""
+    one_task = TASK not in shown.sweep.choices and shown.analyses
+    return [
+        *_notes(shown),
+        *["All points are of one task: what another task would show is not known."] * bool(one_task),
+    ]
+
+
+def _notes(shown: ShownSweep) -> list[str]:
+    sweep = shown.sweep
+    notes = [
+        f"{shorten(point.name, 100)} has no score{f': {shorten(point.error, 300)}' if point.error else ''}."
+        for point in sweep.failed
+    ]
+    if lacking := [each.cells_failed for each in shown.analyses if each.cells_failed]:
+        verb = "has" if sum(lacking) == 1 else "have"
+        notes.append(f"{counted(sum(lacking), 'cell')} of {counted(len(lacking), 'point')} {verb} no score.")
+    if down := sum(each.collapse is not None for each in shown.analyses):
+        more = "Trends and tests use the runs that did not; heat map and tables show all runs."
+        notes.append(f"Runs collapse at {counted(down, 'point')}. {more}")
+    if len(shown.metrics) > 1:
+        notes.append(f"Points have different metrics ({', '.join(shown.metrics)}): their luck does not compare.")
+    for other in dict.fromkeys(sweep.follows.values()):
+        followers = [name for name, each in sweep.follows.items() if each == other]
+        verb = "follows" if len(followers) == 1 else "follow"
+        notes.append(f"{_listed(followers)} {verb} from {other}: what {other} moves may be moved by that instead.")
+    checks = ({(one.code, one.title) for one in each.checks if one.severity == "warning"} for each in shown.analyses)
+    warned = sorted(Counter(check for codes in checks for check in codes).items())
+    return [*notes, *(f"{title} ({code}) at {counted(number, 'point')}." for (code, title), number in warned)]
