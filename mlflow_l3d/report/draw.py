@@ -22,9 +22,6 @@ _DOT: Final = Markup('<circle class="dot{}" data-run="{}" cx="{}%" cy="{}" r="{}
 _LETTER: Final = 2.1
 """Width of a letter in per cent of a narrow screen."""
 _LINE: Final = Markup('<line class="{}" x1="{}%" x2="{}%" y1="{}" y2="{}"/>')
-_PATH: Final = Markup(
-    '<svg class="path" role="img" aria-label="{}" viewBox="0 0 100 80" preserveAspectRatio="none">{}</svg>'
-)
 
 
 @dataclass(frozen=True)
@@ -88,15 +85,15 @@ def nice_step(width: float) -> float:
 def svg(height: float, label: str, *parts: Markup) -> Markup:
     """Return a picture; readers who cannot see it are told `label`."""
     picture = Markup('<svg role="img" aria-label="{}" height="{}" width="100%">{}</svg>')
-    return picture.format(label, _short(height), Markup("").join(parts))
+    return picture.format(label, short(height), Markup("").join(parts))
 
 
 def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "", shift: float = 0) -> Markup:
     """Return words at a place, moved by some pixels; near the ends of the picture they stay within it."""
     anchor = anchor or ("start" if x < 6 else "end" if x > 94 else "middle")
-    moved = Markup(' dx="{}"').format(_short(shift)) if shift else ""
+    moved = Markup(' dx="{}"').format(short(shift)) if shift else ""
     return Markup('<text x="{}%" y="{}"{} text-anchor="{}" class="{}">{}</text>').format(
-        _short(x), _short(y), moved, anchor, kind, words
+        short(x), short(y), moved, anchor, kind, words
     )
 
 
@@ -148,7 +145,7 @@ def strip(
     for at in np.argsort(scores, kind="stable"):
         x, y = axis.at(scores[at] if beside else axis.low + width * bins[at]), bottom - pitch * (levels[at] + 0.5)
         told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
-        parts.append(_DOT.format(" hollow" if at in hollow else "", int(at), _short(x), _short(y), _short(size), told))
+        parts.append(_DOT.format(" hollow" if at in hollow else "", int(at), short(x), short(y), short(size), told))
         if beside:
             anchor, shift = ("start", 8) if sides[at][1] > x + 2 else ("end", -8)
             parts.append(text(x, y + 4, beside[at], anchor=anchor, shift=shift))
@@ -186,7 +183,7 @@ def _named_levels(sides: Sequence[tuple[float, float]]) -> list[int]:
 def dots_bar(values: Iterable[float], axis: Axis, label: str) -> Markup:
     """Return a dot for each difference, on a line around 0."""
     zero = axis.at(0.0)
-    dots = [_DOT.format("", "", _short(axis.at(value)), 13, 4, plain(value, 1, "+")) for value in values]
+    dots = [_DOT.format("", "", short(axis.at(value)), 13, 4, plain(value, 1, "+")) for value in values]
     return svg(26, label, _line("axis", 0, 100, 13, 13), _line("mean", zero, zero, 3, 23), *dots)
 
 
@@ -195,7 +192,7 @@ def share_bar(share: float, low: float, high: float, label: str) -> Markup:
     half = Markup('<line class="half" x1="50%" x2="50%" y1="0" y2="26"/>')
     if not math.isfinite(share):
         return svg(26, label, half)
-    bar = Markup('<rect class="bar" x="0" y="5" height="16" width="{}%"/>').format(_short(100 * share))
+    bar = Markup('<rect class="bar" x="0" y="5" height="16" width="{}%"/>').format(short(100 * share))
     ends = [Markup("")]
     if math.isfinite(low) and math.isfinite(high):
         ends = whisker(100 * low, 100 * high, 13)
@@ -231,7 +228,7 @@ def amount_bar(value: float, low: float, high: float, words: str) -> Markup:
     ends = [Markup("")]
     if math.isfinite(low) and math.isfinite(high):
         ends = whisker(room * low, room * high, 13)
-    bar = Markup('<rect class="amount" x="0" y="8" height="10" width="{}%"/>').format(_short(room * value))
+    bar = Markup('<rect class="amount" x="0" y="8" height="10" width="{}%"/>').format(short(room * value))
     place = room * max(value, high if math.isfinite(high) else value) + 2
     return svg(26, words, bar, *ends, text(place, 17, words, kind="strong", anchor="start"))
 
@@ -246,7 +243,7 @@ def parts_bar(counts: Sequence[float], names: Sequence[str]) -> Markup:
         kind = number % 8
         drawn.append(
             Markup('<rect class="c{}" x="{}%" width="{}%" height="18"><title>{}</title></rect>').format(
-                kind, _short(start), _short(width), f"{names[number]}: {count:g}"
+                kind, short(start), short(width), f"{names[number]}: {count:g}"
             )
         )
         if width > 9:
@@ -256,55 +253,19 @@ def parts_bar(counts: Sequence[float], names: Sequence[str]) -> Markup:
     return svg(18, label, *drawn)
 
 
-def path(values: FloatArray, low: FloatArray, high: FloatArray, label: str, *, ends: tuple[float, float]) -> Markup:
-    """Return a line with the band of its intervals, over 1, 2, ..., and the line of one half; nan are left out.
-
-    Parameters
-    ----------
-    values, low, high
-        Shape (n,).
-    label
-        For readers who cannot see it.
-    ends
-        Of the upright axis.
-    """
-    steps = np.arange(len(values))
-    across = 100 * steps / max(1, len(values) - 1)
-
-    def down(each: FloatArray) -> FloatArray:
-        return np.asarray(80 - 80 * (np.clip(each, *ends) - ends[0]) / (ends[1] - ends[0]))
-
-    has_value, has_band = np.isfinite(values), np.isfinite(low) & np.isfinite(high)
-    outline = [*zip(across[has_band], down(high)[has_band], strict=True)]
-    outline += [*zip(across[has_band], down(low)[has_band], strict=True)][::-1]
-    line = [*zip(across[has_value], down(values)[has_value], strict=True)]
-    middle = float(down(np.array([sum(ends) / 2]))[0])
-    inner = Markup("").join(
-        [
-            Markup('<polygon class="area" points="{}"/>').format(_points(outline)),
-            Markup('<line class="half" x1="0" x2="100" y1="{0}" y2="{0}"/>').format(_short(middle)),
-            Markup('<polyline class="line" points="{}"/>').format(_points(line)),
-        ]
-    )
-    return _PATH.format(label, inner)
-
-
-def _points(places: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{_short(x)},{_short(y)}" for x, y in places)
-
-
 def _point(x: float, y: float) -> Markup:
-    return Markup('<circle class="point" cx="{}%" cy="{}" r="4.5"/>').format(_short(x), _short(y))
+    return Markup('<circle class="point" cx="{}%" cy="{}" r="4.5"/>').format(short(x), short(y))
 
 
 def _line(kind: str, start: float, end: float, top: float, bottom: float) -> Markup:
-    return _LINE.format(kind, *map(_short, (start, end, top, bottom)))
+    return _LINE.format(kind, *map(short, (start, end, top, bottom)))
 
 
 def _band(start: float, end: float, top: float, height: float) -> Markup:
     box = Markup('<rect class="band" x="{}%" width="{}%" y="{}" height="{}"/>')
-    return box.format(*map(_short, (start, end - start, top, height)))
+    return box.format(*map(short, (start, end - start, top, height)))
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """Return a place with at most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -40,7 +40,8 @@ class Drawn(str):
         return self.html
 
 
-_SIGNS: Final = {
+UNDECIDED: Final = "\N{CIRCLE WITH LEFT HALF BLACK}"
+SIGNS: Final = {
     **dict.fromkeys(("dominates", "better", "worse", "yes"), "\N{BLACK CIRCLE}"),
     **dict.fromkeys(("minor", "equivalent", "no"), "\N{WHITE CIRCLE}"),
 }
@@ -48,7 +49,7 @@ _SIGNS: Final = {
 
 def verdict_cell(word: str) -> Drawn:
     """Return a verdict for a cell of a table, on a page with its sign; the colour is that of the row."""
-    sign = _SIGNS.get(word, "\N{CIRCLE WITH LEFT HALF BLACK}")
+    sign = SIGNS.get(word, UNDECIDED)
     return Drawn(Markup('<span class="verdict"><span aria-hidden="true">{}</span> {}</span>').format(sign, word), word)
 
 

@@ -11,14 +11,14 @@ from typing import Final
 import pandas as pd
 from markupsafe import Markup
 
-from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference
+from mlflow_l3d.analysis.comparison.results import Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.draw import Axis, difference_bar, strip, svg
 from mlflow_l3d.report.draw import text as words
 from mlflow_l3d.report.numbers import counted, percent, plain, points, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, minus, step_lines
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.table import Drawn, Table
+from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report import tables
 from mlflow_l3d.studies.comparison.report.pairs import change, judged, limits, overall_ranks, short_names
@@ -28,7 +28,6 @@ _MOST: Final = 5
 """Rows of the first table at most."""
 _WIDE: Final = 24
 """Characters of a pair beyond which it has two lines."""
-_SIGNS: Final = {EQUIVALENT: "\N{WHITE CIRCLE}", UNDECIDED: "\N{CIRCLE WITH LEFT HALF BLACK}"}
 
 
 def comparison_document(
@@ -118,7 +117,7 @@ def first_table(comparison: Comparison) -> Table:
             called = Drawn(Markup("{} \N{MINUS SIGN}<br>{}").format(names[pair.first], names[pair.second]), called)
         said = f"{shown}\n({low} to {high})"
         bar = difference_bar(value, start, end, axis, said.replace("\n", " "), margin=margin)
-        rows.append((task if by_task else called, _verdict(pair.verdict), Drawn(bar), said))
+        rows.append((task if by_task else called, verdict_cell(pair.verdict), Drawn(bar), said))
     grey = f" Grey: up to {of.effect_text(comparison)}, too small to matter." if margin else ""
     hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
     numbers_head = f"difference ({unit.short}, {percent(comparison.level)})"
@@ -130,11 +129,6 @@ def first_table(comparison: Comparison) -> Table:
         kind="bars",
         kinds=tuple(pair.verdict for pair in pairs),
     )
-
-
-def _verdict(word: str) -> Drawn:
-    sign = _SIGNS.get(word, "\N{BLACK CIRCLE}")
-    return Drawn(Markup('<span class="verdict"><span aria-hidden="true">{}</span> {}</span>').format(sign, word), word)
 
 
 def _false_claims(check: SelfCheck) -> str:

@@ -6,21 +6,12 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from markupsafe import Markup
-
 from mlflow_l3d.report.draw import share_bar, svg, text
 from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, signed
-from mlflow_l3d.report.table import Drawn, Table
+from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.investigation.report.prediction_tables import importance_text, ratio_text
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share
 
-SIGNS: Final = {
-    "dominates": "\N{BLACK CIRCLE}",
-    "minor": "\N{WHITE CIRCLE}",
-    "yes": "\N{BLACK CIRCLE}",
-    "no": "\N{WHITE CIRCLE}",
-}
-OPEN: Final = "\N{CIRCLE WITH LEFT HALF BLACK}"
 _NUMBERS: Final = {
     "factor": "factor",
     "verdict": "verdict",
@@ -137,7 +128,7 @@ def _share_table(shown: Shown) -> Table:
         rows.append(
             {
                 "factor": record.factor,
-                "verdict": _verdict(word),
+                "verdict": verdict_cell(word),
                 "bar": Drawn(share_bar(share, low, high, f"{record.factor}: {said}".replace("\n", " "))),
                 f"[[share of variance|share]] ({percent(shown.analysis.level)})": said,
                 "[[moves it by|moves]]": moved if moved == MISSING else f"{moved}\n{shown.unit.noun}",
@@ -156,18 +147,13 @@ def _strategy_table(shown: Shown) -> Table:
     rows = [
         {
             "factor": record.factor,
-            "important?": _verdict(_IMPORTANT[shown.is_important(record)]),
+            "important?": verdict_cell(_IMPORTANT[shown.is_important(record)]),
             "std of runs": shown.unit.amount(record.score_std),
             f"share of {shown.golden_word} std": plain(golden_share(record)),
         }
         for record in shown.records
     ]
     return Table.of(rows, shown.say(shown.design.words.note), texts=frozenset({1}))
-
-
-def _verdict(word: str) -> Drawn:
-    sign = SIGNS.get(word, OPEN)
-    return Drawn(Markup('<span class="verdict"><span aria-hidden="true">{}</span> {}</span>').format(sign, word), word)
 
 
 def share_cell(share: float, low: float, high: float, *, digits: int = 1) -> str:

@@ -13,9 +13,9 @@ from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import amount_bar
 from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, points, shorten, signed
-from mlflow_l3d.report.table import Drawn, Table
+from mlflow_l3d.report.table import SIGNS, UNDECIDED, Drawn, Table
 from mlflow_l3d.report.text import WIDTH
-from mlflow_l3d.studies.investigation.report.factor_tables import OPEN, SIGNS, share_cell
+from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
 from mlflow_l3d.studies.sweep.numbers.point import TASK
 from mlflow_l3d.studies.sweep.report.shown import FAILED, ShownSweep
 
@@ -25,7 +25,7 @@ _LINES: Final = 6
 """Points that the terminal shows at most."""
 _RULE: Final = (
     "Share of the variance with its {} interval. "
-    f"{SIGNS['dominates']} dominates: above 50 %; {SIGNS['minor']} minor: below; {OPEN} [[undecided|verdict]]."
+    f"{SIGNS['dominates']} dominates: above 50 %; {SIGNS['minor']} minor: below; {UNDECIDED} [[undecided|verdict]]."
 )
 _RULE_OF_TEXT: Final = "Share of the variance: above 50 % dominates; in parentheses: undecided."
 _TILE: Final = Markup('<span class="tile {}" style="--x:{}" title="{}">{}</span>')
@@ -97,7 +97,7 @@ def _verdict(shown: ShownSweep, at: int | None) -> str:
         return MISSING
     word = shown.rows["verdict"][at]
     share, _, interval = share_cell(*shown.shares.loc[at], digits=0).partition("\n")
-    drawn = _VERDICT.format(word, SIGNS.get(word, OPEN), share, interval)
+    drawn = _VERDICT.format(word, SIGNS.get(word, UNDECIDED), share, interval)
     return Drawn(drawn, share if word in DECIDED else f"({share})")
 
 
