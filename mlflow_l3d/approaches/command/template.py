@@ -14,7 +14,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.privacy import HIDDEN, public_text
@@ -160,6 +160,7 @@ def environment(names: Iterable[str]) -> dict[str, str]:
 PASSED_ON: Final = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"),
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "CUDA_VISIBLE_DEVICES"),
+    *("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"),
 )
 """Environment variables that every command has: those that programs need to start, one thread a worker, the GPUs."""
 
@@ -169,7 +170,20 @@ _idle: dict[int, list[subprocess.Popen[bytes]]] = {}
 """Process -> supervisors that it has started and that run nothing; a fork must not use those of its parent."""
 
 
-def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
+class Output(NamedTuple):
+    """The ends of what a command wrote to its streams, 1 MiB of each at most."""
+
+    stdout: str = ""
+    stderr: str = ""
+
+    def last_lines(self, count: int, *, first: str) -> list[str]:
+        """Return the last lines of one of the streams that have one: of `first`, else of the other."""
+        streams = (self.stdout, self.stderr) if first == "stdout" else (self.stderr, self.stdout)
+        lines = [line.strip() for line in next(filter(str.strip, streams), "").splitlines() if line.strip()]
+        return [public_text(line)[-_LONGEST_LINE:] for line in lines[-count:]]
+
+
+def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Output:
     """Run a command in a folder until it ends; all that it started ends with it.
 
     So it does when this process ends, be it killed. Elsewhere than on Linux, what runs on after the command ends only
@@ -177,12 +191,12 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
 
     Returns
     -------
-    The last line that it wrote to stderr, if any.
+    The end of its output.
 
     Raises
     ------
     L3DError
-        If it cannot be started, or ends with another status than 0; with the last line that it wrote to stderr.
+        If it cannot be started, or ends with another status than 0; with the last line that it wrote.
     """
     request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
     supervisor = _supervisor()
@@ -194,12 +208,12 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     _idle[os.getpid()].append(supervisor)
     if reason := answer.get("refused"):
         raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason})")
-    lines, status = answer["said"].split("\n"), answer["status"]
-    last = next((public_text(line.strip())[-_LONGEST_LINE:] for line in reversed(lines) if line.strip()), "")
+    output, status = Output(answer["stdout"], answer["stderr"]), answer["status"]
     if status:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+        last = "".join(output.last_lines(1, first="stderr"))
         raise L3DError(f"the command ended with {how}: {last or 'it said nothing'}")
-    return str(last)
+    return output
 
 
 def _answer(supervisor: subprocess.Popen[bytes], request: Mapping[str, Any]) -> dict[str, Any]:
