@@ -241,12 +241,15 @@ def set_up(
         published=partial(approach.published_seeds, model) if predefined_split else published,
     )
     own = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
+    model_revision, bound = loaded()
     numerics = {**own, **approach.dependencies(hyperparameters, model)}
     if not deterministic:
         # What the numerics say of cells that need not repeat; of others they say nothing.
         numerics["deterministic"] = "false"
-    model_revision, bound = loaded()
-    metric = None if asked["metric"] == "auto" else named(asked["metric"])
+    # An approach with data of its own may have found its metric in them.
+    own_metric = approach.metrics[0] if approach.brings_data and approach.metrics else "auto"
+    metric_name = own_metric if asked["metric"] == "auto" else asked["metric"]
+    metric = None if metric_name == "auto" else named(metric_name)
     check_kind(bound, approach, hyperparameters, metric)
     fixed_by_task = {name: why for name, why in inactive_factors(bound).items() if name in approach.factors}
     return Setup(

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from mlflow_l3d.approaches.base import Approach, CellwiseSession
-from mlflow_l3d.approaches.command.template import Template, environment, run
-from mlflow_l3d.approaches.command.written import METRICS, Written, read
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.command.first_run import FirstRun, read_names, write_record
+from mlflow_l3d.approaches.command.in_place import logged_metrics, run_in_place, tracking
+from mlflow_l3d.approaches.command.said import Printed, chosen_score, scale_of, scores_of, unscaled, worth_keeping
+from mlflow_l3d.approaches.command.session import CommandSession
+from mlflow_l3d.approaches.command.template import Output, Template, environment
+from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, Written, read
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
-from mlflow_l3d.cells.cell import Cell, Outcome, content_key
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.known import registered
-from mlflow_l3d.tasks.answers import Classes, order
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import own_data
 
@@ -49,12 +50,12 @@ class Command(Approach):
     Parameters
     ----------
     command
-        As typed, or a list of words: ``python train.py --seed {model_initialisation} --out {output}``. Each placeholder
-        but ``{output}`` and ``{here}`` is a factor.
+        As typed, or a list of words: ``python train.py --seed {model_initialisation}``. Each placeholder but
+        ``{output}`` and ``{here}`` is a factor.
     metric
-        The metric that is investigated; if it is none of ours, the command writes it to ``metrics.json``.
+        The score that is investigated; by default that of the predictions, else it is chosen in the first run.
     here
-        Folder that the files of the command are relative to; by default the current one.
+        Folder that the command runs in; by default the current one.
 
     Raises
     ------
@@ -63,9 +64,10 @@ class Command(Approach):
     """
 
     name = "command"
-    version = "1"
+    version = "2"
     what = "the command"
-    otherwise = f"write it to {METRICS}"
+    otherwise = "print it"
+    chooses_score = True
     parameters: tuple[str, ...] = (*CommandParameters.__annotations__, "metric")
     brings_data = True
     self_tested = True
@@ -85,6 +87,11 @@ class Command(Approach):
         self.factors = self.template.factors
         self._ask_for(metric)
 
+    first: FirstRun | None = None
+    """What later runs are read by."""
+    trying = False
+    """Whether the first run is under way, which decides how scores are written."""
+
     def _ask_for(self, metric: str) -> None:
         self.asked = metric
         self.metric = "f1_macro" if metric == AUTO else metric
@@ -99,8 +106,19 @@ class Command(Approach):
         """Return the words of the command, and the hash of what it names."""
         del model
         names = [Path(word).name if Path(word).is_absolute() else word for word in self.template.words]
-        files = self.template.files(listed(hyperparameters["files"]))
+        written = read_names(self._outputs)
+        files = {
+            name: content
+            for name, content in self.template.files(listed(hyperparameters["files"])).items()
+            if name not in written
+        }
         return {"command": content_key({"words": names}), "files": content_key(files)}
+
+    @property
+    def _outputs(self) -> Path:
+        """The file with the names of files that the command is given and writes: they decide no result."""
+        key = content_key({"words": list(self.template.words), "here": str(self.template.here)})
+        return cache_folder() / "commands" / f"outputs-{key}.json"
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the first file of the command, else of its program."""
@@ -118,44 +136,55 @@ class Command(Approach):
         classes_text = str(hyperparameters["classes"])
         kind = OTHER_KINDS.get(classes_text, "classification")
         classes: tuple[str, ...] = ()
-        if classes_text == AUTO:
-            classes, numbers = self._tried(hyperparameters, cache)
-            kind = "regression" if numbers else kind
+        if classes_text == AUTO or (classes_text == NO_CLASSES and self.asked == AUTO and self.chooses_score):
+            first = self._tried(hyperparameters, cache)
+            classes = first.classes if classes_text == AUTO else ()
+            kind = "regression" if first.numbers else kind
         elif classes_text != NO_CLASSES and classes_text not in OTHER_KINDS:
             classes = tuple(part.strip() for part in classes_text.split("|"))
         return own_data(self.label(hyperparameters), classes, kind)
 
-    def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> tuple[tuple[str, ...], bool]:
-        """Return the classes of a run with all seeds 0, and whether it predicts numbers; cached.
+    def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> FirstRun:
+        """Return what a run with all seeds 0 wrote; cached.
 
         Raises
         ------
         ParameterError
             If the metric can come neither from predictions nor from the command.
         """
-        path = cache / "commands" / f"{content_key(dict(self.dependencies(hyperparameters, '')))}.json"
-        kept: tuple[tuple[str, ...], tuple[str, ...], bool] | None = None
-        with suppress(OSError, ValueError, LookupError, TypeError):  # a damaged file is made again
-            document = json.loads(path.read_text(encoding="utf-8"))
-            kept = tuple(map(str, document["classes"])), tuple(map(str, document["metrics"])), bool(document["numbers"])
-        classes, metrics, numbers = kept or self._first_run(hyperparameters)
-        if kept is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_suffix(f".{os.getpid()}")
-            partial.write_text(
-                json.dumps({"classes": classes, "metrics": metrics, "numbers": numbers}), encoding="utf-8"
-            )
-            partial.replace(path)
-        scored = (classes and self.metric in registered()) or (numbers and self.asked in (AUTO, *registered()))
-        if self.metric in metrics or scored:
-            return classes, numbers
-        allowed = f"is not among what {self.what} wrote ({', '.join(metrics) or 'predictions alone'})"
+        folder = cache / "commands"
+        first = FirstRun.read(folder / f"{self._content(hyperparameters)}.json")
+        if first is None:
+            first = self._first_run(hyperparameters)
+            first.write(folder / f"{self._content(hyperparameters)}.json")
+        self.first = first
+        predicts = first.numbers or bool(first.classes)
+        if self.asked == AUTO and first.score and not predicts:
+            self.metric, self.metrics = first.score, (first.score,)
+        first.announce(self.what, chosen=self.asked == AUTO and self.metrics == (first.score,))
+        scored = (first.classes and self.metric in registered()) or (
+            first.numbers and self.asked in (AUTO, *registered())
+        )
+        if self.metric in first.metrics or scored:
+            return first
+        wrote = ", ".join(first.metrics)
+        if self.asked == AUTO and self.chooses_score and wrote:
+            allowed = f"{self.what} wrote {wrote}, and none of these names is known as a metric"
+            raise ParameterError("metric", AUTO, allowed, f"Name the score: --metric {first.metrics[0]}.")
+        allowed = f"is not among what {self.what} wrote ({wrote or 'predictions alone'})"
         raise ParameterError("metric", self.metric, allowed, f"Name one of them, or {self.otherwise}.")
 
-    def _first_run(self, hyperparameters: Mapping[str, Value]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-        """Run the command with all seeds 0; return its classes, its metrics, and whether it predicts numbers."""
-        _log.warning("%s is run once to see which classes it has; classes=a|b|... saves that", self.what.capitalize())
-        written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
+    def _content(self, hyperparameters: Mapping[str, Value]) -> str:
+        return content_key(dict(self.dependencies(hyperparameters, "")))
+
+    def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:
+        """Run the command with all seeds 0; return what is kept of it."""
+        _log.warning("%s is run once to see its classes or scores; classes=a|b|... saves that", self.what.capitalize())
+        self.first, self.trying = None, True
+        try:
+            written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
+        finally:
+            self.trying = False
         classes = written.classes
         if classes is not None and written.labels is not None and written.predictions is not None:
             labels, answers = written.labels.tolist(), written.predictions.tolist()
@@ -168,31 +197,67 @@ class Command(Approach):
             for remark in classes.remarks(labels, Counter(answers)):
                 _log.warning("%s", remark)
         names = () if classes is None else tuple(sorted(classes.names, key=order))
-        return names, tuple(sorted(written.metrics)), written.has_numbers
+        metrics = tuple(sorted(written.metrics))
+        return replace(self.first or FirstRun(), classes=names, metrics=metrics, numbers=written.has_numbers)
 
     def execute(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]) -> Written:
-        """Run the command once, in a fresh folder, and return what it wrote.
+        """Run the command once, where it was typed, and return what it wrote.
 
         Raises
         ------
         L3DError
             If it fails, or what it wrote cannot be used.
         """
-        variables = environment(listed(hyperparameters["environment"]))
+        given = environment(listed(hyperparameters["environment"]))
         folder = Path(tempfile.mkdtemp(prefix="l3d-command-"))
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
+        words = self.template.arguments(small, folder)
         try:
-            last_line = run(self.template.arguments(small, folder), folder, variables)
-            return read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""), last_line)
+            ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
+            own = {} if "MLFLOW_TRACKING_URI" in given else tracking(folder, given, ready=ready)
+            variables = {"L3D_OUTPUT": str(folder), **own, **given}
+            writes = None if self.first is None else bool(self.first.changed)
+            printed, changed = run_in_place(words, self.template.here, folder, variables, writes=writes)
+            written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
+            return self._scored(written, printed, {**logged_metrics(folder), **written.metrics}, changed)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _scored(self, written: Written, printed: Output, others: Mapping[str, float], changed: list[str]) -> Written:
+        """Return what was written with the scores of all sources, as fractions."""
+        said = scores_of(printed.stdout, printed.stderr, self.factors)
+        values = {**worth_keeping(said, self.asked), **{name: Printed(value) for name, value in others.items()}}
+        predicts = written.predictions is not None
+        if not values and not predicts:
+            lines = " / ".join(printed.last_lines(3, first="stdout"))
+            looked = (
+                f"{self.what} printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
+            )
+            ended = f"it ended with: {lines}" if lines else "it printed nothing"
+            raise L3DError(f"{looked}; {ended}. Print one, such as accuracy: 0.87")
+        if self.first is None:
+            scales = {name: scale_of(name, value) for name, value in values.items()} if self.trying else {}
+            self.first = FirstRun(score=chosen_score(values), scales=scales, changed=tuple(changed[:20]))
+            written_names = [name for name, path in self.template.named().items() if str(path) in changed]
+            if self.trying and written_names:
+                write_record(self._outputs, written_names)
+        score = self.asked if self.asked != AUTO else "" if predicts else self.first.score
+        metrics = {}
+        for name, value in values.items():
+            try:
+                metrics[name] = unscaled(name, value, self.first.scales.get(name))
+            except ValueError as error:
+                if name == score:
+                    raise L3DError(f"{self.what} wrote {error}") from None
+        return replace(written, metrics=metrics)
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> CommandSession:
         """Return a session that runs the command once a cell."""
         del model, device, cache
-        return CommandSession(self, task, hyperparameters)
+        execute = partial(self.execute, hyperparameters=hyperparameters)
+        return CommandSession(execute, self.what, self.metric, task)
 
 
 def listed(value: Value) -> list[str]:

@@ -25,6 +25,11 @@ _MOST_FILES: Final = 20_000
 """How many files of a folder are looked at."""
 _NOT_ITS_OWN: Final = ("__pycache__", "mlruns", "mlartifacts", "mlflow.db")
 _FILES: Final = (*PREDICTIONS, METRICS)
+_LAST_METRICS: Final = """
+SELECT key, value, is_nan FROM latest_metrics JOIN runs USING (run_uuid)
+WHERE run_uuid NOT IN (SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId')
+ORDER BY start_time, timestamp, key
+"""
 
 
 def run_in_place(
@@ -62,7 +67,7 @@ def run_in_place(
 
 def _stamps(here: Path, *, whole: bool) -> dict[str, tuple[int, ...]]:
     """Return name -> what changes whenever the file is written, of a whole folder or of predictions and metrics."""
-    stamps = {}
+    stamps = dict[str, tuple[int, ...]]()
     for name in _names(here) if whole else _FILES:
         with suppress(OSError):
             status = (here / name).stat()
@@ -105,9 +110,7 @@ def logged_metrics(folder: Path) -> dict[str, float]:
     """Return the last values of the metrics in the store of a folder, without those of nested runs."""
     if not (folder / store.STORE).is_file():
         return {}
-    nested = "SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId'"
-    query = f"SELECT key, value, is_nan FROM latest_metrics JOIN runs USING (run_uuid) WHERE run_uuid NOT IN ({nested})"
     with suppress(sqlite3.Error), closing(sqlite3.connect(folder / store.STORE)) as tables:
-        rows = tables.execute(f"{query} ORDER BY start_time, timestamp, key").fetchall()
+        rows = tables.execute(_LAST_METRICS).fetchall()
         return {key: math.nan if nan else float(value) for key, value, nan in rows if not key.startswith("system/")}
     return {}

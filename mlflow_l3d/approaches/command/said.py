@@ -26,17 +26,20 @@ _VALUE: Final = re.compile(
 )
 _TEXT: Final = re.compile(rf"\s*{_NUMBER}(?P<percent>\s?%)?\s*", re.IGNORECASE)
 _DELIMITER: Final = re.compile(r"[,;:|=\[\]{}<>\"'│]|\s-+\s|\t|\s{3,}")
-_COUNTED: Final = re.compile(r"\b(?:epochs?|steps?|iter(?:ation)?|batch|info|debug|warning)\b(?:\s+\d+(?:/\d+)?)?|\d+/\d+")
+_COUNTED: Final = re.compile(
+    r"\b(?:epochs?|steps?|iter(?:ation)?|batch|info|debug|warning)\b(?:\s+\d+(?:/\d+)?)?|\d+/\d+"
+)
 _SPLITS: Final = frozenset({"test", "val", "valid", "validation", "eval", "evaluation", "dev"})
 _TRAINING: Final = frozenset({"train", "training"})
-_NO_SCORES: Final = frozenset(
-    "epoch epochs step steps iter iteration iterations batch batches lr learning rate seed seeds random state time "
-    "runtime elapsed duration eta s ms sec secs second seconds per sample samples example examples size total n num "
-    "count device cuda gpu cpu port localhost version workers memory mb gb it".split()
+_NO_SCORE: Final = re.compile(
+    "epochs?|steps?|iter(ations?)?|batch(es)?|lr|learning|rate|seeds?|random|state|time|runtime|elapsed|duration|eta|m?s"
+    "|secs?|seconds?|per|samples?|examples?|size|total|n|num|count|device|cuda|[gc]pu|port|localhost|version|workers"
+    "|memory|[mg]b|it"
 )
+"""Words in names of what is no score."""
 
 
-class Value(NamedTuple):
+class Printed(NamedTuple):
     """A number as it was printed."""
 
     number: float
@@ -49,7 +52,7 @@ class Value(NamedTuple):
         return f"{self.number:g}{'%' * self.has_sign}"
 
 
-def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Value]:
+def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Printed]:
     """Return name -> value of the last scores in a text, in the order in which they were printed last.
 
     If the last line with a score is a JSON object, its scores are the only ones.
@@ -64,13 +67,13 @@ def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Value]
     Examples
     --------
     >>> printed_scores("epoch 3: loss=0.34 val_acc=0.91")
-    {'loss': Value(number=0.34, has_sign=False), 'val_acc': Value(number=0.91, has_sign=False)}
+    {'loss': Printed(number=0.34, has_sign=False), 'val_acc': Printed(number=0.91, has_sign=False)}
     >>> printed_scores("Test accuracy: 87.1%")
-    {'test_accuracy': Value(number=87.1, has_sign=True)}
+    {'test_accuracy': Printed(number=87.1, has_sign=True)}
     """
-    scores: dict[str, Value] = {}
+    scores: dict[str, Printed] = {}
     left_out = {normalised(name) for name in without}
-    last: dict[str, Value] | None = None
+    last: dict[str, Printed] | None = None
     for line in re.sub(r"\x08+", "\n", _ESCAPES.sub("", text)).splitlines():
         record, is_json = _record(line)
         pairs = {
@@ -84,6 +87,12 @@ def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Value]
         if pairs:
             last = pairs if is_json else None
     return dict(list((scores if last is None else last).items())[-MOST:])
+
+
+def scores_of(stdout: str, stderr: str, without: Collection[str] = ()) -> dict[str, Printed]:
+    """Return the scores of a program: of stdout, and if nothing there sounds like a metric also of stderr."""
+    scores = printed_scores(stdout, without)
+    return scores if any(map(sounds_like_metric, scores)) else {**printed_scores(stderr, without), **scores}
 
 
 def normalised(name: str) -> str:
@@ -104,8 +113,8 @@ def _words(name: str) -> set[str]:
 
 
 def _is_no_score(name: str) -> bool:
-    words = _words(name)
-    return not words.isdisjoint(_NO_SCORES) and words <= _NO_SCORES | _SPLITS | _TRAINING
+    others = {word for word in _words(name) if not _NO_SCORE.fullmatch(word)}
+    return others <= _SPLITS | _TRAINING and others != _words(name)
 
 
 def _record(line: str) -> tuple[dict[Any, Any] | None, bool]:
@@ -122,20 +131,20 @@ def _record(line: str) -> tuple[dict[Any, Any] | None, bool]:
     return None, False
 
 
-def _items(record: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str, Value]]:
+def _items(record: Mapping[Any, Any], above: str = "") -> Iterator[tuple[str, Printed]]:
     """Yield names and numbers of a mapping and of those in it, whose names follow a slash."""
     for key, value in record.items():
         name = f"{above}{key}"
         if isinstance(value, dict):
             yield from _items(value, f"{name}/")
         elif isinstance(value, str) and (match := _TEXT.fullmatch(value)):
-            yield name, Value(float(match["number"]), match["percent"] is not None)
+            yield name, Printed(float(match["number"]), match["percent"] is not None)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             with suppress(OverflowError):
-                yield name, Value(float(value))
+                yield name, Printed(float(value))
 
 
-def _pairs(line: str) -> Iterator[tuple[str, Value]]:
+def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
     end = 0
     for match in _VALUE.finditer(line):
         before, end = line[end : match.start()], match.end()
@@ -150,7 +159,7 @@ def _pairs(line: str) -> Iterator[tuple[str, Value]]:
             if not is_share(normalised(name)) or not 0 <= number <= float(whole) or not float(whole):
                 continue
             number /= float(whole)
-        yield name, Value(number, match["percent"] is not None)
+        yield name, Printed(number, match["percent"] is not None)
 
 
 def chosen_score(names: Collection[str]) -> str:
@@ -177,13 +186,13 @@ def chosen_score(names: Collection[str]) -> str:
     return next((name for name in reversed(later) if _words(name) - _SPLITS == _words(ours) != _words(name)), ours)
 
 
-def worth_keeping(values: Mapping[str, Value], asked: str) -> dict[str, Value]:
+def worth_keeping(values: Mapping[str, Printed], asked: str) -> dict[str, Printed]:
     """Return those that sound like metrics, and the one asked for; all if there are none."""
     kept = {name: value for name, value in values.items() if name == asked or sounds_like_metric(name)}
     return kept or dict(values)
 
 
-def scale_of(name: str, value: Value) -> str:
+def scale_of(name: str, value: Printed) -> str:
     """Return how a score is written: ``%`` with a sign, ``100`` without one, ``1`` as it is; empty if unclear."""
     size = abs(value.number)
     if value.has_sign:
@@ -193,7 +202,7 @@ def scale_of(name: str, value: Value) -> str:
     return "100" if 1.5 < size <= 100 else ""
 
 
-def unscaled(name: str, value: Value, scale: str | None) -> float:
+def unscaled(name: str, value: Printed, scale: str | None) -> float:
     """Return a score, as a fraction if it is written in per cent.
 
     Parameters
@@ -214,7 +223,11 @@ def unscaled(name: str, value: Value, scale: str | None) -> float:
         raise ValueError(msg)
     if number == 0 or own == scale == "1" or (scale is None and own == "1"):
         return number
-    if (own == scale and own) or (scale is None and own == "%") or (scale == "100" and own == "" and abs(number) <= 100):
+    if (
+        (own == scale and own)
+        or (scale is None and own == "%")
+        or (scale == "100" and own == "" and abs(number) <= 100)
+    ):
         return number / 100
     first = {"%": "with a per-cent sign", "100": "in per cent", "1": "as a fraction"}.get(scale or "")
     where = f"and in its first run {first}" if first else "which is neither a fraction nor marked as per cent"

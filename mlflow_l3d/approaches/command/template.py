@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -80,7 +81,7 @@ class Template:
         ParameterError
             If one of `more` is not there.
         """
-        paths = {word: path for word in self.words if (path := self._path(word)) is not None and path.is_file()}
+        paths = self.named()
         for name in more:
             path = self.here / Path(name).expanduser()
             if not path.exists():
@@ -88,6 +89,14 @@ class Template:
             inside = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
             paths |= {str(Path(name) / each.relative_to(path)) if each != path else name: each for each in inside}
         return {Path(name).name if Path(name).is_absolute() else name: file_hash(path) for name, path in paths.items()}
+
+    def named(self) -> dict[str, Path]:
+        """Return word -> path of the files that the command names."""
+        return {word: path for word in self.words if (path := self._path(word)) is not None and path.is_file()}
+
+    def mentions(self, what: bytes) -> bool:
+        """Return whether a file of 1 MB or less that the command names has this in it."""
+        return any(path.stat().st_size <= 10**6 and what in path.read_bytes() for path in self.named().values())
 
     def _path(self, word: str) -> Path | None:
         """Return the path of a word, or of what stands behind its =, if it exists."""
@@ -117,8 +126,11 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
     factors = tuple(name for name in names if name not in {OUTPUT, HERE})
     if not factors:
         fix = "Write {data_order}, or a name of your own, where a seed belongs"
-        example = "" if parameter == "command" else ": seed={seed}, or numpy.random.seed={seed} where it takes none"
-        raise ParameterError(parameter, typed or "''", "names no factor", f"{fix}{example}.")
+        example = "seed={seed}, or numpy.random.seed={seed} where it takes none."
+        if parameter == "command":
+            seeded, count = re.subn(r"(seed[ =])\d+", r"\1{seed}", typed)
+            example = f"mlflow-l3d seeds -- {seeded if count else typed + ' --seed {seed}'}"
+        raise ParameterError(parameter, typed or "''", "names no factor", f"{fix}: {example}")
     if "all" in factors:
         raise ParameterError(parameter, typed, "has a factor named all, which stands for every factor")
     return factors

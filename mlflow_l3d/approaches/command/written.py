@@ -79,28 +79,22 @@ class Written:
         return Classes.found([{*self.labels.tolist()}], [*self.predictions.tolist(), *self.scores])
 
 
-def read(folder: Path, kind: str = "", said: str = "") -> Written:
-    """Return what a command wrote to its folder.
+def read(folder: Path, kind: str = "") -> Written:
+    """Return what a command wrote to a folder, which may be nothing.
 
     Parameters
     ----------
     folder
-        Its folder.
+        The folder.
     kind
         The kind of its task, if that is known beforehand.
-    said
-        The last line that it wrote to stderr, which may say why there is nothing.
 
     Raises
     ------
     L3DError
-        If there is nothing, or it is not what docs/bring-your-own.md says.
+        If it is not what docs/bring-your-own.md says.
     """
-    metrics = _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}
-    if not metrics and not _files(folder):
-        wrote = f"the command wrote neither {', '.join(PREDICTIONS)} nor {METRICS} to {{output}}"
-        raise L3DError(f"{wrote}; it said: {said}" if said else wrote)
-    return with_predictions(folder, metrics, kind)
+    return with_predictions(folder, _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}, kind)
 
 
 def with_predictions(folder: Path, metrics: dict[str, float], kind: str = "") -> Written:
