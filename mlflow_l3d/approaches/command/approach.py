@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import sys
 import tempfile
@@ -14,17 +15,17 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.command.first_run import FirstRun, read_names, write_record
+from mlflow_l3d.approaches.command.first_run import FirstRun, announce, read_names, write_record
 from mlflow_l3d.approaches.command.in_place import logged_metrics, run_in_place, tracking
-from mlflow_l3d.approaches.command.said import Printed, chosen_score, scale_of, scores_of, unscaled, worth_keeping
+from mlflow_l3d.approaches.command.said import Printed, chosen_score, printed_scores, scale_of, unscaled
 from mlflow_l3d.approaches.command.session import CommandSession
 from mlflow_l3d.approaches.command.template import Output, Template, environment
-from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, Written, read
+from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, OtherColumnsError, Written, read, read_metrics
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.known import registered
+from mlflow_l3d.metrics.known import registered, sounds_like_metric
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.tasks.base import Task, TaskKind
@@ -133,6 +134,8 @@ class Command(Approach):
         L3DError
             If that run fails.
         """
+        self._ask_for(self.asked)
+        self.first = None
         classes_text = str(hyperparameters["classes"])
         kind = OTHER_KINDS.get(classes_text, "classification")
         classes: tuple[str, ...] = ()
@@ -161,7 +164,7 @@ class Command(Approach):
         predicts = first.numbers or bool(first.classes)
         if self.asked == AUTO and first.score and not predicts:
             self.metric, self.metrics = first.score, (first.score,)
-        first.announce(self.what, chosen=self.asked == AUTO and self.metrics == (first.score,))
+        first.report(self.what, chosen=self.asked == AUTO and self.metrics == (first.score,))
         scored = (first.classes and self.metric in registered()) or (
             first.numbers and self.asked in (AUTO, *registered())
         )
@@ -180,7 +183,7 @@ class Command(Approach):
     def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:
         """Run the command with all seeds 0; return what is kept of it."""
         _log.warning("%s is run once to see its classes or scores; classes=a|b|... saves that", self.what.capitalize())
-        self.first, self.trying = None, True
+        self.trying = True
         try:
             written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
         finally:
@@ -218,15 +221,24 @@ class Command(Approach):
             variables = {"L3D_OUTPUT": str(folder), **own, **given}
             writes = None if self.first is None else bool(self.first.changed)
             printed, changed = run_in_place(words, self.template.here, folder, variables, writes=writes)
-            written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
-            return self._scored(written, printed, {**logged_metrics(folder), **written.metrics}, changed)
+            kind = OTHER_KINDS.get(str(hyperparameters["classes"]), "")
+            try:
+                written = read(folder, kind)
+            except OtherColumnsError as error:
+                if not changed:
+                    raise
+                announce(f"The predictions of {self.what} are not used: {error}.")
+                written = Written(metrics=read_metrics(folder))
+            return self._scored(written, printed, logged_metrics(folder), changed)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _scored(self, written: Written, printed: Output, others: Mapping[str, float], changed: list[str]) -> Written:
+    def _scored(self, written: Written, printed: Output, logged: Mapping[str, float], changed: list[str]) -> Written:
         """Return what was written with the scores of all sources, as fractions."""
-        said = scores_of(printed.stdout, printed.stderr, self.factors)
-        values = {**worth_keeping(said, self.asked), **{name: Printed(value) for name, value in others.items()}}
+        others = {name: Printed(value) for name, value in {**logged, **written.metrics}.items()}
+        values = {**printed_scores(printed.stdout, self.factors), **others}
+        if not any(map(sounds_like_metric, values)):
+            values = {**printed_scores(printed.stderr, self.factors), **values}
         predicts = written.predictions is not None
         if not values and not predicts:
             lines = " / ".join(printed.last_lines(3, first="stdout"))
@@ -238,12 +250,19 @@ class Command(Approach):
         if self.first is None:
             scales = {name: scale_of(name, value) for name, value in values.items()} if self.trying else {}
             self.first = FirstRun(score=chosen_score(values), scales=scales, changed=tuple(changed[:20]))
-            written_names = [name for name, path in self.template.named().items() if str(path) in changed]
+            written_names = [
+                name
+                for name, path in self.template.named().items()
+                if os.path.relpath(path, self.template.here) in changed
+            ]
             if self.trying and written_names:
                 write_record(self._outputs, written_names)
         score = self.asked if self.asked != AUTO else "" if predicts else self.first.score
+        kept = {each for each in values if sounds_like_metric(each)} | {*written.metrics, score}
         metrics = {}
         for name, value in values.items():
+            if name not in kept and not self.trying:
+                continue
             try:
                 metrics[name] = unscaled(name, value, self.first.scales.get(name))
             except ValueError as error:

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mlflow_l3d.metrics.known import sounds_like_metric
+
 _log = logging.getLogger(__name__)
 
 
@@ -54,15 +56,15 @@ class FirstRun:
         """Write it to a file."""
         write_record(path, asdict(self))
 
-    def announce(self, what: str, *, chosen: bool) -> None:
+    def report(self, what: str, *, chosen: bool) -> None:
         """Log which score is chosen, and whether runs wait for one another; once in a process."""
         if chosen:
-            others = [name for name in self.metrics if name != self.score]
+            others = [name for name in self.metrics if name != self.score and sounds_like_metric(name)]
             more = f"; {what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
-            _announce(f"The score is {self.score}{more}.")
+            announce(f"The score is {self.score}{more}.")
         if self.changed:
             instead = "Let it write to {output} or $L3D_OUTPUT, and they run side by side"
-            _announce(f"Runs follow one another, since {what} writes {self.changed[0]} where it runs. {instead}.")
+            announce(f"Runs follow one another, since {what} writes {self.changed[0]} where it runs. {instead}.")
 
 
 def write_record(path: Path, record: Any) -> None:
@@ -81,5 +83,6 @@ def read_names(path: Path) -> tuple[str, ...]:
 
 
 @cache
-def _announce(line: str) -> None:
+def announce(line: str) -> None:
+    """Log a line once in a process."""
     _log.warning("%s", line)

@@ -18,10 +18,10 @@ _LONGEST_NAME: Final = 80
 _LONGEST_RECORD: Final = 1 << 16
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _NUMBER: Final = r"(?P<number>[+-]?(?>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?))"
-# The number may be wrapped, as np.float64(0.5); 3.2s, 1.2.3, 10:50:09, 0,87 and the bar behind 45%| are no scores.
+# The number may be wrapped, as np.float64(0.5); 3.2s, 1.2.3, 10:50:09, x.py:3:, 0,87 and the bar behind 45%| are none.
 _VALUE: Final = re.compile(
     rf"(?P<equals>[:=│])\s*(?:[a-z_][\w.]*\()?{_NUMBER}"
-    r"(?:(?P<percent>\s?%)(?!\|)|/(?P<whole>\d+)(?![\w.])|(?!\s?%|\w|[.,:/-]\d))",
+    r"(?:(?P<percent>\s?%)(?!\|)|/(?P<whole>\d+)(?![\w.])|(?!\s?%|[\w:]|[.,/-]\d))",
     re.IGNORECASE,
 )
 _TEXT: Final = re.compile(rf"\s*{_NUMBER}(?P<percent>\s?%)?\s*", re.IGNORECASE)
@@ -87,12 +87,6 @@ def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Printe
         if pairs:
             last = pairs if is_json else None
     return dict(list((scores if last is None else last).items())[-MOST:])
-
-
-def scores_of(stdout: str, stderr: str, without: Collection[str] = ()) -> dict[str, Printed]:
-    """Return the scores of a program: of stdout, and if nothing there sounds like a metric also of stderr."""
-    scores = printed_scores(stdout, without)
-    return scores if any(map(sounds_like_metric, scores)) else {**printed_scores(stderr, without), **scores}
 
 
 def normalised(name: str) -> str:
@@ -184,12 +178,6 @@ def chosen_score(names: Collection[str]) -> str:
         return best[-1]
     later = best[best.index(ours) + 1 :]
     return next((name for name in reversed(later) if _words(name) - _SPLITS == _words(ours) != _words(name)), ours)
-
-
-def worth_keeping(values: Mapping[str, Printed], asked: str) -> dict[str, Printed]:
-    """Return those that sound like metrics, and the one asked for; all if there are none."""
-    kept = {name: value for name, value in values.items() if name == asked or sounds_like_metric(name)}
-    return kept or dict(values)
 
 
 def scale_of(name: str, value: Printed) -> str:

@@ -25,6 +25,10 @@ COLUMNS: Final = ("example_id", "label", "prediction")
 _SCORE: Final = "score_"
 
 
+class OtherColumnsError(L3DError):
+    """A file of predictions lacks a column, so that it may have been written for somebody else."""
+
+
 @dataclass(frozen=True)
 class Written:
     """The files of one run of a command.
@@ -94,7 +98,12 @@ def read(folder: Path, kind: str = "") -> Written:
     L3DError
         If it is not what docs/bring-your-own.md says.
     """
-    return with_predictions(folder, _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}, kind)
+    return with_predictions(folder, read_metrics(folder), kind)
+
+
+def read_metrics(folder: Path) -> dict[str, float]:
+    """Return the metrics in a folder; none if there is no such file."""
+    return _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}
 
 
 def with_predictions(folder: Path, metrics: dict[str, float], kind: str = "") -> Written:
@@ -127,7 +136,7 @@ def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
     if not columns:
         raise L3DError(f"{path.name} is empty")
     if missing := [name for name in COLUMNS if name not in columns]:
-        raise L3DError(f"{path.name} lacks the column {missing[0]}; it has {', '.join(list(columns)[:10])}")
+        raise OtherColumnsError(f"{path.name} lacks the column {missing[0]}; it has {', '.join(list(columns)[:10])}")
     ids = columns["example_id"]
     if not ids:
         raise L3DError(f"{path.name} has no row")
