@@ -17,6 +17,7 @@ import pytest
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command import template
 from mlflow_l3d.approaches.command.approach import Command
+from mlflow_l3d.approaches.command.first_run import announce
 from mlflow_l3d.approaches.command.template import Output, Template, environment, run
 from mlflow_l3d.approaches.command.written import read
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -24,6 +25,12 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.parameters.values import public_words
 from mlflow_l3d.testing import one_cell
+
+
+@pytest.fixture(autouse=True)
+def announced():
+    """Let each test see the lines that are logged once in a process."""
+    announce.cache_clear()
 
 
 @pytest.mark.parametrize(
