@@ -17,20 +17,13 @@ import pytest
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command import template
 from mlflow_l3d.approaches.command.approach import Command
-from mlflow_l3d.approaches.command.first_run import announce
-from mlflow_l3d.approaches.command.template import Output, Template, environment, run
+from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines, run
 from mlflow_l3d.approaches.command.written import read
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.parameters.values import public_words
 from mlflow_l3d.testing import one_cell
-
-
-@pytest.fixture(autouse=True)
-def announced():
-    """Let each test see the lines that are logged once in a process."""
-    announce.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -62,8 +55,7 @@ def test_placeholders_are_factors_and_files_are_found_from_elsewhere(tmp_path):
     template = Template.of("python train.py {b} --data=data --seed={a}-{b} --out {output} {{}} {here}", tmp_path)
     assert template.factors == ("b", "a")
     words = template.arguments({"a": 3, "b": 0}, Path("out"))
-    train, data = str(tmp_path / "train.py"), f"--data={tmp_path / 'data'}"
-    assert words == [sys.executable, train, "0", data, "--seed=3-0", "--out", "out", "{}", str(tmp_path)]
+    assert words == [sys.executable, "train.py", "0", "--data=data", "--seed=3-0", "--out", "out", "{}", str(tmp_path)]
     before = template.files(["data"])
     assert list(before) == ["train.py", "data/a.csv"]
     (tmp_path / "data" / "a.csv").write_text("2")
@@ -187,7 +179,7 @@ def test_a_supervisor_that_was_ended_is_replaced(tmp_path):
 def test_the_last_line_that_a_command_said_is_known(tmp_path):
     printed = run(["bash", "-c", "echo so; echo careful >&2"], tmp_path, {"PATH": "/usr/bin:/bin"})
     assert printed == Output("so\n", "careful\n")
-    assert printed.last_lines(1, first="stderr") == ["careful"]
+    assert last_lines(printed.stderr, 1) == ["careful"]
 
 
 def test_the_end_of_a_long_output_is_kept(tmp_path):
@@ -456,7 +448,7 @@ def test_a_run_that_contradicts_the_first_fails_alone(line, why, tmp_path):
         ("print('accuracy: nan')", "auto", "accuracy nan, which is not a finite number"),
         ("print('hello'); print('bye')", "auto", "it ended with: hello / bye. Print one, such as accuracy: 0.87"),
         ("pass", "auto", "it printed nothing. Print one, such as accuracy: 0.87"),
-        ("print('reward: 1, return: 2')", "auto", "wrote return, reward, and none .* Name the score: --metric return"),
+        ("print('reward: 1, return: 2')", "auto", r"metric=auto: is not among what .* wrote \(return, reward\)"),
         ("print('accuracy: 0.5')", "reward", r"metric=reward: is not among what the command wrote \(accuracy\)"),
     ],
 )
@@ -485,7 +477,7 @@ def test_predictions_in_the_working_folder_are_used_if_they_have_our_columns(tmp
     assert "since the command writes predictions.csv where it runs" in caplog.text
     approach, task, _, outcomes = printing(tmp_path, write.replace("example_id", "id"))
     assert (approach.metric, task.class_names, outcomes[0].predictions) == ("val_acc", (), None)
-    assert "predictions.csv lacks the column example_id" in caplog.text
+    assert "predictions.csv is not used: it has id, label, prediction" in caplog.text
 
 
 def test_a_file_that_the_command_is_given_and_writes_is_not_part_of_the_key(tmp_path):

@@ -12,7 +12,7 @@ from mlflow_l3d.approaches.command.said import Printed, chosen_score, normalised
 
 def read(text, **more):
     """Return name -> text of the scores of a text."""
-    return {name: value.text for name, value in printed_scores(text, **more).items()}
+    return {name: f"{number:g}{'%' * sign}" for name, (number, sign) in printed_scores(text, **more).items()}
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.command.first_run import FirstRun, announce, read_names, write_record
-from mlflow_l3d.approaches.command.in_place import logged_metrics, run_in_place, tracking
+from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
 from mlflow_l3d.approaches.command.said import Printed, chosen_score, printed_scores, scale_of, unscaled
-from mlflow_l3d.approaches.command.session import CommandSession
-from mlflow_l3d.approaches.command.template import Output, Template, environment
-from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, OtherColumnsError, Written, read, read_metrics
+from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines
+from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, CommandSession, Written, read
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
 from mlflow_l3d.cells.cell import content_key
@@ -68,7 +66,6 @@ class Command(Approach):
     version = "2"
     what = "the command"
     otherwise = "print it"
-    chooses_score = True
     parameters: tuple[str, ...] = (*CommandParameters.__annotations__, "metric")
     brings_data = True
     self_tested = True
@@ -88,10 +85,7 @@ class Command(Approach):
         self.factors = self.template.factors
         self._ask_for(metric)
 
-    first: FirstRun | None = None
-    """What later runs are read by."""
-    trying = False
-    """Whether the first run is under way, which decides how scores are written."""
+    first: FirstRun | None = None  # decides how later runs are read; None while it is under way
 
     def _ask_for(self, metric: str) -> None:
         self.asked = metric
@@ -107,19 +101,16 @@ class Command(Approach):
         """Return the words of the command, and the hash of what it names."""
         del model
         names = [Path(word).name if Path(word).is_absolute() else word for word in self.template.words]
-        written = read_names(self._outputs)
-        files = {
-            name: content
-            for name, content in self.template.files(listed(hyperparameters["files"])).items()
-            if name not in written
-        }
+        written = self._outputs.read_text("utf-8").splitlines() if self._outputs.is_file() else ()
+        files = self.template.files(listed(hyperparameters["files"]))
+        files = {name: content for name, content in files.items() if name not in written}
         return {"command": content_key({"words": names}), "files": content_key(files)}
 
     @property
     def _outputs(self) -> Path:
         """The file with the names of files that the command is given and writes: they decide no result."""
         key = content_key({"words": list(self.template.words), "here": str(self.template.here)})
-        return cache_folder() / "commands" / f"outputs-{key}.json"
+        return cache_folder() / "commands" / f"outputs-{key}.txt"
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the first file of the command, else of its program."""
@@ -135,13 +126,13 @@ class Command(Approach):
             If that run fails.
         """
         self._ask_for(self.asked)
-        self.first = None
+        self.first = FirstRun()
         classes_text = str(hyperparameters["classes"])
         kind = OTHER_KINDS.get(classes_text, "classification")
         classes: tuple[str, ...] = ()
-        if classes_text == AUTO or (classes_text == NO_CLASSES and self.asked == AUTO and self.chooses_score):
+        if classes_text == AUTO or (classes_text == NO_CLASSES and self.asked == AUTO):
             first = self._tried(hyperparameters, cache)
-            classes = first.classes if classes_text == AUTO else ()
+            classes = tuple(first.classes) if classes_text == AUTO else ()
             kind = "regression" if first.numbers else kind
         elif classes_text != NO_CLASSES and classes_text not in OTHER_KINDS:
             classes = tuple(part.strip() for part in classes_text.split("|"))
@@ -156,26 +147,19 @@ class Command(Approach):
             If the metric can come neither from predictions nor from the command.
         """
         folder = cache / "commands"
-        first = FirstRun.read(folder / f"{self._content(hyperparameters)}.json")
-        if first is None:
-            first = self._first_run(hyperparameters)
-            first.write(folder / f"{self._content(hyperparameters)}.json")
-        self.first = first
-        predicts = first.numbers or bool(first.classes)
-        if self.asked == AUTO and first.score and not predicts:
+        kept = FirstRun.read(folder / f"{self._content(hyperparameters)}.json")
+        self.first = first = kept or self._first_run(hyperparameters)
+        chosen = self.asked == AUTO and first.score and not (first.numbers or first.classes)
+        if chosen:
             self.metric, self.metrics = first.score, (first.score,)
-        first.report(self.what, chosen=self.asked == AUTO and self.metrics == (first.score,))
-        scored = (first.classes and self.metric in registered()) or (
-            first.numbers and self.asked in (AUTO, *registered())
-        )
+        if kept is None:
+            first.write(folder / f"{self._content(hyperparameters)}.json")
+            first.report(self.what, chosen=bool(chosen))
+        scored = self.asked in (AUTO, *registered()) and (first.classes or first.numbers)
         if self.metric in first.metrics or scored:
             return first
-        wrote = ", ".join(first.metrics)
-        if self.asked == AUTO and self.chooses_score and wrote:
-            allowed = f"{self.what} wrote {wrote}, and none of these names is known as a metric"
-            raise ParameterError("metric", AUTO, allowed, f"Name the score: --metric {first.metrics[0]}.")
-        allowed = f"is not among what {self.what} wrote ({wrote or 'predictions alone'})"
-        raise ParameterError("metric", self.metric, allowed, f"Name one of them, or {self.otherwise}.")
+        allowed = f"is not among what {self.what} wrote ({', '.join(first.metrics) or 'predictions alone'})"
+        raise ParameterError("metric", self.asked, allowed, f"Name one of them, or {self.otherwise}.")
 
     def _content(self, hyperparameters: Mapping[str, Value]) -> str:
         return content_key(dict(self.dependencies(hyperparameters, "")))
@@ -183,11 +167,8 @@ class Command(Approach):
     def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:
         """Run the command with all seeds 0; return what is kept of it."""
         _log.warning("%s is run once to see its classes or scores; classes=a|b|... saves that", self.what.capitalize())
-        self.trying = True
-        try:
-            written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
-        finally:
-            self.trying = False
+        self.first = None
+        written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
         classes = written.classes
         if classes is not None and written.labels is not None and written.predictions is not None:
             labels, answers = written.labels.tolist(), written.predictions.tolist()
@@ -219,16 +200,10 @@ class Command(Approach):
             ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
             own = {} if "MLFLOW_TRACKING_URI" in given else tracking(folder, given, ready=ready)
             variables = {"L3D_OUTPUT": str(folder), **own, **given}
-            writes = None if self.first is None else bool(self.first.changed)
+            changed = None if self.first is None else self.first.changed
+            writes = None if changed is None else bool(changed)
             printed, changed = run_in_place(words, self.template.here, folder, variables, writes=writes)
-            kind = OTHER_KINDS.get(str(hyperparameters["classes"]), "")
-            try:
-                written = read(folder, kind)
-            except OtherColumnsError as error:
-                if not changed:
-                    raise
-                announce(f"The predictions of {self.what} are not used: {error}.")
-                written = Written(metrics=read_metrics(folder))
+            written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             return self._scored(written, printed, logged_metrics(folder), changed)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -241,28 +216,23 @@ class Command(Approach):
             values = {**printed_scores(printed.stderr, self.factors), **values}
         predicts = written.predictions is not None
         if not values and not predicts:
-            lines = " / ".join(printed.last_lines(3, first="stdout"))
+            lines = " / ".join(last_lines(printed.stdout.strip() or printed.stderr, 3))
             looked = (
                 f"{self.what} printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
             )
             ended = f"it ended with: {lines}" if lines else "it printed nothing"
             raise L3DError(f"{looked}; {ended}. Print one, such as accuracy: 0.87")
         if self.first is None:
-            scales = {name: scale_of(name, value) for name, value in values.items()} if self.trying else {}
-            self.first = FirstRun(score=chosen_score(values), scales=scales, changed=tuple(changed[:20]))
-            written_names = [
-                name
-                for name, path in self.template.named().items()
-                if os.path.relpath(path, self.template.here) in changed
-            ]
-            if self.trying and written_names:
-                write_record(self._outputs, written_names)
+            scales = {name: scale_of(name, value) for name, value in values.items()}
+            self.first = FirstRun(score=chosen_score(values), scales=scales)
+            paths = {name: os.path.relpath(path, self.template.here) for name, path in self.template.named().items()}
+            if outputs := [name for name, path in paths.items() if path in changed]:
+                self._outputs.write_text("\n".join(outputs), encoding="utf-8")
+        if self.first.changed is None:
+            self.first = replace(self.first, changed=changed[:20])
         score = self.asked if self.asked != AUTO else "" if predicts else self.first.score
-        kept = {each for each in values if sounds_like_metric(each)} | {*written.metrics, score}
         metrics = {}
         for name, value in values.items():
-            if name not in kept and not self.trying:
-                continue
             try:
                 metrics[name] = unscaled(name, value, self.first.scales.get(name))
             except ValueError as error:

@@ -1,35 +1,90 @@
-"""One run of a command in the user's own folder: the files that it writes there, and the scores that it logs."""
+"""A command in the user's own folder: the files that a run writes there, the scores that it logs, the first run."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
+from shutil import copyfile
 from typing import Final
 
 from filelock import FileLock
 
 from mlflow_l3d.approaches.command.template import Output, run
-from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
+from mlflow_l3d.approaches.command.written import COLUMNS, METRICS, PREDICTIONS
 from mlflow_l3d.approaches.project import store
+from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.paths import cache_folder, private_folder
+from mlflow_l3d.tasks.answers import read_columns
 
-_MOST_FILES: Final = 20_000
-"""How many files of a folder are looked at."""
-_NOT_ITS_OWN: Final = ("__pycache__", "mlruns", "mlartifacts", "mlflow.db")
 _FILES: Final = (*PREDICTIONS, METRICS)
-_LAST_METRICS: Final = """
-SELECT key, value, is_nan FROM latest_metrics JOIN runs USING (run_uuid)
-WHERE run_uuid NOT IN (SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId')
-ORDER BY start_time, timestamp, key
-"""
+_MOST_FILES: Final = 20_000  # that are looked at in a folder
+# How names of files and folders begin that others write.
+_NOT_ITS_OWN: Final = (".", "__pycache__", "mlruns", "mlartifacts", "mlflow.db")
+_LAST_METRICS: Final = """SELECT key, value, is_nan FROM latest_metrics JOIN runs USING (run_uuid) WHERE run_uuid
+NOT IN (SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId') ORDER BY start_time, timestamp, key"""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FirstRun:
+    """What is kept of the first run of a command, with all seeds 0.
+
+    Attributes
+    ----------
+    classes, metrics
+        The classes of its predictions, and the names of its metrics, sorted.
+    numbers
+        Whether it predicted numbers.
+    score
+        The metric that is chosen if none is asked for; empty if there is none.
+    scales
+        Metric -> how it is written, see :func:`mlflow_l3d.approaches.command.said.scale_of`.
+    changed
+        Some of the files that it changed in its working folder; None if that is not known.
+    """
+
+    classes: Sequence[str] = ()
+    metrics: Sequence[str] = ()
+    numbers: bool = False
+    score: str = ""
+    scales: Mapping[str, str] = field(default_factory=dict)
+    changed: Sequence[str] | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> FirstRun | None:
+        """Return what a file holds; None if there is none, or it is damaged, so that it is made again."""
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            document = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**{each.name: document[each.name] for each in fields(cls)})
+        return None
+
+    def write(self, path: Path) -> None:
+        """Write it to a file, which is whole whenever somebody reads it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        partial.replace(path)
+
+    def report(self, what: str, *, chosen: bool) -> None:
+        """Log which score is chosen, and whether runs wait for one another."""
+        others = [name for name in self.metrics if name != self.score and sounds_like_metric(name)]
+        more = f"; {what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
+        if chosen:
+            _log.warning("The score is %s%s.", self.score, more)
+        if self.changed:
+            why = f"since {what} writes {self.changed[0]} where it runs"
+            _log.warning("Runs follow one another, %s; in {output} or $L3D_OUTPUT it may run side by side.", why)
 
 
 def run_in_place(
@@ -37,7 +92,7 @@ def run_in_place(
 ) -> tuple[Output, list[str]]:
     """Run a command in the folder where it was typed, and return what it printed and the files that it changed there.
 
-    Its predictions and metrics are copied to `output` if it wrote none there.
+    Predictions there are copied to `output`, and metrics there count as printed, if it wrote none of them to `output`.
 
     Parameters
     ----------
@@ -57,43 +112,31 @@ def run_in_place(
         before = _stamps(here, whole=writes is None)
         printed = run(words, here, variables)
         changed = [name for name, stamp in _stamps(here, whole=writes is None).items() if before.get(name) != stamp]
-        if not any((output / name).is_file() for name in _FILES):
-            for name in set(_FILES).intersection(changed):
-                shutil.copyfile(here / name, output / name)
-                if name == METRICS:
-                    _keep_numbers(output / name)
+        for name in () if any((output / name).is_file() for name in _FILES) else {*_FILES}.intersection(changed):
+            if name == METRICS:
+                text = " ".join((here / name).read_text("utf-8", "replace").split())
+                printed = printed._replace(stdout=f"{printed.stdout}\n{text}")
+            elif {*COLUMNS} <= {*(columns := read_columns(here / name))}:
+                copyfile(here / name, output / name)
+            elif writes is None:
+                _log.warning("%s is not used: it has %s, not %s.", name, ", ".join(columns), ", ".join(COLUMNS))
     return printed, changed
 
 
-def _stamps(here: Path, *, whole: bool) -> dict[str, tuple[int, ...]]:
+def _stamps(here: Path, *, whole: bool) -> dict[str, tuple[int, int]]:
     """Return name -> what changes whenever the file is written, of a whole folder or of predictions and metrics."""
-    stamps = dict[str, tuple[int, ...]]()
-    for name in _names(here) if whole else _FILES:
+    stamps = dict[str, tuple[int, int]]()
+    for path in [*(here / name for name in _FILES), *(islice(_paths(here), _MOST_FILES) if whole else ())]:
         with suppress(OSError):
-            status = (here / name).stat()
-            stamps[name] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            status = path.stat()
+            stamps[os.path.relpath(path, here)] = status.st_mtime_ns, status.st_ctime_ns
     return stamps
 
 
-def _names(here: Path) -> Iterator[str]:
-    yield from _FILES
-    count = 0
+def _paths(here: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(here):
-        folders[:] = [name for name in folders if name not in _NOT_ITS_OWN and not name.startswith(".")]
-        for name in files:
-            if not name.startswith((".", *_NOT_ITS_OWN)):
-                yield os.path.relpath(Path(folder, name), here)
-        count += len(files) + len(folders)
-        if count > _MOST_FILES:
-            return
-
-
-def _keep_numbers(path: Path) -> None:
-    """Leave the numbers in a file of metrics that was not written for us."""
-    with suppress(ValueError, AttributeError, RecursionError):
-        values = json.loads(path.read_text(encoding="utf-8")).items()
-        kept = {name: each for name, each in values if isinstance(each, int | float) and not isinstance(each, bool)}
-        path.write_text(json.dumps({name: each for name, each in kept.items() if math.isfinite(each)}), "utf-8")
+        folders[:] = [name for name in folders if not name.startswith(_NOT_ITS_OWN)]
+        yield from (Path(folder, name) for name in files if not name.startswith(_NOT_ITS_OWN))
 
 
 def tracking(folder: Path, environment: Mapping[str, str], *, ready: bool) -> dict[str, str]:
@@ -108,8 +151,6 @@ def tracking(folder: Path, environment: Mapping[str, str], *, ready: bool) -> di
 
 def logged_metrics(folder: Path) -> dict[str, float]:
     """Return the last values of the metrics in the store of a folder, without those of nested runs."""
-    if not (folder / store.STORE).is_file():
-        return {}
     with suppress(sqlite3.Error), closing(sqlite3.connect(folder / store.STORE)) as tables:
         rows = tables.execute(_LAST_METRICS).fetchall()
         return {key: math.nan if nan else float(value) for key, value, nan in rows if not key.startswith("system/")}

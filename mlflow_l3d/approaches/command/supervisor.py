@@ -53,30 +53,25 @@ def _run(arguments: list[str], folder: str, environment: dict[str, str]) -> dict
         )
     except (OSError, ValueError) as error:
         return {"refused": getattr(error, "strerror", None) or str(error)}
-    tails = {"stdout": _Tail(process.stdout), "stderr": _Tail(process.stderr)}
+    tails = {name: bytearray() for name in ("stdout", "stderr")}
+    readers = [
+        threading.Thread(target=_read, args=(getattr(process, name), tails[name]), daemon=True) for name in tails
+    ]
+    for reader in readers:
+        reader.start()
     status = process.wait()
     _end_all()
-    return {"status": status, **{name: tail.text() for name, tail in tails.items()}}
+    for reader in readers:
+        reader.join(None if _library else 1.0)  # elsewhere than on Linux, what runs on may hold the stream open
+    return {"status": status, **{name: tail.decode("utf-8", "replace") for name, tail in tails.items()}}
 
 
-class _Tail:
-    """The end of a stream, read by a thread of its own, so that its writer never waits."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream, self.end = stream, bytearray()
-        self.thread = threading.Thread(target=self._read, daemon=True)
-        self.thread.start()
-
-    def _read(self) -> None:
-        with self.stream:
-            while chunk := self.stream.read1(1 << 16):
-                self.end += chunk
-                del self.end[:-_TAIL_BYTES]
-
-    def text(self) -> str:
-        # Elsewhere than on Linux, a process that runs on may hold the stream open.
-        self.thread.join(None if _library else 1.0)
-        return bytes(self.end).decode("utf-8", "replace")
+def _read(stream: Any, tail: bytearray) -> None:
+    """Keep the end of a stream, so that its writer never waits."""
+    with stream:
+        while chunk := stream.read1(_TAIL_BYTES):
+            tail += chunk
+            del tail[:-_TAIL_BYTES]
 
 
 def _end_all() -> None:

@@ -66,9 +66,9 @@ class Template:
         return cls(words, here or Path.cwd(), factors_of(words, "command", typed))
 
     def arguments(self, seeds: Mapping[str, int], output: Path) -> list[str]:
-        """Return the words of one cell; files that the command names are absolute, since its folder is another one."""
+        """Return the words of one cell."""
         values: dict[str, object] = {**seeds, OUTPUT: output, HERE: self.here}
-        program, *rest = (self._located(word).format_map(values) for word in self.words)
+        program, *rest = (word.format_map(values) for word in self.words)
         if program in {"python", "python3"}:  # the interpreter that this one runs in
             return [sys.executable, *rest]
         return [shutil.which(program) or program, *rest]
@@ -103,12 +103,6 @@ class Template:
         candidate = word.partition("=")[2] if word.startswith("-") and "=" in word else word
         path = self.here / Path(candidate).expanduser()
         return path if candidate and path.exists() else None
-
-    def _located(self, word: str) -> str:
-        if "{" in word or (path := self._path(word)) is None:
-            return word
-        text = str(path).replace("{", "{{").replace("}", "}}")
-        return f"{word.partition('=')[0]}={text}" if word.startswith("-") else text
 
 
 def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str, ...]:
@@ -188,11 +182,11 @@ class Output(NamedTuple):
     stdout: str = ""
     stderr: str = ""
 
-    def last_lines(self, count: int, *, first: str) -> list[str]:
-        """Return the last lines of one of the streams that have one: of `first`, else of the other."""
-        streams = (self.stdout, self.stderr) if first == "stdout" else (self.stderr, self.stdout)
-        lines = [line.strip() for line in next(filter(str.strip, streams), "").splitlines() if line.strip()]
-        return [public_text(line)[-_LONGEST_LINE:] for line in lines[-count:]]
+
+def last_lines(text: str, count: int) -> list[str]:
+    """Return the last lines of a text that are not empty, as they may be shown."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return [public_text(line)[-_LONGEST_LINE:] for line in lines[-count:]]
 
 
 def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Output:
@@ -223,7 +217,7 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     output, status = Output(answer["stdout"], answer["stderr"]), answer["status"]
     if status:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
-        last = "".join(output.last_lines(1, first="stderr"))
+        last = "".join(last_lines(output.stderr.strip() or output.stdout, 1))
         raise L3DError(f"the command ended with {how}: {last or 'it said nothing'}")
     return output
 

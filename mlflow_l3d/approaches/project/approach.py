@@ -102,7 +102,6 @@ class Project(Command):
     version = "1"
     what = "the project"
     otherwise = "log it"
-    chooses_score = False
     parameters = (*ProjectParameters.__annotations__, "metric")
     hyperparameters: Mapping[str, Hyperparameter] = {
         **Command.hyperparameters,
