@@ -247,8 +247,8 @@ def set_up(
         # What the numerics say of cells that need not repeat; of others they say nothing.
         numerics["deterministic"] = "false"
     # An approach with data of its own may have found its metric in them.
-    own_metric = approach.metrics[0] if approach.brings_data and approach.metrics else "auto"
-    metric_name = own_metric if asked["metric"] == "auto" else asked["metric"]
+    found_metric = next(iter(approach.metrics), "auto") if approach.brings_data else "auto"
+    metric_name = found_metric if asked["metric"] == "auto" else asked["metric"]
     metric = None if metric_name == "auto" else named(metric_name)
     check_kind(bound, approach, hyperparameters, metric)
     fixed_by_task = {name: why for name, why in inactive_factors(bound).items() if name in approach.factors}

@@ -146,23 +146,19 @@ class Command(Approach):
         ParameterError
             If the metric can come neither from predictions nor from the command.
         """
-        folder = cache / "commands"
-        kept = FirstRun.read(folder / f"{self._content(hyperparameters)}.json")
+        path = cache / "commands" / f"{content_key(dict(self.dependencies(hyperparameters, '')))}.json"
+        kept = FirstRun.read(path)
         self.first = first = kept or self._first_run(hyperparameters)
-        chosen = self.asked == AUTO and first.score and not (first.numbers or first.classes)
-        if chosen:
+        if chosen := self.asked == AUTO and bool(first.score) and not (first.numbers or first.classes):
             self.metric, self.metrics = first.score, (first.score,)
         if kept is None:
-            first.write(folder / f"{self._content(hyperparameters)}.json")
-            first.report(self.what, chosen=bool(chosen))
+            first.write(path)
+            first.report(self.what, chosen=chosen)
         scored = self.asked in (AUTO, *registered()) and (first.classes or first.numbers)
         if self.metric in first.metrics or scored:
             return first
         allowed = f"is not among what {self.what} wrote ({', '.join(first.metrics) or 'predictions alone'})"
         raise ParameterError("metric", self.asked, allowed, f"Name one of them, or {self.otherwise}.")
-
-    def _content(self, hyperparameters: Mapping[str, Value]) -> str:
-        return content_key(dict(self.dependencies(hyperparameters, "")))
 
     def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:
         """Run the command with all seeds 0; return what is kept of it."""
@@ -200,9 +196,8 @@ class Command(Approach):
             ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
             own = {} if "MLFLOW_TRACKING_URI" in given else tracking(folder, given, ready=ready)
             variables = {"L3D_OUTPUT": str(folder), **own, **given}
-            changed = None if self.first is None else self.first.changed
-            writes = None if changed is None else bool(changed)
-            printed, changed = run_in_place(words, self.template.here, folder, variables, writes=writes)
+            known = None if self.first is None else self.first.changed
+            printed, changed = run_in_place(words, self.template.here, folder, variables, known)
             written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             return self._scored(written, printed, logged_metrics(folder), changed)
         finally:
@@ -217,11 +212,9 @@ class Command(Approach):
         predicts = written.predictions is not None
         if not values and not predicts:
             lines = " / ".join(last_lines(printed.stdout.strip() or printed.stderr, 3))
-            looked = (
-                f"{self.what} printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
-            )
+            looked = f"printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
             ended = f"it ended with: {lines}" if lines else "it printed nothing"
-            raise L3DError(f"{looked}; {ended}. Print one, such as accuracy: 0.87")
+            raise L3DError(f"{self.what} {looked}; {ended}. Print one, such as accuracy: 0.87")
         if self.first is None:
             scales = {name: scale_of(name, value) for name, value in values.items()}
             self.first = FirstRun(score=chosen_score(values), scales=scales)
@@ -230,13 +223,13 @@ class Command(Approach):
                 self._outputs.write_text("\n".join(outputs), encoding="utf-8")
         if self.first.changed is None:
             self.first = replace(self.first, changed=changed[:20])
-        score = self.asked if self.asked != AUTO else "" if predicts else self.first.score
+        score = self.first.score if self.asked == AUTO else self.asked
         metrics = {}
         for name, value in values.items():
             try:
                 metrics[name] = unscaled(name, value, self.first.scales.get(name))
             except ValueError as error:
-                if name == score:
+                if name == score and not (predicts and self.metric in registered()):
                     raise L3DError(f"{self.what} wrote {error}") from None
         return replace(written, metrics=metrics)
 
@@ -245,8 +238,7 @@ class Command(Approach):
     ) -> CommandSession:
         """Return a session that runs the command once a cell."""
         del model, device, cache
-        execute = partial(self.execute, hyperparameters=hyperparameters)
-        return CommandSession(execute, self.what, self.metric, task)
+        return CommandSession(partial(self.execute, hyperparameters=hyperparameters), self.what, self.metric, task)
 
 
 def listed(value: Value) -> list[str]:

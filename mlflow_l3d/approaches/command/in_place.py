@@ -7,12 +7,12 @@ import logging
 import math
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
 from importlib import metadata
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from shutil import copyfile
 from typing import Final
@@ -28,8 +28,7 @@ from mlflow_l3d.tasks.answers import read_columns
 
 _FILES: Final = (*PREDICTIONS, METRICS)
 _MOST_FILES: Final = 20_000  # that are looked at in a folder
-# How names of files and folders begin that others write.
-_NOT_ITS_OWN: Final = (".", "__pycache__", "mlruns", "mlartifacts", "mlflow.db")
+_NOT_ITS_OWN: Final = ("mlruns", "mlartifacts", "mlflow.db")  # how names begin that MLflow writes
 _LAST_METRICS: Final = """SELECT key, value, is_nan FROM latest_metrics JOIN runs USING (run_uuid) WHERE run_uuid
 NOT IN (SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId') ORDER BY start_time, timestamp, key"""
 
@@ -88,7 +87,7 @@ class FirstRun:
 
 
 def run_in_place(
-    words: Sequence[str], here: Path, output: Path, variables: Mapping[str, str], *, writes: bool | None
+    words: Sequence[str], here: Path, output: Path, variables: Mapping[str, str], known: Sequence[str] | None
 ) -> tuple[Output, list[str]]:
     """Run a command in the folder where it was typed, and return what it printed and the files that it changed there.
 
@@ -96,29 +95,29 @@ def run_in_place(
 
     Parameters
     ----------
-    writes
-        Whether it writes into the folder; such runs wait for one another. None if that is not known yet.
+    known
+        Files that a run before changed there; if there are some, runs wait for one another. None if there was no run.
 
     Raises
     ------
     L3DError
         If it fails.
     """
-    if writes is False:
+    if known is not None and not known:
         return run(words, here, variables), []
     locks = cache_folder() / "commands"
     private_folder(locks)
     with FileLock(locks / f"{sha256(os.fsencode(here.resolve())).hexdigest()}.lock"):
-        before = _stamps(here, whole=writes is None)
+        before = _stamps(here, whole=known is None)
         printed = run(words, here, variables)
-        changed = [name for name, stamp in _stamps(here, whole=writes is None).items() if before.get(name) != stamp]
+        changed = [name for name, stamp in _stamps(here, whole=known is None).items() if before.get(name) != stamp]
         for name in () if any((output / name).is_file() for name in _FILES) else {*_FILES}.intersection(changed):
             if name == METRICS:
                 text = " ".join((here / name).read_text("utf-8", "replace").split())
                 printed = printed._replace(stdout=f"{printed.stdout}\n{text}")
             elif {*COLUMNS} <= {*(columns := read_columns(here / name))}:
                 copyfile(here / name, output / name)
-            elif writes is None:
+            elif known is None:
                 _log.warning("%s is not used: it has %s, not %s.", name, ", ".join(columns), ", ".join(COLUMNS))
     return printed, changed
 
@@ -126,27 +125,23 @@ def run_in_place(
 def _stamps(here: Path, *, whole: bool) -> dict[str, tuple[int, int]]:
     """Return name -> what changes whenever the file is written, of a whole folder or of predictions and metrics."""
     stamps = dict[str, tuple[int, int]]()
-    for path in [*(here / name for name in _FILES), *(islice(_paths(here), _MOST_FILES) if whole else ())]:
+    others = chain(here.glob("[!.]*"), here.glob("[!.]*/**/[!.]*")) if whole else ()
+    for path in [*(here / name for name in _FILES), *islice(others, _MOST_FILES)]:
+        name = os.path.relpath(path, here)
         with suppress(OSError):
-            status = path.stat()
-            stamps[os.path.relpath(path, here)] = status.st_mtime_ns, status.st_ctime_ns
+            if not name.startswith(_NOT_ITS_OWN) and "__pycache__" not in name and path.is_file():
+                stamps[name] = path.stat().st_mtime_ns, path.stat().st_ctime_ns
     return stamps
-
-
-def _paths(here: Path) -> Iterator[Path]:
-    for folder, folders, files in os.walk(here):
-        folders[:] = [name for name in folders if not name.startswith(_NOT_ITS_OWN)]
-        yield from (Path(folder, name) for name in files if not name.startswith(_NOT_ITS_OWN))
 
 
 def tracking(folder: Path, environment: Mapping[str, str], *, ready: bool) -> dict[str, str]:
     """Return the variables that lead MLflow to a store in a folder, made beforehand if it is to be `ready`."""
+    artifacts = folder / "artifacts"
     if ready:
-        name = f"store-{metadata.version('mlflow-skinny')}.db"
-        empty = store.template(cache_folder() / "projects" / name, environment)
-        store.fresh(empty, folder, folder / "artifacts")
-    root = (folder / "artifacts").as_uri()
-    return {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / store.STORE}", "_MLFLOW_SERVER_ARTIFACT_ROOT": root}
+        kept = cache_folder() / "projects" / f"store-{metadata.version('mlflow-skinny')}.db"
+        store.fresh(store.template(kept, environment), folder, artifacts)
+    uri = f"sqlite:///{folder / store.STORE}"
+    return {"MLFLOW_TRACKING_URI": uri, "_MLFLOW_SERVER_ARTIFACT_ROOT": artifacts.as_uri()}
 
 
 def logged_metrics(folder: Path) -> dict[str, float]:

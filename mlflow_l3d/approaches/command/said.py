@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 from mlflow_l3d.metrics.known import is_share, registered, sounds_like_metric
 
 MOST: Final = 50  # scores that are kept
-_LONGEST_NAME: Final = 80
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _NUMBER: Final = r"(?P<number>[+-]?(?>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?))"
 # The number may be wrapped, as np.float64(0.5) or '0.5'. Not meant are 3.2s, 1.2.3, 10:50:09, x.py:3:, 0,87 and 45%|.
@@ -71,12 +70,11 @@ def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Printe
             for typed, value in (_items(record) if isinstance(record, dict) else _pairs(line))
             if (name := normalised(typed)) and name not in left_out and not _is_no_score(name)
         }
-        for name, value in pairs.items():
-            scores.pop(name, None)
-            scores[name] = value
         if pairs:
-            last = pairs if isinstance(record, dict) else None
-    return dict(list((scores if last is None else last).items())[-MOST:])
+            others = [each for each in scores.items() if each[0] not in pairs]
+            scores = dict([*others, *pairs.items()][-MOST:])
+            last = dict([*pairs.items()][-MOST:]) if isinstance(record, dict) else None
+    return scores if last is None else last
 
 
 def normalised(name: str) -> str:
@@ -89,11 +87,11 @@ def normalised(name: str) -> str:
     """
     words = _COUNTED.sub(" ", name.lower()).replace("@", "_at_")
     name = re.sub(r"_{2,}", "_", re.sub(r"[^\w./-]+", "_", words)).strip("_./-")
-    return name if len(name) <= _LONGEST_NAME and re.search(r"[^\W\d_]", name) else ""
+    return name if len(name) <= 80 and re.search(r"[^\W\d_]", name) else ""
 
 
 def _words(name: str) -> set[str]:
-    return {*re.findall(r"[^\W\d_]+", name)}
+    return {*re.findall(r"[^\W\d_]+", name.lower())}
 
 
 def _is_no_score(name: str) -> bool:
