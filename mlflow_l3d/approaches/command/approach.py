@@ -188,16 +188,16 @@ class Command(Approach):
         L3DError
             If it fails, or what it wrote cannot be used.
         """
-        given = environment(listed(hyperparameters["environment"]))
+        inherited = environment(listed(hyperparameters["environment"]))
         folder = Path(tempfile.mkdtemp(prefix="l3d-command-"))
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
         words = self.template.arguments(small, folder)
         try:
             ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
-            own = {} if "MLFLOW_TRACKING_URI" in given else tracking(folder, given, ready=ready)
-            variables = {"L3D_OUTPUT": str(folder), **own, **given}
-            known = None if self.first is None else self.first.changed
-            printed, changed = run_in_place(words, self.template.here, folder, variables, known)
+            store = {} if "MLFLOW_TRACKING_URI" in inherited else tracking(folder, inherited, ready=ready)
+            variables = {"L3D_OUTPUT": str(folder), **store, **inherited}
+            before = None if self.first is None else self.first.changed
+            printed, changed = run_in_place(words, self.template.here, folder, variables, before)
             written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             return self._scored(written, printed, logged_metrics(folder), changed)
         finally:

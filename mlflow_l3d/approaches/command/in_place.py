@@ -82,7 +82,7 @@ class FirstRun:
         if chosen:
             _log.warning("The score is %s%s.", self.score, more)
         if self.changed:
-            why = f"since {what} writes {self.changed[0]} where it runs"
+            why = f"since {what} writes {self.changed[0]} into its folder"
             _log.warning("Runs follow one another, %s; in {output} or $L3D_OUTPUT it may run side by side.", why)
 
 
