@@ -240,15 +240,14 @@ def set_up(
         searches,
         published=partial(approach.published_seeds, model) if predefined_split else published,
     )
-    own = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
+    numerics = dict(how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device))
     model_revision, bound = loaded()
-    numerics = {**own, **approach.dependencies(hyperparameters, model)}
+    numerics |= approach.dependencies(hyperparameters, model)
     if not deterministic:
-        # What the numerics say of cells that need not repeat; of others they say nothing.
-        numerics["deterministic"] = "false"
-    # An approach with data of its own may have found its metric in them.
-    found_metric = next(iter(approach.metrics), "auto") if approach.brings_data else "auto"
-    metric_name = found_metric if asked["metric"] == "auto" else asked["metric"]
+        numerics["deterministic"] = "false"  # of cells that need not repeat; others lack it
+    metric_name = asked["metric"]
+    if metric_name == "auto" and approach.brings_data and approach.metrics:
+        metric_name = approach.metrics[0]  # found with the task
     metric = None if metric_name == "auto" else named(metric_name)
     check_kind(bound, approach, hyperparameters, metric)
     fixed_by_task = {name: why for name, why in inactive_factors(bound).items() if name in approach.factors}
@@ -290,14 +289,12 @@ def _split_once(task: Task, root_seed: int) -> str:
 def _split_settings(
     asked: Arguments, root_seed: int, validation_fraction: float, *, predefined_split: bool
 ) -> SplitSettings:
-    num_labelled, test_size = (None if (n := asked[name]) == "auto" else n for name in ("num_labelled", "test_size"))
+    sizes = [None if (n := asked[name]) == "auto" else n for name in ("num_labelled", "test_size")]
     if predefined_split:
         # The whole parts need no seed, and their cells have one key whatever the root seed is.
-        drawn = num_labelled is not None or test_size is not None or validation_fraction > 0
+        drawn = sizes != [None, None] or validation_fraction > 0
         seed = configuration_seed(root_seed, "own_split", 0) if drawn else 0
-        return SplitSettings(
-            num_labelled, test_size, fixed_seed=seed, source="own", validation_fraction=validation_fraction
-        )
+        return SplitSettings(*sizes, fixed_seed=seed, source="own", validation_fraction=validation_fraction)
     selection = asked.get("test_selection", "label_selection")
     seed = configuration_seed(root_seed, "test_selection", 0) if selection == "fixed" else 0
-    return SplitSettings(num_labelled, test_size, test_selection=selection, fixed_seed=seed)
+    return SplitSettings(*sizes, test_selection=selection, fixed_seed=seed)

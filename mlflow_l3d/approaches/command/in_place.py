@@ -87,7 +87,7 @@ class FirstRun:
 
 
 def run_in_place(
-    words: Sequence[str], here: Path, output: Path, variables: Mapping[str, str], known: Sequence[str] | None
+    words: Sequence[str], here: Path, output: Path, variables: Mapping[str, str], before: Sequence[str] | None
 ) -> tuple[Output, list[str]]:
     """Run a command in the folder where it was typed, and return what it printed and the files that it changed there.
 
@@ -95,7 +95,7 @@ def run_in_place(
 
     Parameters
     ----------
-    known
+    before
         Files that a run before changed there; if there are some, runs wait for one another. None if there was no run.
 
     Raises
@@ -103,21 +103,21 @@ def run_in_place(
     L3DError
         If it fails.
     """
-    if known is not None and not known:
+    if before is not None and not before:
         return run(words, here, variables), []
     locks = cache_folder() / "commands"
     private_folder(locks)
     with FileLock(locks / f"{sha256(os.fsencode(here.resolve())).hexdigest()}.lock"):
-        before = _stamps(here, whole=known is None)
+        stamps = _stamps(here, whole=before is None)
         printed = run(words, here, variables)
-        changed = [name for name, stamp in _stamps(here, whole=known is None).items() if before.get(name) != stamp]
+        changed = [name for name, stamp in _stamps(here, whole=before is None).items() if stamps.get(name) != stamp]
         for name in () if any((output / name).is_file() for name in _FILES) else {*_FILES}.intersection(changed):
             if name == METRICS:
                 text = " ".join((here / name).read_text("utf-8", "replace").split())
                 printed = printed._replace(stdout=f"{printed.stdout}\n{text}")
             elif {*COLUMNS} <= {*(columns := read_columns(here / name))}:
                 copyfile(here / name, output / name)
-            elif known is None:
+            elif before is None:
                 _log.warning("%s is not used: it has %s, not %s.", name, ", ".join(columns), ", ".join(COLUMNS))
     return printed, changed
 
