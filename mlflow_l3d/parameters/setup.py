@@ -289,7 +289,7 @@ def _split_once(task: Task, root_seed: int) -> str:
 def _split_settings(
     asked: Arguments, root_seed: int, validation_fraction: float, *, predefined_split: bool
 ) -> SplitSettings:
-    sizes = [None if (n := asked[name]) == "auto" else n for name in ("num_labelled", "test_size")]
+    sizes: Any = [None if (n := asked[name]) == "auto" else n for name in ("num_labelled", "test_size")]
     if predefined_split:
         # The whole parts need no seed, and their cells have one key whatever the root seed is.
         drawn = sizes != [None, None] or validation_fraction > 0
