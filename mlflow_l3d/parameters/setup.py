@@ -245,9 +245,8 @@ def set_up(
     numerics |= approach.dependencies(hyperparameters, model)
     if not deterministic:
         numerics["deterministic"] = "false"  # of cells that need not repeat; others lack it
-    metric_name = asked["metric"]
-    if metric_name == "auto" and approach.brings_data and approach.metrics:
-        metric_name = approach.metrics[0]  # found with the task
+    of_task = approach.metrics if approach.brings_data and asked["metric"] == "auto" else ()
+    metric_name = next(iter(of_task), asked["metric"])
     metric = None if metric_name == "auto" else named(metric_name)
     check_kind(bound, approach, hyperparameters, metric)
     fixed_by_task = {name: why for name, why in inactive_factors(bound).items() if name in approach.factors}
@@ -289,12 +288,13 @@ def _split_once(task: Task, root_seed: int) -> str:
 def _split_settings(
     asked: Arguments, root_seed: int, validation_fraction: float, *, predefined_split: bool
 ) -> SplitSettings:
-    sizes: Any = [None if (n := asked[name]) == "auto" else n for name in ("num_labelled", "test_size")]
+    num_labelled, test_size = (None if (n := asked[name]) == "auto" else n for name in ("num_labelled", "test_size"))
+    sized = partial(SplitSettings, num_labelled, test_size)
     if predefined_split:
         # The whole parts need no seed, and their cells have one key whatever the root seed is.
-        drawn = sizes != [None, None] or validation_fraction > 0
+        drawn = num_labelled is not None or test_size is not None or validation_fraction > 0
         seed = configuration_seed(root_seed, "own_split", 0) if drawn else 0
-        return SplitSettings(*sizes, fixed_seed=seed, source="own", validation_fraction=validation_fraction)
+        return sized(fixed_seed=seed, source="own", validation_fraction=validation_fraction)
     selection = asked.get("test_selection", "label_selection")
     seed = configuration_seed(root_seed, "test_selection", 0) if selection == "fixed" else 0
-    return SplitSettings(*sizes, test_selection=selection, fixed_seed=seed)
+    return sized(test_selection=selection, fixed_seed=seed)
