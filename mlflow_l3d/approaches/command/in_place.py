@@ -83,7 +83,7 @@ class FirstRun:
             _log.warning("The score is %s%s.", self.score, more)
         if self.changed:
             why = f"since {what} writes {self.changed[0]} into its folder"
-            _log.warning("Runs follow one another, %s; in {output} or $L3D_OUTPUT it may run side by side.", why)
+            _log.warning("Runs follow one another, %s. Write to {output} or $L3D_OUTPUT to run side by side.", why)
 
 
 def run_in_place(
