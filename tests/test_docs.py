@@ -121,7 +121,7 @@ def test_own_function_of_the_readme(tracking_uri, monkeypatch, capsys) -> None:
 def test_script_of_the_page_on_commands(tmp_path: Path) -> None:
     page = PAGES["bring-your-own.md"]
     (tmp_path / "train.py").write_text(block("bring-your-own.md", "command"))
-    (command,) = re.findall(r" -- (python train.py .*)", page)
+    (command,) = re.findall(r" -- (python train.py .* \{output\})", page)
     approach = Command(command, here=tmp_path)
     given = resolve_hyperparameters(approach, {"classes": "0|1|2"})
     written = approach.execute({"data_split": 0, "data_order": 1, "model_initialisation": 2}, given)

@@ -240,13 +240,14 @@ def set_up(
         searches,
         published=partial(approach.published_seeds, model) if predefined_split else published,
     )
-    own = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
-    numerics = {**own, **approach.dependencies(hyperparameters, model)}
-    if not deterministic:
-        # What the numerics say of cells that need not repeat; of others they say nothing.
-        numerics["deterministic"] = "false"
+    numerics = dict(how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device))
     model_revision, bound = loaded()
-    metric = None if asked["metric"] == "auto" else named(asked["metric"])
+    numerics |= approach.dependencies(hyperparameters, model)
+    if not deterministic:
+        numerics["deterministic"] = "false"  # of cells that need not repeat; others lack it
+    of_task = approach.metrics if approach.brings_data and asked["metric"] == "auto" else ()
+    metric_name = next(iter(of_task), asked["metric"])
+    metric = None if metric_name == "auto" else named(metric_name)
     check_kind(bound, approach, hyperparameters, metric)
     fixed_by_task = {name: why for name, why in inactive_factors(bound).items() if name in approach.factors}
     return Setup(
@@ -288,13 +289,12 @@ def _split_settings(
     asked: Arguments, root_seed: int, validation_fraction: float, *, predefined_split: bool
 ) -> SplitSettings:
     num_labelled, test_size = (None if (n := asked[name]) == "auto" else n for name in ("num_labelled", "test_size"))
+    sized = partial(SplitSettings, num_labelled, test_size)
     if predefined_split:
         # The whole parts need no seed, and their cells have one key whatever the root seed is.
         drawn = num_labelled is not None or test_size is not None or validation_fraction > 0
         seed = configuration_seed(root_seed, "own_split", 0) if drawn else 0
-        return SplitSettings(
-            num_labelled, test_size, fixed_seed=seed, source="own", validation_fraction=validation_fraction
-        )
+        return sized(fixed_seed=seed, source="own", validation_fraction=validation_fraction)
     selection = asked.get("test_selection", "label_selection")
     seed = configuration_seed(root_seed, "test_selection", 0) if selection == "fixed" else 0
-    return SplitSettings(num_labelled, test_size, test_selection=selection, fixed_seed=seed)
+    return sized(test_selection=selection, fixed_seed=seed)

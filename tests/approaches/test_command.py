@@ -17,7 +17,7 @@ import pytest
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command import template
 from mlflow_l3d.approaches.command.approach import Command
-from mlflow_l3d.approaches.command.template import Template, environment, run
+from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines, run
 from mlflow_l3d.approaches.command.written import read
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
@@ -30,7 +30,8 @@ from mlflow_l3d.testing import one_cell
     ("command", "why"),
     [
         ("", "must be a program"),
-        ("python train.py", "names no factor"),
+        ("python train.py", "names no factor.* mlflow-l3d seeds -- python train.py --seed {seed}$"),
+        ("python train.py --seed 42", "names no factor.* mlflow-l3d seeds -- python train.py --seed {seed}$"),
         ("python {output}", "names no factor"),
         ("cat {a} | sort", r"without a shell. Put what needs \| into a script"),
         ("python {a} 'train", "cannot be divided into words"),
@@ -54,8 +55,7 @@ def test_placeholders_are_factors_and_files_are_found_from_elsewhere(tmp_path):
     template = Template.of("python train.py {b} --data=data --seed={a}-{b} --out {output} {{}} {here}", tmp_path)
     assert template.factors == ("b", "a")
     words = template.arguments({"a": 3, "b": 0}, Path("out"))
-    train, data = str(tmp_path / "train.py"), f"--data={tmp_path / 'data'}"
-    assert words == [sys.executable, train, "0", data, "--seed=3-0", "--out", "out", "{}", str(tmp_path)]
+    assert words == [sys.executable, "train.py", "0", "--data=data", "--seed=3-0", "--out", "out", "{}", str(tmp_path)]
     before = template.files(["data"])
     assert list(before) == ["train.py", "data/a.csv"]
     (tmp_path / "data" / "a.csv").write_text("2")
@@ -177,7 +177,16 @@ def test_a_supervisor_that_was_ended_is_replaced(tmp_path):
 
 
 def test_the_last_line_that_a_command_said_is_known(tmp_path):
-    assert run(["bash", "-c", "echo so; echo careful >&2"], tmp_path, {"PATH": "/usr/bin:/bin"}) == "careful"
+    printed = run(["bash", "-c", "echo so; echo careful >&2"], tmp_path, {"PATH": "/usr/bin:/bin"})
+    assert printed == Output("so\n", "careful\n")
+    assert last_lines(printed.stderr, 1) == ["careful"]
+
+
+def test_the_end_of_a_long_output_is_kept(tmp_path):
+    script = "import sys; sys.stdout.write('x' * (3 << 20) + 'end'); sys.stderr.write('y' * (2 << 20) + 'end')"
+    printed = run([sys.executable, "-c", script], tmp_path, {})
+    assert [len(text) for text in printed] == [1 << 20, 1 << 20]
+    assert [text[-4:] for text in printed] == ["xend", "yend"]
 
 
 ROWS = pd.DataFrame({"example_id": [3, 1], "label": ["b", "a"], "prediction": ["a", "a"]})
@@ -205,7 +214,6 @@ def test_predictions_are_read_alike_from_all_files(kind, tmp_path):
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        ({}, "wrote neither predictions.csv, predictions.parquet, predictions.jsonl nor metrics.json"),
         ({"predictions.csv": "example_id,label\n1,a"}, "lacks the column prediction; it has example_id, label"),
         ({"predictions.csv": "example_id,label,prediction\n"}, "has no row"),
         ({"predictions.csv": "example_id,label,prediction\n1,a,a\n1,a,b"}, "example_id 1 stands there twice"),
@@ -290,7 +298,7 @@ def test_a_cell_is_a_run_with_its_seeds(tmp_path, monkeypatch):
         (NUMBERS.replace("sys.argv[2]", "'decimal'"), "a|b", "wrote decimal numbers, and its task has classes"),
         (SCRIPT, "none", "with classes=none it must write metrics only"),
         ("open('metrics.json', 'w').write('{\"a\": 1}')", "a|b", "wrote no predictions, and has classes"),
-        ("import sys; print('no disk', file=sys.stderr)", "a|b", "nor metrics.json to {output}; it said: no disk"),
+        ("import sys; print('no disk', file=sys.stderr)", "a|b", "nor metrics.json; it ended with: no disk. Print one"),
     ],
 )
 def test_a_cell_with_something_else_fails_alone(script, classes, why, tmp_path):
@@ -376,3 +384,145 @@ def test_a_damaged_record_of_the_classes_is_made_again(damage, tmp_path):
     record.write_bytes(damage.encode("utf-8", "surrogateescape"))
     assert session_of("python train.py {seed}", tmp_path)[1].class_names == task.class_names
     assert record.read_bytes() == whole
+
+
+def printing(folder, line, **given):
+    """Return approach, task and outcomes of three seeds of a script that prints a line made from s, its seed."""
+    (folder / "train.py").write_text(f"import os, sys, json\ns = int(sys.argv[1]) % 100\n{line}\n")
+    approach = Command("python train.py {seed}", given.pop("metric", "auto"), here=folder)
+    hyperparameters = resolve_hyperparameters(approach, given)
+    task = approach.own_task(hyperparameters, folder / "cache")
+    session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=folder)
+    cells = [one_cell(approach.factors, configuration=number) for number in range(3)]
+    seeds = [cell.seeds["seed"] % 2**31 % 100 for cell in cells]
+    return approach, task, seeds, list(session.run(cells))
+
+
+@pytest.mark.parametrize(
+    ("line", "score", "scale"),
+    [
+        ("print('epoch 3: loss=0.3'); print('Test accuracy:', s / 1000)", "test_accuracy", 1000),
+        ("print(f'accuracy: {s + 2}%')", "accuracy", None),
+        ("print(f'accuracy: {s + 2}')", "accuracy", None),
+        ("print({'eval_loss': .5, 'eval_f1': s / 1000, 'epoch': 3.0}); print('saved')", "eval_f1", 1000),
+        ("print('accuracy: 1'); print(json.dumps({'auc': s / 1000}))", "auc", 1000),
+        (
+            "print('loss=1', s, end='\\r', file=sys.stderr); print(f'INFO acc: {s / 1000}', file=sys.stderr)",
+            "acc",
+            1000,
+        ),
+        ("open('metrics.json', 'w').write(json.dumps({'rmse': s, 'model': 'linear'}))", "rmse", 1),
+        ("json.dump({'rmse': s}, open(os.environ['L3D_OUTPUT'] + '/metrics.json', 'w')); print('rmse: 3')", "rmse", 1),
+        ("print('reward', s, sep='=')", "reward", 1),
+    ],
+)
+def test_the_score_is_found_in_what_a_script_prints_or_writes(line, score, scale, tmp_path):
+    approach, task, seeds, outcomes = printing(tmp_path, line)
+    assert (approach.metric, approach.metrics, task.class_names) == (score, (score,), ())
+    assert [outcome.error for outcome in outcomes] == [None] * 3
+    expected = [(seed + 2) / 100 if scale is None else seed / scale for seed in seeds]
+    assert [outcome.metrics[score] for outcome in outcomes] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("print('accuracy:', 0.9 if s else 90)", "wrote accuracy 0.9, and in its first run in per cent. Write all"),
+        ("print('accuracy:', 90 if s else 0.9)", "wrote accuracy 90, and in its first run as a fraction. Write all"),
+        ("print('accuracy:', 90 if s else '90%')", "wrote accuracy 90, and in its first run with a per-cent sign"),
+        ("print('accuracy:', 'nan' if s else 0.9)", "wrote accuracy nan, which is not a finite number"),
+        ("print('accuracy: 0.9' if not s else 'loss: 1')", "wrote no accuracy, but loss"),
+        ("print('accuracy: 0.9' if not s else 'bye')", "printed no score (name: value), and wrote neither"),
+        ("print('accuracy: 0.9' if not s else sys.exit('no disk'))", "exit status 1: no disk"),
+    ],
+)
+def test_a_run_that_contradicts_the_first_fails_alone(line, why, tmp_path):
+    _, _, _, outcomes = printing(tmp_path, line)
+    assert all(why in outcome.error for outcome in outcomes)
+
+
+@pytest.mark.parametrize(
+    ("line", "metric", "why"),
+    [
+        ("print('accuracy: 1.2')", "auto", "accuracy 1.2, which is neither a fraction nor marked as per cent"),
+        ("print('accuracy: nan')", "auto", "accuracy nan, which is not a finite number"),
+        ("print('hello'); print('bye')", "auto", "it ended with: hello / bye. Print one, such as accuracy: 0.87"),
+        ("pass", "auto", "it printed nothing. Print one, such as accuracy: 0.87"),
+        ("print('reward: 1, return: 2')", "auto", r"metric=auto: is not among what .* wrote \(return, reward\)"),
+        ("print('accuracy: 0.5')", "reward", r"metric=reward: is not among what the command wrote \(accuracy\)"),
+    ],
+)
+def test_a_first_run_without_a_score_says_what_to_print(line, metric, why, tmp_path):
+    with pytest.raises(L3DError, match=why):
+        printing(tmp_path, line, metric=metric)
+
+
+def test_the_score_may_be_named_after_the_first_run(tmp_path, caplog):
+    line = "print(f'accuracy: 0.5 loss={s} reward={s}')"
+    assert printing(tmp_path, line)[0].metric == "accuracy"
+    assert "The score is accuracy; the command also wrote loss: --metric loss." in caplog.text
+    for name in ("loss", "reward"):
+        approach, _, seeds, outcomes = printing(tmp_path, line, metric=name)
+        assert approach.metrics == (name,)
+        assert [outcome.metrics[name] for outcome in outcomes] == seeds
+
+
+def test_predictions_in_the_working_folder_are_used_if_they_have_our_columns(tmp_path, caplog):
+    (tmp_path / "predictions.csv").write_text("stale")
+    write = "open('predictions.csv', 'w').write('example_id,label,prediction\\n1,a,a\\n2,b,a'); print('val_acc: 0.5')"
+    approach, task, _, outcomes = printing(tmp_path, write)
+    assert (approach.metrics, task.class_names) == ((), ("a", "b"))
+    assert [outcome.predictions.tolist() for outcome in outcomes] == [[0, 0]] * 3
+    assert outcomes[0].metrics == {"val_acc": 0.5}
+    assert "since the command writes predictions.csv into its folder" in caplog.text
+    approach, task, _, outcomes = printing(tmp_path, write.replace("example_id", "id"))
+    assert (approach.metric, task.class_names, outcomes[0].predictions) == ("val_acc", (), None)
+    assert "predictions.csv is not used: it has id, label, prediction" in caplog.text
+
+
+def test_a_file_that_the_command_is_given_and_writes_is_not_part_of_the_key(tmp_path):
+    script = "import sys; open(sys.argv[2], 'w').write(sys.argv[1]); print('acc: 0.5')"
+    (tmp_path / "train.py").write_text(script)
+    approach, _, session = session_of("python train.py {seed} model.txt", tmp_path)
+    keys = [approach.dependencies(resolve_hyperparameters(approach, {}), "")]
+    list(session.run([one_cell(approach.factors)]))
+    again, _, _ = session_of("python train.py {seed} model.txt", tmp_path)
+    keys += [each.dependencies(resolve_hyperparameters(each, {}), "") for each in (approach, again)]
+    assert keys[0] == keys[1] == keys[2]
+
+
+@pytest.mark.slow
+def test_workers_that_share_a_folder_do_not_mix_files(tmp_path):
+    """Each run writes its file at once, and ends later: without a lock, the others overwrite it."""
+    rows = "'\\n'.join(['example_id,label,prediction', *(f'{i},{i % 2},{(s >> i) % 2}' for i in range(6))])"
+    line = f"import time; open('predictions.csv', 'w').write({rows}); time.sleep(0.2)"
+    (tmp_path / "train.py").write_text(f"import sys\ns = int(sys.argv[1])\n{line}\n")
+    for classes in ("auto", "0|1"):
+        approach = Command("python train.py {seed}", here=tmp_path)
+        hyperparameters = resolve_hyperparameters(approach, {"classes": classes})
+        task = approach.own_task(hyperparameters, tmp_path / "cache")
+        job = Job(approach, task, hyperparameters, model="", device="cpu", cache=tmp_path)
+        cells = {cell.key: cell for cell in (one_cell(approach.factors, configuration=number) for number in range(8))}
+        for outcome in ProcessExecutor(job=job, workers=2).run(iter(cells.values())):
+            seed = cells[outcome.key].seeds["seed"] % 2**31
+            assert outcome.error is None
+            assert outcome.predictions.tolist() == [(seed >> i) % 2 for i in range(6)]
+
+
+LOGGING = """
+import sys, mlflow
+s = int(sys.argv[1]) % 100
+mlflow.set_experiment("mine")
+with mlflow.start_run():
+    mlflow.log_metric("test_auc", s / 1000)
+    with mlflow.start_run(nested=True):
+        mlflow.log_metric("test_auc", 1)
+"""
+
+
+@pytest.mark.slow
+def test_scores_that_a_script_logs_by_mlflow(tmp_path):
+    approach, _, seeds, outcomes = printing(tmp_path, LOGGING)
+    assert approach.metric == "test_auc"
+    assert [outcome.metrics["test_auc"] for outcome in outcomes] == [seed / 1000 for seed in seeds]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "train.py"]

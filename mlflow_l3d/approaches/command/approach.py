@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from mlflow_l3d.approaches.base import Approach, CellwiseSession
-from mlflow_l3d.approaches.command.template import Template, environment, run
-from mlflow_l3d.approaches.command.written import METRICS, Written, read
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
+from mlflow_l3d.approaches.command.said import Printed, chosen_score, printed_scores, scale_of, unscaled
+from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines
+from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, CommandSession, Written, read
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
-from mlflow_l3d.cells.cell import Cell, Outcome, content_key
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.classification import UNPARSED
-from mlflow_l3d.metrics.known import registered
-from mlflow_l3d.tasks.answers import Classes, order
+from mlflow_l3d.metrics.known import registered, sounds_like_metric
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import own_data
 
@@ -49,12 +49,12 @@ class Command(Approach):
     Parameters
     ----------
     command
-        As typed, or a list of words: ``python train.py --seed {model_initialisation} --out {output}``. Each placeholder
-        but ``{output}`` and ``{here}`` is a factor.
+        As typed, or a list of words: ``python train.py --seed {model_initialisation}``. Each placeholder but
+        ``{output}`` and ``{here}`` is a factor.
     metric
-        The metric that is investigated; if it is none of ours, the command writes it to ``metrics.json``.
+        The score that is investigated; by default that of the predictions, else it is chosen in the first run.
     here
-        Folder that the files of the command are relative to; by default the current one.
+        Folder that the command runs in; by default the current one.
 
     Raises
     ------
@@ -63,9 +63,9 @@ class Command(Approach):
     """
 
     name = "command"
-    version = "1"
+    version = "2"
     what = "the command"
-    otherwise = f"write it to {METRICS}"
+    otherwise = "print it"
     parameters: tuple[str, ...] = (*CommandParameters.__annotations__, "metric")
     brings_data = True
     self_tested = True
@@ -85,6 +85,8 @@ class Command(Approach):
         self.factors = self.template.factors
         self._ask_for(metric)
 
+    first: FirstRun | None = None  # decides how later runs are read; None while it is under way
+
     def _ask_for(self, metric: str) -> None:
         self.asked = metric
         self.metric = "f1_macro" if metric == AUTO else metric
@@ -99,8 +101,16 @@ class Command(Approach):
         """Return the words of the command, and the hash of what it names."""
         del model
         names = [Path(word).name if Path(word).is_absolute() else word for word in self.template.words]
+        written = self._outputs.read_text("utf-8").splitlines() if self._outputs.is_file() else ()
         files = self.template.files(listed(hyperparameters["files"]))
+        files = {name: content for name, content in files.items() if name not in written}
         return {"command": content_key({"words": names}), "files": content_key(files)}
+
+    @property
+    def _outputs(self) -> Path:
+        """The file with the names of files that the command is given and writes: they decide no result."""
+        key = content_key({"words": list(self.template.words), "here": str(self.template.here)})
+        return cache_folder() / "commands" / f"outputs-{key}.txt"
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the first file of the command, else of its program."""
@@ -115,18 +125,21 @@ class Command(Approach):
         L3DError
             If that run fails.
         """
+        self._ask_for(self.asked)
+        self.first = FirstRun()
         classes_text = str(hyperparameters["classes"])
         kind = OTHER_KINDS.get(classes_text, "classification")
         classes: tuple[str, ...] = ()
-        if classes_text == AUTO:
-            classes, numbers = self._tried(hyperparameters, cache)
-            kind = "regression" if numbers else kind
+        if classes_text == AUTO or (classes_text == NO_CLASSES and self.asked == AUTO):
+            first = self._tried(hyperparameters, cache)
+            classes = tuple(first.classes) if classes_text == AUTO else ()
+            kind = "regression" if first.numbers else kind
         elif classes_text != NO_CLASSES and classes_text not in OTHER_KINDS:
             classes = tuple(part.strip() for part in classes_text.split("|"))
         return own_data(self.label(hyperparameters), classes, kind)
 
-    def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> tuple[tuple[str, ...], bool]:
-        """Return the classes of a run with all seeds 0, and whether it predicts numbers; cached.
+    def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> FirstRun:
+        """Return what a run with all seeds 0 wrote; cached.
 
         Raises
         ------
@@ -134,27 +147,23 @@ class Command(Approach):
             If the metric can come neither from predictions nor from the command.
         """
         path = cache / "commands" / f"{content_key(dict(self.dependencies(hyperparameters, '')))}.json"
-        kept: tuple[tuple[str, ...], tuple[str, ...], bool] | None = None
-        with suppress(OSError, ValueError, LookupError, TypeError):  # a damaged file is made again
-            document = json.loads(path.read_text(encoding="utf-8"))
-            kept = tuple(map(str, document["classes"])), tuple(map(str, document["metrics"])), bool(document["numbers"])
-        classes, metrics, numbers = kept or self._first_run(hyperparameters)
+        kept = FirstRun.read(path)
+        self.first = first = kept or self._first_run(hyperparameters)
+        if chosen := self.asked == AUTO and bool(first.score) and not (first.numbers or first.classes):
+            self.metric, self.metrics = first.score, (first.score,)
         if kept is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial = path.with_suffix(f".{os.getpid()}")
-            partial.write_text(
-                json.dumps({"classes": classes, "metrics": metrics, "numbers": numbers}), encoding="utf-8"
-            )
-            partial.replace(path)
-        scored = (classes and self.metric in registered()) or (numbers and self.asked in (AUTO, *registered()))
-        if self.metric in metrics or scored:
-            return classes, numbers
-        allowed = f"is not among what {self.what} wrote ({', '.join(metrics) or 'predictions alone'})"
-        raise ParameterError("metric", self.metric, allowed, f"Name one of them, or {self.otherwise}.")
+            first.write(path)
+            first.report(self.what, chosen=chosen)
+        scored = self.asked in (AUTO, *registered()) and (first.classes or first.numbers)
+        if self.metric in first.metrics or scored:
+            return first
+        allowed = f"is not among what {self.what} wrote ({', '.join(first.metrics) or 'predictions alone'})"
+        raise ParameterError("metric", self.asked, allowed, f"Name one of them, or {self.otherwise}.")
 
-    def _first_run(self, hyperparameters: Mapping[str, Value]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-        """Run the command with all seeds 0; return its classes, its metrics, and whether it predicts numbers."""
-        _log.warning("%s is run once to see which classes it has; classes=a|b|... saves that", self.what.capitalize())
+    def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:
+        """Run the command with all seeds 0; return what is kept of it."""
+        _log.warning("%s is run once to see its classes or scores; classes=a|b|... saves that", self.what.capitalize())
+        self.first = None
         written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
         classes = written.classes
         if classes is not None and written.labels is not None and written.predictions is not None:
@@ -168,97 +177,68 @@ class Command(Approach):
             for remark in classes.remarks(labels, Counter(answers)):
                 _log.warning("%s", remark)
         names = () if classes is None else tuple(sorted(classes.names, key=order))
-        return names, tuple(sorted(written.metrics)), written.has_numbers
+        metrics = tuple(sorted(written.metrics))
+        return replace(self.first or FirstRun(), classes=names, metrics=metrics, numbers=written.has_numbers)
 
     def execute(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]) -> Written:
-        """Run the command once, in a fresh folder, and return what it wrote.
+        """Run the command once, where it was typed, and return what it wrote.
 
         Raises
         ------
         L3DError
             If it fails, or what it wrote cannot be used.
         """
-        variables = environment(listed(hyperparameters["environment"]))
+        inherited = environment(listed(hyperparameters["environment"]))
         folder = Path(tempfile.mkdtemp(prefix="l3d-command-"))
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
+        words = self.template.arguments(small, folder)
         try:
-            last_line = run(self.template.arguments(small, folder), folder, variables)
-            return read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""), last_line)
+            ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
+            store = {} if "MLFLOW_TRACKING_URI" in inherited else tracking(folder, inherited, ready=ready)
+            variables = {"L3D_OUTPUT": str(folder), **store, **inherited}
+            before = None if self.first is None else self.first.changed
+            printed, changed = run_in_place(words, self.template.here, folder, variables, before)
+            written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
+            return self._scored(written, printed, logged_metrics(folder), changed)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _scored(self, written: Written, printed: Output, logged: Mapping[str, float], changed: list[str]) -> Written:
+        """Return what was written with the scores of all sources, as fractions."""
+        others = {name: Printed(value) for name, value in {**logged, **written.metrics}.items()}
+        values = {**printed_scores(printed.stdout, self.factors), **others}
+        if not any(map(sounds_like_metric, values)):
+            values = {**printed_scores(printed.stderr, self.factors), **values}
+        predicts = written.predictions is not None
+        if not values and not predicts:
+            lines = " / ".join(last_lines(printed.stdout.strip() or printed.stderr, 3))
+            looked = f"printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
+            ended = f"it ended with: {lines}" if lines else "it printed nothing"
+            raise L3DError(f"{self.what} {looked}; {ended}. Print one, such as accuracy: 0.87")
+        if self.first is None:
+            scales = {name: scale_of(name, value) for name, value in values.items()}
+            self.first = FirstRun(score=chosen_score(values), scales=scales)
+            paths = {name: os.path.relpath(path, self.template.here) for name, path in self.template.named().items()}
+            if outputs := [name for name, path in paths.items() if path in changed]:
+                self._outputs.write_text("\n".join(outputs), encoding="utf-8")
+        if self.first.changed is None:
+            self.first = replace(self.first, changed=changed[:20])
+        score = self.first.score if self.asked == AUTO else self.asked
+        metrics = {}
+        for name, value in values.items():
+            try:
+                metrics[name] = unscaled(name, value, self.first.scales.get(name))
+            except ValueError as error:
+                if name == score and not (predicts and self.metric in registered()):
+                    raise L3DError(f"{self.what} wrote {error}") from None
+        return replace(written, metrics=metrics)
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> CommandSession:
         """Return a session that runs the command once a cell."""
         del model, device, cache
-        return CommandSession(self, task, hyperparameters)
-
-
-class CommandSession(CellwiseSession):
-    """Runs a command for one cell after the other."""
-
-    def __init__(self, approach: Command, task: Task, hyperparameters: Mapping[str, Value]) -> None:
-        self.approach, self.task, self.hyperparameters = approach, task, hyperparameters
-        self.seen: dict[Any, str] = {}
-        self.told = False
-
-    def run_cell(self, cell: Cell) -> Outcome:
-        """Run the command of a cell."""
-        written = self.approach.execute(cell.seeds, self.hyperparameters)
-        return replace(self._outcome(cell, written), logged=written.logged)
-
-    def _outcome(self, cell: Cell, written: Written) -> Outcome:
-        names, what, unclassed = self.task.class_names, self.approach.what, not self.task.form.has_classes
-        if written.labels is None or written.predictions is None or written.ids is None:
-            if names or unclassed:
-                expected = f"{self.task.form.words} to predict" if unclassed else f"classes {'|'.join(names)}"
-                raise L3DError(f"{what} wrote no predictions, and has {expected}")
-            if self.approach.metric not in written.metrics:
-                raise L3DError(f"{what} wrote no {self.approach.metric}, but {', '.join(sorted(written.metrics))}")
-            return Outcome(cell.key, metrics=written.metrics)
-        if unclassed:
-            try:
-                held = written.as_numbers() if self.task.form.has_numbers else written
-            except ValueError:
-                raise L3DError(f"{what} wrote predictions that are no numbers, and its task is a regression") from None
-            self._check_ids(held)
-            return Outcome(cell.key, held.ids, held.labels, held.predictions, metrics=held.metrics)
-        if not names:
-            raise L3DError(f"{what} wrote predictions; with classes=none it must write metrics only")
-        answers, truth = written.predictions.tolist(), written.labels.tolist()
-        classes = Classes.named(names)
-        labels, predictions = classes.numbers(truth), classes.numbers(answers)
-        unknown = classes.strangers(truth, [*answers, *written.scores])
-        if unknown and written.has_numbers:
-            fix = "name them by hyperparameters.classes=numbers, or write class names"
-            raise L3DError(f"{what} wrote decimal numbers, and its task has classes: {fix}")
-        if unknown:
-            expected = f"classes are {'|'.join(names)}"
-            raise L3DError(f"{what} wrote class {unknown[0]}, and {expected}: name all with hyperparameters.classes")
-        if (predictions == UNPARSED).all():
-            raise L3DError(f"{what}: {classes.mismatch(answers)}. Spell them alike")
-        if not self.told:
-            for remark in classes.remarks(truth, Counter(answers)):
-                self.told = True
-                _log.warning("%s", remark)
-        self._check_ids(replace(written, labels=labels))
-        scores = None
-        if written.scores:
-            columns = dict(zip(classes.numbers([*written.scores]).tolist(), written.scores.items(), strict=True))
-            if missing := [name for place, name in enumerate(names) if place not in columns]:
-                raise L3DError(f"{what} wrote scores, and none for class {missing[0]} (score_{missing[0]})")
-            scores = np.column_stack([columns[place][1] for place in range(len(names))])
-        return Outcome(cell.key, written.ids, labels, predictions, scores, metrics=written.metrics)
-
-    def _check_ids(self, written: Written) -> None:
-        """Raise if an id names another example than in a run before, as its label shows."""
-        assert written.ids is not None
-        assert written.labels is not None
-        for number, label in zip(written.ids.tolist(), written.labels.tolist(), strict=True):
-            if self.seen.setdefault(number, label) != label:
-                what = f"example_id {number} has label {label}, and had {self.seen[number]} in a run before"
-                raise L3DError(f"{what}: an id must name the same example in all runs")
+        return CommandSession(partial(self.execute, hyperparameters=hyperparameters), self.what, self.metric, task)
 
 
 def listed(value: Value) -> list[str]:

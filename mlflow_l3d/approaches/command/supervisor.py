@@ -13,7 +13,6 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any, Final
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_TAIL_BYTES: Final = 1 << 16
+_TAIL_BYTES: Final = 1 << 20
 _library: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -47,18 +46,32 @@ def _listen(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
 def _run(arguments: list[str], folder: str, environment: dict[str, str]) -> dict[str, Any]:
     """Return status and last words of a command, or why it cannot be started."""
     dies_with_us = (lambda: _library.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)) if _library else None
-    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    with tempfile.TemporaryFile() as said:
-        try:
-            process = subprocess.Popen(  # noqa: S603 - what the user typed, without a shell
-                arguments, cwd=folder, env=environment, stderr=said, preexec_fn=dies_with_us, **pipes
-            )
-        except (OSError, ValueError) as error:
-            return {"refused": getattr(error, "strerror", None) or str(error)}
-        status = process.wait()
-        _end_all()
-        said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        return {"status": status, "said": said.read().decode("utf-8", "replace")}
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    try:
+        process = subprocess.Popen(  # noqa: S603 - what the user typed, without a shell
+            arguments, cwd=folder, env=environment, preexec_fn=dies_with_us, **pipes
+        )
+    except (OSError, ValueError) as error:
+        return {"refused": getattr(error, "strerror", None) or str(error)}
+    tails = {name: bytearray() for name in ("stdout", "stderr")}
+    readers = [
+        threading.Thread(target=_read, args=(getattr(process, name), tails[name]), daemon=True) for name in tails
+    ]
+    for reader in readers:
+        reader.start()
+    status = process.wait()
+    _end_all()
+    for reader in readers:
+        reader.join(None if _library else 1.0)  # elsewhere than on Linux, what runs on may hold the stream open
+    return {"status": status, **{name: tail.decode("utf-8", "replace") for name, tail in tails.items()}}
+
+
+def _read(stream: Any, tail: bytearray) -> None:
+    """Keep the end of a stream, so that its writer never waits."""
+    with stream:
+        while chunk := stream.read1(_TAIL_BYTES):
+            tail += chunk
+            del tail[:-_TAIL_BYTES]
 
 
 def _end_all() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.privacy import HIDDEN, public_text
@@ -65,9 +66,9 @@ class Template:
         return cls(words, here or Path.cwd(), factors_of(words, "command", typed))
 
     def arguments(self, seeds: Mapping[str, int], output: Path) -> list[str]:
-        """Return the words of one cell; files that the command names are absolute, since its folder is another one."""
+        """Return the words of one cell."""
         values: dict[str, object] = {**seeds, OUTPUT: output, HERE: self.here}
-        program, *rest = (self._located(word).format_map(values) for word in self.words)
+        program, *rest = (word.format_map(values) for word in self.words)
         if program in {"python", "python3"}:  # the interpreter that this one runs in
             return [sys.executable, *rest]
         return [shutil.which(program) or program, *rest]
@@ -80,7 +81,7 @@ class Template:
         ParameterError
             If one of `more` is not there.
         """
-        paths = {word: path for word in self.words if (path := self._path(word)) is not None and path.is_file()}
+        paths = self.named()
         for name in more:
             path = self.here / Path(name).expanduser()
             if not path.exists():
@@ -89,17 +90,19 @@ class Template:
             paths |= {str(Path(name) / each.relative_to(path)) if each != path else name: each for each in inside}
         return {Path(name).name if Path(name).is_absolute() else name: file_hash(path) for name, path in paths.items()}
 
+    def named(self) -> dict[str, Path]:
+        """Return word -> path of the files that the command names."""
+        return {word: path for word in self.words if (path := self._path(word)) is not None and path.is_file()}
+
+    def mentions(self, what: bytes) -> bool:
+        """Return whether a file of 1 MB or less that the command names has this in it."""
+        return any(path.stat().st_size <= 10**6 and what in path.read_bytes() for path in self.named().values())
+
     def _path(self, word: str) -> Path | None:
         """Return the path of a word, or of what stands behind its =, if it exists."""
         candidate = word.partition("=")[2] if word.startswith("-") and "=" in word else word
         path = self.here / Path(candidate).expanduser()
         return path if candidate and path.exists() else None
-
-    def _located(self, word: str) -> str:
-        if "{" in word or (path := self._path(word)) is None:
-            return word
-        text = str(path).replace("{", "{{").replace("}", "}}")
-        return f"{word.partition('=')[0]}={text}" if word.startswith("-") else text
 
 
 def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str, ...]:
@@ -117,8 +120,11 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
     factors = tuple(name for name in names if name not in {OUTPUT, HERE})
     if not factors:
         fix = "Write {data_order}, or a name of your own, where a seed belongs"
-        example = "" if parameter == "command" else ": seed={seed}, or numpy.random.seed={seed} where it takes none"
-        raise ParameterError(parameter, typed or "''", "names no factor", f"{fix}{example}.")
+        example = "seed={seed}, or numpy.random.seed={seed} where it takes none."
+        if parameter == "command":
+            seeded, count = re.subn(r"(seed[ =])\d+", r"\1{seed}", typed)
+            example = f"mlflow-l3d seeds -- {seeded if count else typed + ' --seed {seed}'}"
+        raise ParameterError(parameter, typed or "''", "names no factor", f"{fix}: {example}")
     if "all" in factors:
         raise ParameterError(parameter, typed, "has a factor named all, which stands for every factor")
     return factors
@@ -160,6 +166,7 @@ def environment(names: Iterable[str]) -> dict[str, str]:
 PASSED_ON: Final = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"),
     *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "CUDA_VISIBLE_DEVICES"),
+    *("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"),
 )
 """Environment variables that every command has: those that programs need to start, one thread a worker, the GPUs."""
 
@@ -169,7 +176,20 @@ _idle: dict[int, list[subprocess.Popen[bytes]]] = {}
 """Process -> supervisors that it has started and that run nothing; a fork must not use those of its parent."""
 
 
-def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> str:
+class Output(NamedTuple):
+    """The ends of what a command wrote to its streams, 1 MiB of each at most."""
+
+    stdout: str = ""
+    stderr: str = ""
+
+
+def last_lines(text: str, count: int) -> list[str]:
+    """Return the last lines of a text that are not empty, as they may be shown."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return [public_text(line)[-_LONGEST_LINE:] for line in lines[-count:]]
+
+
+def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Output:
     """Run a command in a folder until it ends; all that it started ends with it.
 
     So it does when this process ends, be it killed. Elsewhere than on Linux, what runs on after the command ends only
@@ -177,12 +197,12 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
 
     Returns
     -------
-    The last line that it wrote to stderr, if any.
+    The end of its output.
 
     Raises
     ------
     L3DError
-        If it cannot be started, or ends with another status than 0; with the last line that it wrote to stderr.
+        If it cannot be started, or ends with another status than 0; with the last line that it wrote.
     """
     request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
     supervisor = _supervisor()
@@ -194,12 +214,12 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     _idle[os.getpid()].append(supervisor)
     if reason := answer.get("refused"):
         raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason})")
-    lines, status = answer["said"].split("\n"), answer["status"]
-    last = next((public_text(line.strip())[-_LONGEST_LINE:] for line in reversed(lines) if line.strip()), "")
+    output, status = Output(answer["stdout"], answer["stderr"]), answer["status"]
     if status:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
+        last = "".join(last_lines(output.stderr.strip() or output.stdout, 1))
         raise L3DError(f"the command ended with {how}: {last or 'it said nothing'}")
-    return str(last)
+    return output
 
 
 def _answer(supervisor: subprocess.Popen[bytes], request: Mapping[str, Any]) -> dict[str, Any]:

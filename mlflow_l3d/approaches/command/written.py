@@ -1,10 +1,12 @@
-"""What a command wrote: predictions, metrics, or both."""
+"""What a command wrote: predictions, metrics, or both; and the session that makes outcomes of it."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,16 +15,21 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.cells.cell import Logged
+from mlflow_l3d.approaches.base import CellwiseSession
+from mlflow_l3d.cells.cell import Cell, Logged, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, OF_TEXTS
+from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.tasks.answers import Classes, kind_of, labels_of, read_columns, text_of
+from mlflow_l3d.tasks.base import Task
 
 PREDICTIONS: Final = ("predictions.csv", "predictions.parquet", "predictions.jsonl")
 METRICS: Final = "metrics.json"
 COLUMNS: Final = ("example_id", "label", "prediction")
 _SCORE: Final = "score_"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -79,28 +86,22 @@ class Written:
         return Classes.found([{*self.labels.tolist()}], [*self.predictions.tolist(), *self.scores])
 
 
-def read(folder: Path, kind: str = "", said: str = "") -> Written:
-    """Return what a command wrote to its folder.
+def read(folder: Path, kind: str = "") -> Written:
+    """Return what a command wrote to a folder, which may be nothing.
 
     Parameters
     ----------
     folder
-        Its folder.
+        The folder.
     kind
         The kind of its task, if that is known beforehand.
-    said
-        The last line that it wrote to stderr, which may say why there is nothing.
 
     Raises
     ------
     L3DError
-        If there is nothing, or it is not what docs/bring-your-own.md says.
+        If it is not what docs/bring-your-own.md says.
     """
-    metrics = _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}
-    if not metrics and not _files(folder):
-        wrote = f"the command wrote neither {', '.join(PREDICTIONS)} nor {METRICS} to {{output}}"
-        raise L3DError(f"{wrote}; it said: {said}" if said else wrote)
-    return with_predictions(folder, metrics, kind)
+    return with_predictions(folder, _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}, kind)
 
 
 def with_predictions(folder: Path, metrics: dict[str, float], kind: str = "") -> Written:
@@ -173,3 +174,77 @@ def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
 def _is_id(text: str) -> bool:
     """Return whether a text is a number of 64 bits as it is written: ``01`` and ``1`` are two ids."""
     return text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 19 and str(int(text)) == text
+
+
+class CommandSession(CellwiseSession):
+    """Runs a command for one cell after the other.
+
+    Parameters
+    ----------
+    execute
+        Seeds -> what a run with them wrote.
+    what, metric, task
+        What errors call the command, its score, and its task.
+    """
+
+    def __init__(self, execute: Callable[[Mapping[str, int]], Written], what: str, metric: str, task: Task) -> None:
+        self.execute, self.what, self.metric, self.task = execute, what, metric, task
+        self.seen: dict[Any, str] = {}
+        self.told = False
+
+    def run_cell(self, cell: Cell) -> Outcome:
+        """Run the command of a cell."""
+        written = self.execute(cell.seeds)
+        return replace(self._outcome(cell, written), logged=written.logged)
+
+    def _outcome(self, cell: Cell, written: Written) -> Outcome:
+        names, what, unclassed = self.task.class_names, self.what, not self.task.form.has_classes
+        if written.labels is None or written.predictions is None or written.ids is None:
+            if names or unclassed:
+                expected = f"{self.task.form.words} to predict" if unclassed else f"classes {'|'.join(names)}"
+                raise L3DError(f"{what} wrote no predictions, and has {expected}")
+            if self.metric not in written.metrics:
+                raise L3DError(f"{what} wrote no {self.metric}, but {', '.join(sorted(written.metrics))}")
+            return Outcome(cell.key, metrics=written.metrics)
+        if unclassed:
+            try:
+                held = written.as_numbers() if self.task.form.has_numbers else written
+            except ValueError:
+                raise L3DError(f"{what} wrote predictions that are no numbers, and its task is a regression") from None
+            self._check_ids(held)
+            return Outcome(cell.key, held.ids, held.labels, held.predictions, metrics=held.metrics)
+        if not names:
+            raise L3DError(f"{what} wrote predictions; with classes=none it must write metrics only")
+        answers, truth = written.predictions.tolist(), written.labels.tolist()
+        classes = Classes.named(names)
+        labels, predictions = classes.numbers(truth), classes.numbers(answers)
+        unknown = classes.strangers(truth, [*answers, *written.scores])
+        if unknown and written.has_numbers:
+            fix = "name them by hyperparameters.classes=numbers, or write class names"
+            raise L3DError(f"{what} wrote decimal numbers, and its task has classes: {fix}")
+        if unknown:
+            expected = f"classes are {'|'.join(names)}"
+            raise L3DError(f"{what} wrote class {unknown[0]}, and {expected}: name all with hyperparameters.classes")
+        if (predictions == UNPARSED).all():
+            raise L3DError(f"{what}: {classes.mismatch(answers)}. Spell them alike")
+        if not self.told:
+            for remark in classes.remarks(truth, Counter(answers)):
+                self.told = True
+                _log.warning("%s", remark)
+        self._check_ids(replace(written, labels=labels))
+        scores = None
+        if written.scores:
+            columns = dict(zip(classes.numbers([*written.scores]).tolist(), written.scores.items(), strict=True))
+            if missing := [name for place, name in enumerate(names) if place not in columns]:
+                raise L3DError(f"{what} wrote scores, and none for class {missing[0]} (score_{missing[0]})")
+            scores = np.column_stack([columns[place][1] for place in range(len(names))])
+        return Outcome(cell.key, written.ids, labels, predictions, scores, metrics=written.metrics)
+
+    def _check_ids(self, written: Written) -> None:
+        """Raise if an id names another example than in a run before, as its label shows."""
+        assert written.ids is not None
+        assert written.labels is not None
+        for number, label in zip(written.ids.tolist(), written.labels.tolist(), strict=True):
+            if self.seen.setdefault(number, label) != label:
+                what = f"example_id {number} has label {label}, and had {self.seen[number]} in a run before"
+                raise L3DError(f"{what}: an id must name the same example in all runs")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -71,7 +70,6 @@ def reseeding_variables(seeds: Mapping[str, int], folder: Path) -> dict[str, str
 
 _MEGABYTE: Final = 10**6
 _OTHER_EXPERIMENT: Final = "active experiment ID does not match environment run ID"
-_MLFLOW: Final = ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK")
 
 _log = logging.getLogger(__name__)
 
@@ -185,8 +183,7 @@ class Project(Command):
             If it fails, or what it logged cannot be used.
         """
         place, point = self._project(hyperparameters)
-        passed_on = [name for name in _MLFLOW if name in os.environ]
-        inherited = {**environment([*passed_on, *listed(hyperparameters["environment"])]), **place.environment}
+        inherited = {**environment(listed(hyperparameters["environment"])), **place.environment}
         empty = store.template(cache_folder() / "projects" / f"store-{place.mlflow}.db", inherited)
         folder = Path(tempfile.mkdtemp(prefix="l3d-project-"))
         try:

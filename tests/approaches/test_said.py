@@ -1,0 +1,132 @@
+"""Scores in what programs print: lines of real tools, and whatever else a line may hold."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlflow_l3d.approaches.command.said import Printed, chosen_score, normalised, printed_scores, scale_of, unscaled
+
+
+def read(text, **more):
+    """Return name -> text of the scores of a text."""
+    return {name: f"{number:g}{'%' * sign}" for name, (number, sign) in printed_scores(text, **more).items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "scores"),
+    [
+        ("Test accuracy: 0.87", {"test_accuracy": "0.87"}),
+        ("epoch 3: loss=0.34 val_acc=0.91", {"loss": "0.34", "val_acc": "0.91"}),
+        ("INFO accuracy: 87.1%", {"accuracy": "87.1%"}),
+        ("INFO:root:accuracy: 87.1 %", {"accuracy": "87.1%"}),
+        ("2026-11-26 10:50:09,123 - __main__ - INFO - accuracy: 0.9", {"accuracy": "0.9"}),
+        ("[10:50:09] val/f1 = 0.5", {"val/f1": "0.5"}),
+        ("accuracy: 0.5\naccuracy: 0.75", {"accuracy": "0.75"}),
+        ("\x1b[32mAccuracy\x1b[0m: \x1b[1m0.9\x1b[0m.", {"accuracy": "0.9"}),
+        ("loss: 1e-3, auc: .5; mcc=-0.25", {"loss": "0.001", "auc": "0.5", "mcc": "-0.25"}),
+        (
+            "1/3 ===> - loss: 0.7 - acc: 0.1\b\b\b\b\b3/3 - loss: 0.5 - acc: 0.8\n",
+            {"loss": "0.5", "acc": "0.8"},
+        ),
+        ("Epoch 3:  45%|## | 45/100 [00:10<00:12, 4.4it/s, loss=0.34, acc=0.9]", {"loss": "0.34", "acc": "0.9"}),
+        ("1/2 acc: 0.1\r2/2 acc: 0.2\rdone", {"acc": "0.2"}),
+        (
+            "Test set: Average loss: 0.0345, Accuracy: 9887/10000 (99%)",
+            {"average_loss": "0.0345", "accuracy": "0.9887"},
+        ),
+        (
+            "Accuracy of the network on the 10000 test images: 87 %",
+            {"accuracy_of_the_network_on_the_10000_test_images": "87%"},
+        ),
+        ("Top 1 accuracy: 76.1%  Top 5 accuracy: 93%", {"top_1_accuracy": "76.1%", "top_5_accuracy": "93%"}),
+        ("recall@5: 0.5, F1 (macro): 0.25", {"recall_at_5": "0.5", "f1_macro": "0.25"}),
+        ("│     test_acc      │    0.8700000047683716     │", {"test_acc": "0.87"}),
+        ("acc: np.float64(0.5) loss: tensor(0.25, device='cuda:0')", {"acc": "0.5", "loss": "0.25"}),
+        (
+            "{'eval_loss': 0.5, 'eval_accuracy': '0.8', 'eval_runtime': 1.2, 'epoch': 3.0}",
+            {"eval_loss": "0.5", "eval_accuracy": "0.8"},
+        ),
+        ("{'train_loss': 0.5}\n{'eval_acc': np.float64(0.75)}", {"train_loss": "0.5", "eval_acc": "0.75"}),
+        ('acc: 0.1\n{"auc": 0.5, "test": {"f1": 0.25, "n": 7}, "ok": true}\nbye', {"auc": "0.5", "test/f1": "0.25"}),
+        ('{"auc": 0.5}\nacc: 0.1', {"auc": "0.5", "acc": "0.1"}),
+        ('{\n  "accuracy": 0.5,\n  "loss": 2\n}', {"accuracy": "0.5", "loss": "2"}),
+        ("accuracy: nan loss: -inf", {"accuracy": "nan", "loss": "-inf"}),
+        # No scores: numbers that go on, other things, and what only describes the run.
+        ("acc: 0,87 acc: 1.2.3 time: 3.2s at 10:50:09 acc: 12/5 x.py:3: UserWarning acc: [1, 2]", {}),
+        ("seed: 3, lr=1e-3, Epoch: 3/10, step=7, time: 3.5, eval_samples_per_second: 12, random_state=3", {}),
+        ("acc: " + "9" * 400 + "e999 acc", {"acc": "inf"}),
+    ],
+)
+def test_scores_of_a_text(text, scores):
+    assert read(text) == scores
+
+
+def test_names_of_placeholders_are_no_scores_and_there_are_at_most_fifty():
+    assert read("data_order=3 Data order: 4 acc=0.5", without=["data_order"]) == {"acc": "0.5"}
+    assert list(read(" ".join(f"x{i}={i}" for i in range(60)))) == [f"x{i}" for i in range(10, 60)]
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read(text):
+    for name, value in printed_scores(text).items():
+        assert name == normalised(name) != ""
+        assert isinstance(value.number, float)
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    NUMBERS, st.sampled_from(["accuracy: {}", "val acc = {}", "INFO x={} ok", "| f1: {} |", "\x1b[1mauc: {}\x1b[0m"])
+)
+def test_a_number_is_read_as_it_is_written(number, line):
+    (value,) = printed_scores(f"noise\n{line.format(number)}\nmore noise").values()
+    assert value == Printed(number)
+
+
+@given(st.dictionaries(st.sampled_from(["acc", "f1", "loss", "val/auc", "a b"]), NUMBERS, min_size=1))
+def test_a_mapping_is_read_alike_as_json_and_as_python(mapping):
+    expected = {normalised(name): Printed(value) for name, value in mapping.items()}
+    assert printed_scores(json.dumps(mapping)) == printed_scores(str(mapping)) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "score"),
+    [
+        (["accuracy", "f1_macro"], "f1_macro"),
+        (["loss", "accuracy", "auc"], "accuracy"),
+        (["accuracy", "loss", "val_accuracy", "val_loss"], "val_accuracy"),
+        (["val_accuracy", "accuracy"], "accuracy"),
+        (["train_accuracy", "test_acc", "test_loss"], "test_acc"),
+        (["test_loss", "train_accuracy"], "train_accuracy"),
+        (["train_loss", "eval_loss", "train_loss_total"], "eval_loss"),
+        (["dropout", "reward"], ""),
+        (["reward"], "reward"),
+        ([], ""),
+    ],
+)
+def test_the_score_among_names(names, score):
+    assert chosen_score(names) == score
+
+
+@given(st.floats(0, 1), st.booleans())
+def test_per_cent_and_fractions_give_the_same_number(share, has_sign):
+    first, later = Printed(87.5, has_sign), Printed(100 * share, has_sign)
+    scale = scale_of("accuracy", first)
+    if not has_sign and 0 < later.number <= 1:
+        with pytest.raises(ValueError, match="and in its first run in per cent"):
+            unscaled("accuracy", later, scale)
+    else:
+        assert math.isclose(unscaled("accuracy", later, scale), share, abs_tol=1e-9)
+    assert unscaled("accuracy", Printed(share), "1") == share
+    assert unscaled("loss", Printed(later.number), None) == later.number
+
+
+@pytest.mark.parametrize("number", [1.2, 120.0, math.nan, math.inf])
+@pytest.mark.parametrize("scale", ["1", None, ""])
+def test_what_is_neither_a_fraction_nor_per_cent_is_an_error(number, scale):
+    with pytest.raises(ValueError, match="accuracy"):
+        unscaled("accuracy", Printed(number), scale)
