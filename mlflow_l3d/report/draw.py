@@ -16,6 +16,8 @@ from mlflow_l3d.report.numbers import plain
 
 _BINS: Final = 40
 """Stacks of dots at most."""
+_MOST_DOTS: Final = 1000
+"""More runs are drawn as bars."""
 _HEIGHT: Final = 150
 """Room for the highest stack, in pixels."""
 _DOT: Final = Markup('<circle class="dot{}" data-run="{}" cx="{}%" cy="{}" r="{}"><title>{}</title></circle>')
@@ -142,7 +144,9 @@ def strip(
     if band is not None:
         start, end = map(axis.at, band)
         parts.append(_band(start, end, 18, bottom - 18))
-    for at in np.argsort(scores, kind="stable"):
+    if many := len(scores) > _MOST_DOTS:
+        parts += _columns(axis, width, bins, pitch, bottom)
+    for at in () if many else np.argsort(scores, kind="stable"):
         x, y = axis.at(scores[at] if beside else axis.low + width * bins[at]), bottom - pitch * (levels[at] + 0.5)
         told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
         parts.append(_DOT.format(" hollow" if at in hollow else "", int(at), short(x), short(y), short(size), told))
@@ -152,6 +156,15 @@ def strip(
     parts += [_line("mean", axis.at(mean), axis.at(mean), 16, bottom), axis.drawn(bottom)]
     parts.append(text(axis.at(mean), 11, f"mean {shown(mean)}", kind="strong"))
     return svg(bottom + 24, label, *parts)
+
+
+def _columns(axis: Axis, width: float, bins: npt.NDArray[np.int_], pitch: float, bottom: float) -> list[Markup]:
+    """Return a bar in place of each stack of dots."""
+    bar = Markup('<rect class="dot" x="{}%" width="1.4%" y="{}" height="{}"><title>{} runs</title></rect>')
+    places = [
+        (axis.at(axis.low + width * at), pitch * count, count) for at, count in enumerate(np.bincount(bins)) if count
+    ]
+    return [bar.format(short(x - 0.7), short(bottom - tall), short(tall), count) for x, tall, count in places]
 
 
 def _levels(scores: FloatArray, bins: npt.NDArray[np.int_]) -> list[int]:

@@ -155,3 +155,11 @@ def test_the_literature_is_that_of_the_citation_file():
         assert f"{{{reference['title']}}}" in bibtex
         names = [f"{author['family-names']}, {author['given-names']}" for author in reference["authors"]]
         assert " and ".join(names) in bibtex
+
+
+def test_many_runs_are_bars_and_a_page_stays_below_a_megabyte(importance, analysis):
+    records = [importance(name, rows=200, columns=10, golden=5000) for name in "abc"]
+    html = investigation_document(analysis(records), title="t", source=SOURCE).to_html()
+    assert len(html.encode()) < 1_000_000
+    counts = [int(count) for count in re.findall(r"<title>(\d+) runs</title>", html)]
+    assert sum(counts) == 5000
