@@ -92,7 +92,7 @@ class Verb:
 
     @property
     def first(self) -> str:
-        """The parameter that may stand behind the verb without its name; the empty text if there is none."""
+        """The parameter that may follow the verb without its name; the empty text if there is none."""
         return "" if self.words else next((name for name in ("task", "parent_run_id") if name in self.parameters), "")
 
     @property

@@ -234,7 +234,7 @@ def difference_bar(value: float, low: float, high: float, axis: Axis, label: str
 
 
 def amount_bar(value: float, low: float, high: float, words: str) -> Markup:
-    """Return an amount as a bar from 0 with its interval, as shares of the largest; the words stand behind it."""
+    """Return an amount as a bar from 0 with its interval, as shares of the largest; the words follow it."""
     if not math.isfinite(value):
         return svg(26, words, text(0, 17, words))
     room = 72  # per cent; the words need the rest

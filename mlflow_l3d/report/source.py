@@ -33,6 +33,8 @@ class Source:
         The number that seeds are derived from.
     factors
         Those that an investigation can redraw; empty if they are not known.
+    is_typed
+        Whether a command can name the approach and the task: not if they are objects of Python.
     """
 
     task: str = ""
@@ -47,6 +49,7 @@ class Source:
     version: str = ""
     root_seed: str = ""
     factors: tuple[str, ...] = ()
+    is_typed: bool = True
 
     @property
     def link(self) -> str:
@@ -60,7 +63,7 @@ class Source:
 
     def command(self, verb: str = "investigate", **changed: str) -> str:
         """Return the command that was typed, with other values; empty if it is not known."""
-        if not self.given and not self.approach:
+        if not self.is_typed or not (self.given or self.approach):
             return ""
         task = [self.given["task"]] if "task" in self.given else []
         options = {name: value for name, value in self.given.items() if name != "task"} | changed

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, cell_key, content_key
 from mlflow_l3d.cells.factors import SWAP_BASE, TASK_FACTORS, configuration_seed
@@ -202,6 +203,7 @@ class StudyRequest(ABC):
             date=heading(run_id)["date"][:10],
             version=__version__,
             root_seed=self.given.get("root_seed", ""),
+            is_typed=setup.approach.name in registry.names("approach") and _is_typed(self.given.get("task", "auto")),
         )
 
     def shared_params(self) -> dict[str, str]:
@@ -213,6 +215,12 @@ class StudyRequest(ABC):
         """Return the tag that names the search behind the hyperparameters, where there is one."""
         run_id = self.setup.origin.search_run_id
         return {names.SEARCH: run_id} if run_id else {}
+
+
+def _is_typed(task: str) -> bool:
+    """Return whether a command can name a task: installed, a file, a data set of the hub, or the default."""
+    known = task in ("auto", "none") or task in registry.names("task")
+    return known or task.startswith(PREFIX) or PurePath(task).suffix.lower() in SUFFIXES or "/" in task
 
 
 class HasCells(Protocol):

@@ -12,7 +12,7 @@ from mlflow_l3d.analysis.importance.verdicts import Verdict
 from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign
-from mlflow_l3d.studies.investigation.report.factor_tables import collapse_table
+from mlflow_l3d.studies.investigation.report.more_tables import collapse_table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers
 

@@ -202,3 +202,8 @@ def test_description_begins_with_the_answer(judged):
     assert first.startswith("**Between two single runs, a difference below ")
     assert "**dominates dominates:**" in first
     assert "[[" not in description(judged("dominates"))
+
+
+def test_objects_of_python_have_no_command():
+    assert replace(SOURCE, is_typed=False).command() == ""
+    assert SOURCE.command("seeds", factor="b") == "mlflow-l3d seeds reviews.csv --factor b"

@@ -145,7 +145,7 @@ def test_models_that_were_imported_are_compared_in_pairs_of_equal_settings(place
     with place.entered():
         compared = compare(runs=",".join(parent.run_id for parent in parents))
     means = [parent.study.own.mean for parent in parents]
-    assert str(round(100 * abs(means[0] - means[1]), 2)) in compared.summary()
+    assert f"{100 * abs(means[0] - means[1]):.1f}" in compared.summary()
 
 
 @pytest.mark.parametrize(

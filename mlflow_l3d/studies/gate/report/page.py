@@ -154,7 +154,7 @@ def gate_document(
 
 
 def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
-    """Return the summary for a CI job, which is also the description of the run: the headline stands first."""
+    """Return the summary for a CI job, which is also the description of the run: the headline comes first."""
     tables = [*([look_table(answer)] if answer.looks else []), power_table(answer)]
     blocks = [
         f"## {words.headline(answer)}",

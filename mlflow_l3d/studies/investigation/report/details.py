@@ -1,4 +1,4 @@
-"""What stands behind the three answers, for readers who ask for it."""
+"""The reasons for the three answers, for readers who ask."""
 
 from __future__ import annotations
 
