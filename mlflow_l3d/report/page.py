@@ -223,7 +223,7 @@ def step_lines(steps: Sequence[Step]) -> list[str]:
     return [
         line
         for step in steps
-        for line in [*wrap(f"Next: {step.text}", "    "), *([f"    {step.command}"] if step.command else [])]
+        for line in [*wrap(f"Next: {step.said}", "    "), *([f"    {step.command}"] if step.command else [])]
     ]
 
 

@@ -33,6 +33,11 @@ class Step:
     text: str
     command: str = ""
 
+    @property
+    def said(self) -> str:
+        """The text; a colon at its end, without a command to come, is a full stop."""
+        return f"{self.text[:-1]}." if self.text.endswith(":") and not self.command else self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

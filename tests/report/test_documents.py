@@ -172,7 +172,7 @@ def test_page_is_whole_and_safe(document: Document, html: str) -> None:
 def test_page_shows_headline_notes_answers_steps_tables_and_settings(document: Document, html: str) -> None:
     shown = Page(html).text
     answers = [part for answer in document.answers for part in (answer.question, answer.lead)]
-    steps = [part for step in document.steps for part in (step.text, step.command)]
+    steps = [part for step in document.steps for part in (step.said, step.command)]
     cells = [section.title for section in document.sections if any(section.parts)]
     first = (document.title, document.headline, *document.notes, *answers, *steps, *cells)
     for text in (*first, *document.settings, *document.settings.values()):

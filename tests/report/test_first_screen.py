@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.importance.verdicts import Advice
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import marked
+from mlflow_l3d.report.text import Step, marked
 from mlflow_l3d.studies.investigation.artifacts import description
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import shares
@@ -207,3 +207,7 @@ def test_description_begins_with_the_answer(judged):
 def test_objects_of_python_have_no_command():
     assert replace(SOURCE, is_typed=False).command() == ""
     assert SOURCE.command("seeds", factor="b") == "mlflow-l3d seeds reviews.csv --factor b"
+
+
+def test_a_step_without_a_command_ends_with_a_full_stop():
+    assert (Step("Try it:").said, Step("Try it:", "ls").said, Step("Try it?").said) == ("Try it.", "Try it:", "Try it?")

@@ -104,7 +104,7 @@ def test_the_best_score_climbs_to_the_optimum(pruned: tuple[Place, Hyperparamete
     assert held is not None
     gain = height(float(result.hyperparameters["x"]), "b") - height(0.9, "a")
     assert np.allclose(np.subtract(held.found, held.default), gain * (1 - 0.5**8))
-    assert "--hyperparameters " + result.run_id in result.summary()
+    assert f"hyperparameters={result.run_id}" in " ".join(result.summary().split())
 
 
 def test_the_children(pruned: tuple[Place, HyperparameterSearch]) -> None:

@@ -132,4 +132,5 @@ def _next_steps(result: SearchResult, source: Source) -> Iterator[Step]:
         yield Step("Four times as many configurations halve the interval; finished trials count:", more)
     if result.run_id:
         command = shared.command(hyperparameters=result.run_id)
-        yield Step("How much of the score of the found setting is luck?", command)
+        how = "" if command else f" Investigate it with hyperparameters={result.run_id}."
+        yield Step(f"How much of the score of the found setting is luck?{how}", command)
