@@ -386,16 +386,16 @@ def test_a_damaged_record_of_the_classes_is_made_again(damage, tmp_path):
     assert record.read_bytes() == whole
 
 
-def printing(folder, line, **given):
-    """Return approach, task and outcomes of three seeds of a script that prints a line made from s, its seed."""
+def printing(folder, line, cells=3, **given):
+    """Return approach, task and outcomes of some seeds of a script that prints a line made from s, its seed."""
     (folder / "train.py").write_text(f"import os, sys, json\ns = int(sys.argv[1]) % 100\n{line}\n")
     approach = Command("python train.py {seed}", given.pop("metric", "auto"), here=folder)
     hyperparameters = resolve_hyperparameters(approach, given)
     task = approach.own_task(hyperparameters, folder / "cache")
     session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=folder)
-    cells = [one_cell(approach.factors, configuration=number) for number in range(3)]
-    seeds = [cell.seeds["seed"] % 2**31 % 100 for cell in cells]
-    return approach, task, seeds, list(session.run(cells))
+    trained = [one_cell(approach.factors, configuration=number) for number in range(cells)]
+    seeds = [cell.seeds["seed"] % 2**31 % 100 for cell in trained]
+    return approach, task, seeds, list(session.run(trained))
 
 
 @pytest.mark.parametrize(
@@ -495,14 +495,14 @@ def test_a_file_that_the_command_is_given_and_writes_is_not_part_of_the_key(tmp_
 def test_workers_that_share_a_folder_do_not_mix_files(tmp_path):
     """Each run writes its file at once, and ends later: without a lock, the others overwrite it."""
     rows = "'\\n'.join(['example_id,label,prediction', *(f'{i},{i % 2},{(s >> i) % 2}' for i in range(6))])"
-    line = f"import time; open('predictions.csv', 'w').write({rows}); time.sleep(0.2)"
+    line = f"import time; open('predictions.csv', 'w').write({rows}); time.sleep(0.1)"
     (tmp_path / "train.py").write_text(f"import sys\ns = int(sys.argv[1])\n{line}\n")
     for classes in ("auto", "0|1"):
         approach = Command("python train.py {seed}", here=tmp_path)
         hyperparameters = resolve_hyperparameters(approach, {"classes": classes})
         task = approach.own_task(hyperparameters, tmp_path / "cache")
         job = Job(approach, task, hyperparameters, model="", device="cpu", cache=tmp_path)
-        cells = {cell.key: cell for cell in (one_cell(approach.factors, configuration=number) for number in range(8))}
+        cells = {cell.key: cell for cell in (one_cell(approach.factors, configuration=number) for number in range(4))}
         for outcome in ProcessExecutor(job=job, workers=2).run(iter(cells.values())):
             seed = cells[outcome.key].seeds["seed"] % 2**31
             assert outcome.error is None
@@ -522,7 +522,7 @@ with mlflow.start_run():
 
 @pytest.mark.slow
 def test_scores_that_a_script_logs_by_mlflow(tmp_path):
-    approach, _, seeds, outcomes = printing(tmp_path, LOGGING)
+    approach, _, seeds, outcomes = printing(tmp_path, LOGGING, cells=1)
     assert approach.metric == "test_auc"
     assert [outcome.metrics["test_auc"] for outcome in outcomes] == [seed / 1000 for seed in seeds]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "train.py"]
