@@ -22,12 +22,12 @@ SMALL = ["--golden-runs", "20", "--mitigation-runs", "6", "--investigation-runs"
 FEW = ["--num-labelled", "100"]
 STUDIES: dict[str, tuple[list[str], int]] = {
     "report": (["investigate", "--factor", "all", "--design", "radial"], 640),
-    "report-seeds": (["seeds", "rotten_tomatoes", "--hyperparameters", "default", *FEW], 640),
-    "report-sweep": (
+    "page-seeds": (["seeds", "rotten_tomatoes", "--hyperparameters", "default", *FEW], 640),
+    "page-sweep": (
         ["sweep", "--num-labelled", "50,200,800", "--factor", "data_order,model_initialisation", *SMALL],
         640,
     ),
-    "search": (["search", *FEW], 640),
+    "page-search": (["search", *FEW], 640),
 }
 """Name of a picture -> the command of its study, and its height in pixels."""
 BASE, OTHER = (["investigate", "--num-labelled", size, *SMALL] for size in ("200", "100"))
@@ -42,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = options.names or [*STUDIES, "report-compare", "gate"]
+    wanted = options.names or [*STUDIES, "page-compare", "page-gate"]
     for name in wanted:
         if name in STUDIES:
             command, height = STUDIES[name]
@@ -51,7 +51,7 @@ def main() -> None:
             base, other = study(BASE, folder), study(OTHER, folder)
             height = 640
             last = ["compare", "--runs", f"{base},{other}"]
-            if name == "gate":
+            if name == "page-gate":
                 last = ["gate", "--baseline", base, "--candidate", "num_labelled=100", "--smallest-effect", "1"]
             run_id = study(last, folder)
         take(page(run_id, folder), IMAGES / f"{name}.png", height)

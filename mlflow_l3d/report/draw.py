@@ -16,7 +16,7 @@ from mlflow_l3d.report.numbers import plain
 
 _BINS: Final = 40
 """Stacks of dots at most."""
-_MOST_DOTS: Final = 1000
+_MOST_DOTS: Final = 300
 """More runs are drawn as bars."""
 _HEIGHT: Final = 150
 """Room for the highest stack, in pixels."""
@@ -144,9 +144,9 @@ def strip(
     if band is not None:
         start, end = map(axis.at, band)
         parts.append(_band(start, end, 18, bottom - 18))
-    if many := len(scores) > _MOST_DOTS:
+    if not as_dots(scores):
         parts += _columns(axis, width, bins, pitch, bottom)
-    for at in () if many else np.argsort(scores, kind="stable"):
+    for at in () if not as_dots(scores) else np.argsort(scores, kind="stable"):
         x, y = axis.at(scores[at] if beside else axis.low + width * bins[at]), bottom - pitch * (levels[at] + 0.5)
         told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
         parts.append(_DOT.format(" hollow" if at in hollow else "", int(at), short(x), short(y), short(size), told))
@@ -158,13 +158,22 @@ def strip(
     return svg(bottom + 24, label, *parts)
 
 
+def as_dots(scores: FloatArray) -> bool:
+    """Return whether so many runs are drawn as dots; more are bars."""
+    return len(scores) <= _MOST_DOTS
+
+
 def _columns(axis: Axis, width: float, bins: npt.NDArray[np.int_], pitch: float, bottom: float) -> list[Markup]:
     """Return a bar in place of each stack of dots."""
-    bar = Markup('<rect class="dot" x="{}%" width="1.4%" y="{}" height="{}"><title>{} runs</title></rect>')
+    bar = Markup('<rect class="dot" x="{}%" width="{}%" y="{}" height="{}"><title>{} runs</title></rect>')
+    wide = 0.8 * (axis.at(axis.low + width) - axis.at(axis.low))
     places = [
         (axis.at(axis.low + width * at), pitch * count, count) for at, count in enumerate(np.bincount(bins)) if count
     ]
-    return [bar.format(short(x - 0.7), short(bottom - tall), short(tall), count) for x, tall, count in places]
+    return [
+        bar.format(short(x - wide / 2), short(wide), short(bottom - tall), short(tall), count)
+        for x, tall, count in places
+    ]
 
 
 def _levels(scores: FloatArray, bins: npt.NDArray[np.int_]) -> list[int]:

@@ -163,3 +163,10 @@ def test_many_runs_are_bars_and_a_page_stays_below_a_megabyte(importance, analys
     assert len(html.encode()) < 1_000_000
     counts = [int(count) for count in re.findall(r"<title>(\d+) runs</title>", html)]
     assert sum(counts) == 5000
+
+
+def test_runs_are_counted_once(importance, analysis):
+    radial = investigation_document(simulated("radial"), title="t")
+    assert str(radial.place).startswith("72 runs")
+    crossed = investigation_document(analysis([importance("a", rows=20, columns=10, golden=40)]), title="t")
+    assert str(crossed.place).startswith("240 runs")

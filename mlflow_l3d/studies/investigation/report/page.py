@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.draw import strip
+from mlflow_l3d.report.draw import as_dots, strip
 from mlflow_l3d.report.examples import MOST, fragile_examples
 from mlflow_l3d.report.numbers import percent, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section, Snippet, answer_lines, step_lines, subheading
@@ -103,7 +103,11 @@ def _about(shown: Shown, source: Source) -> str:
 
 
 def _cells(shown: Shown) -> int:
-    return sum(record.table.size for record in shown.records) + len(shown.golden_scores)
+    """Return how many runs there are; those that stand for golden runs are cells of the tables, too."""
+    golden = len(shown.golden_scores)
+    if shown.design.tables_are_golden or shown.golden_word == "pooled":
+        return golden
+    return sum(record.table.size for record in shown.records) + golden
 
 
 def _strip(shown: Shown, runs: Runs) -> Drawing | None:
@@ -123,7 +127,9 @@ def _strip(shown: Shown, runs: Runs) -> Drawing | None:
     drawn = strip(scaled, names, band=(mean - std, mean + std) if std > 0 else None, label=label, shown=written)
     better = "" if shown.analysis.metric.greater_is_better else " Smaller is better."
     word = "pooled" if shown.golden_word == "pooled" else "golden"
-    return Drawing(drawn, f"A dot: one [[{shown.golden_word} run|{word}]]. {_BAND}{better}")
+    marks = "A dot: one" if as_dots(scaled) else "A bar: how many"
+    words = f"{shown.golden_word} run{'' if as_dots(scaled) else 's'}"
+    return Drawing(drawn, f"{marks} [[{words}|{word}]]. {_BAND}{better}")
 
 
 def _short_notes(shown: Shown) -> list[str]:
