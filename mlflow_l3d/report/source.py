@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from markupsafe import Markup
+
+_PLAIN: Final = re.compile(r"[\w@%+=:./{}-]+|[\w@%+=:,./-]+")
+"""Words that a shell takes as they are: braces are letters like others, unless a comma stands between them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,5 +72,14 @@ class Source:
             return ""
         task = [self.given["task"]] if "task" in self.given else []
         options = {name: value for name, value in self.given.items() if name != "task"} | changed
+        script = options.pop("command", "") if options.get("approach") == "command" else ""
+        if script:
+            del options["approach"]
         words = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
-        return shlex.join(["mlflow-l3d", verb, *task, *words])
+        typed = shlex.join(["mlflow-l3d", verb, *task, *words])
+        return f"{typed} -- {' '.join(map(_quoted, shlex.split(script)))}" if script else typed
+
+
+def _quoted(word: str) -> str:
+    """Return a word as a shell takes it; a placeholder needs no quotes."""
+    return word if _PLAIN.fullmatch(word) else shlex.quote(word)

@@ -211,3 +211,10 @@ def test_objects_of_python_have_no_command():
 
 def test_a_step_without_a_command_ends_with_a_full_stop():
     assert (Step("Try it:").said, Step("Try it:", "ls").said, Step("Try it?").said) == ("Try it.", "Try it:", "Try it?")
+
+
+def test_a_script_stands_behind_the_command_as_it_was_typed():
+    given = {"approach": "command", "command": "python train.py --seed '{seed}' --name 'a b'", "golden_runs": "9"}
+    command = Source(approach="command", given=given).command(mitigation_runs="20")
+    typed = "mlflow-l3d investigate --golden-runs 9 --mitigation-runs 20 -- python train.py --seed {seed} --name 'a b'"
+    assert command == typed
