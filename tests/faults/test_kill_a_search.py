@@ -118,7 +118,7 @@ def test_killed_on_each_level_and_in_the_comparison(
     for number, more in ((5, IN_A_WORKER), (COARSE + 4, {}), (COARSE + FINE + 2, {})):
         kill(start(place, tmp_path, number + lost, **more))
         before, lost = lost, len(trained(place)) - len(place.spooled())
-        assert 1 <= lost - before <= (2 if more else 1), "trials that were in progress or on their way are lost"
+        assert 1 <= lost - before <= (4 if more else 1), "two trials in progress, two on their way"
     result = find(place)
     assert len(trained(place)) == TRAININGS + lost
     assert_whole_search(place, result, TRAININGS)

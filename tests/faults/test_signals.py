@@ -28,7 +28,7 @@ def assert_interrupted(place: Place, status: str = "KILLED") -> None:
     assert f"of {CELLS} cells done" in parent.data.tags["l3d.error"]
     assert {run.info.status for run in place.cells()} == {"FINISHED"}
     done = len(place.cells())
-    assert 3 <= done < CELLS
+    assert 2 <= done < CELLS  # the third may have been on its way
     assert f"Interrupted with {done} of" in parent.data.tags["l3d.error"]
     again = place.investigate(**SLOW)
     assert (again.computed, again.reused) == (CELLS - done, done)
