@@ -99,7 +99,6 @@ class RandomDesign(_Baseline):
 
     name = "random"
     words = baseline(
-        rows="every factor changes",
         reading="Every factor varies in each run, the investigated one among them.",
         within="two runs of {factor}, which differ in every factor,",
         caution=", though every factor changes in each of them, so that it cannot single one out.",
@@ -122,7 +121,6 @@ class FixedDesign(_Baseline):
 
     name = "fixed"
     words = baseline(
-        rows="it alone changes",
         reading="Only the investigated factor varies; all others stand at one configuration.",
         within="two runs that differ in {factor} only",
         caution=", with all other factors at one configuration, so that another one may give another answer.",

@@ -45,7 +45,6 @@ class RadialDesign(Design):
     compares = Pairs
     factor_checks = PAIR_CHECKS
     words = Words(
-        rows="The other rows hold the base runs and those in which that factor was drawn anew.",
         table="Each dot is a pair of runs that differ in {factor} only. Distance from the line is what it contributes, "
         "spread along the line is what all other factors do.",
         compared="two base runs",
@@ -61,7 +60,6 @@ class RadialDesign(Design):
             ),
         ),
         drawn="in each set of them every randomness factor changes from run to run",
-        first_row="The first row holds all base and swap runs.",
         golden="base and swap runs",
         row="base runs",
         size="{rows} base runs, each with one swap a factor",

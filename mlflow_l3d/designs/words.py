@@ -27,14 +27,8 @@ class Words:
 
     Attributes
     ----------
-    order
-        Which factors stand first.
-    legend, note
-        Below the table of factors, in the terminal and on a page.
-    bars
-        The picture of all factors: for who cannot see it, and below it.
-    rows
-        What the rows of the figure of single scores hold, after the first.
+    note
+        Below the table of factors on a page.
     table
         Caption of the picture of a factor's table: factor.
     compared
@@ -45,9 +39,8 @@ class Words:
         The runs in which every factor changes, in the table of agreement.
     reading
         Term and meaning, for "How to read this".
-    drawn, first_row
-        Of a design whose own runs serve as golden runs: how they are drawn, and what the first row of the figure of
-        single scores holds.
+    drawn
+        Of a design whose own runs serve as golden runs: how they are drawn.
     caution
         Of a baseline: why its verdict may be wrong.
     apart
@@ -68,25 +61,9 @@ class Words:
     size: str = "N={columns}, M={rows}, {golden}"
     draws_pairs: bool = False
 
-    order: str = "largest corrected importance"
-    legend: str = (
-        "dominates: more than half of the variance of the score, interactions included (interval above 0); minor: less "
-        "(below 0). {pp}: {unit} of {metric}. moves: std that the factor brings about. {gold}: std of the {runs}. CON, "
-        "CCON: {meaning}. published: important if above 0. miss: cells without a score."
-    )
     note: str = (
-        "dominates: more than half of the variance, interval above 0; minor: less, interval below 0. contr., mitig.: "
-        "contributed and mitigated, as published; missing: cells without a score. Standard deviations and scores are "
-        "{unit} of {metric}."
-    )
-    bars: tuple[str, str] = (
-        "Importance of every factor",
-        "Points and lines are the corrected importance with its {level} interval, bars the published importance. A "
-        "factor dominates if its whole interval lies to the right of 0, and is minor if it lies to the left.",
-    )
-    rows: str = (
-        "The other rows hold the table of one factor, in which it changes along a row and everything else from row to "
-        "row."
+        "dominates: more than half of the variance of the score; minor: less; undecided: the interval contains one "
+        "half. contributed, mitigated: as published. Standard deviations and scores are {unit} of {metric}."
     )
     table: str = (
         "Along a row only {factor} changes; from row to row everything else does. The mean of the row stds is the "
@@ -97,7 +74,6 @@ class Words:
     examples: str = "golden runs"
     reading: tuple[tuple[str, str], ...] = (("Cell, row, column", f"{_CELL}meets the same columns."), _STDS)
     drawn: str = ""
-    first_row: str = ""
     caution: str = ""
 
 
@@ -119,21 +95,11 @@ LEVELS: Final = Words(
 )
 
 
-def baseline(rows: str, reading: str, within: str, caution: str) -> Words:
+def baseline(reading: str, within: str, caution: str) -> Words:
     """Return the sentences of a baseline strategy."""
     return Words(
-        order="largest standard deviation",
         note="missing: runs without a score. Standard deviations and scores are {unit} of {metric}. Important by the "
         "{design} strategy: a share of at least 0.50; there is no interval.",
-        bars=(
-            "Std of every factor's runs",
-            "Std of the runs as a share of the {golden} std. From half on (line) the {design} strategy calls a factor "
-            "important; it has no importance and no interval.",
-        ),
-        legend="The {design} strategy has no importance: important if the std of the runs is at least half "
-        "that of the {runs} (gold). Std and mean in {unit} of {metric}. CON, CCON: % of {meaning}. miss: "
-        "runs without a score.",
-        rows=f"The other rows hold the runs of one factor, in which {rows}.",
         within=within,
         reading=(
             (
