@@ -46,8 +46,8 @@ helpers:
 {helpers}"""
 _OPTIONS = "[--NAME VALUE ...]"
 _MORE = """mlflow-l3d VERB --help has examples and the parameters that most people need; --help-all has all of them.
-The verbs are entry points of the MLflow Project (mlflow run . --env-manager local -e VERB -P NAME=VALUE), and functions
-of the package: docs/parameters.md.
+Studies, plan and evaluate are entry points of the MLflow Project, and functions of the package (docs/parameters.md):
+mlflow run . --env-manager local -e VERB -P NAME=VALUE, where investigate is main.
 mlflow-l3d names names the factors, tasks, approaches, designs and metrics there are."""
 
 

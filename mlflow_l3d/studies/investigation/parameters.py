@@ -25,7 +25,7 @@ VERB = Verb(
     examples=(
         "investigate reviews.csv",
         "investigate reviews.csv --factor all --design radial --num-labelled 200",
-        "investigate -- python train.py --seed {seed}",
+        "investigate -- python train.py --order {data_order} --init {model_initialisation}",
     ),
     usual=USUAL,
     order=10,
