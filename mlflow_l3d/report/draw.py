@@ -12,7 +12,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.report.numbers import plain
+from mlflow_l3d.report.numbers import counted, plain
 
 _BINS: Final = 40
 """Stacks of dots at most."""
@@ -131,7 +131,7 @@ def strip(
     axis
         One that several strips share; its own by default.
     """
-    axis = axis or Axis.over(scores)
+    axis = axis or Axis.over([*scores, *(band or ())])
     width = nice_step((axis.high - axis.low) / _BINS)
     bins = np.round((scores - axis.low) / width).astype(int)
     mean = float(scores.mean())
@@ -163,15 +163,21 @@ def as_dots(scores: FloatArray) -> bool:
     return len(scores) <= _MOST_DOTS
 
 
+def marks_text(scores: FloatArray, name: str, term: str = "") -> str:
+    """Return what the marks of a strip are: dots or bars of runs with a name, whose meaning is a term of a page."""
+    marks, name = ("A dot: one", name) if as_dots(scores) else ("A bar: how many", f"{name}s")
+    return f"{marks} {f'[[{name}|{term}]]' if term else name}."
+
+
 def _columns(axis: Axis, width: float, bins: npt.NDArray[np.int_], pitch: float, bottom: float) -> list[Markup]:
     """Return a bar in place of each stack of dots."""
-    bar = Markup('<rect class="dot" x="{}%" width="{}%" y="{}" height="{}"><title>{} runs</title></rect>')
+    bar = Markup('<rect class="dot" x="{}%" width="{}%" y="{}" height="{}"><title>{}</title></rect>')
     wide = 0.8 * (axis.at(axis.low + width) - axis.at(axis.low))
     places = [
         (axis.at(axis.low + width * at), pitch * count, count) for at, count in enumerate(np.bincount(bins)) if count
     ]
     return [
-        bar.format(short(x - wide / 2), short(wide), short(bottom - tall), short(tall), count)
+        bar.format(short(x - wide / 2), short(wide), short(bottom - tall), short(tall), counted(int(count), "run"))
         for x, tall, count in places
     ]
 

@@ -11,6 +11,8 @@ from mlflow_l3d.metrics.base import Metric
 
 MISSING: Final = "n/a"
 """What stands where there is no number."""
+_SMALL: Final = 0.01
+"""Three decimals of a smaller number have fewer than two digits."""
 
 
 def plain(value: float, digits: int = 2, sign: str = "") -> str:
@@ -48,9 +50,19 @@ class Unit:
     noun: str
     short: str
 
+    def written(self, number: float, digits: int = 2, sign: str = "") -> str:
+        """Return a number that is in this unit already; one in units has three decimals, or else two digits."""
+        if self.scale == 1 and 0 < abs(number) < _SMALL:
+            return f"{number:{sign}.2g}"
+        return plain(number, digits if self.scale > 1 else 3, sign)
+
     def text(self, value: float, digits: int = 2) -> str:
         """Return a score, or a difference or standard deviation of scores."""
-        return plain(self.scale * value, digits if self.scale > 1 else 3)
+        return self.written(self.scale * value, digits)
+
+    def digits(self, std: float) -> int:
+        """Return with how many decimals a first screen writes scores whose standard deviation is this."""
+        return 1 if self.scale * std >= 0.1 or std == 0 else 2
 
     def amount(self, value: float) -> str:
         """Return a score, or a difference or standard deviation of scores, with its unit."""
@@ -58,16 +70,17 @@ class Unit:
 
     def change(self, difference: float, digits: int = 2) -> str:
         """Return a difference with its sign."""
-        return plain(self.scale * difference, digits if self.scale > 1 else 3, "+")
+        return self.written(self.scale * difference, digits, "+")
 
     def size(self, value: float, text: str = "") -> str:
         """Return the size of a difference as a headline has it, without a unit if the metric is not in per cent.
 
-        `text` is the number, if it is not to be rounded to one decimal.
+        `text` is the number, if it is not to be rounded to one decimal, or to two digits below 1.
         """
         if self.scale == 1:
             return text or self.text(abs(value))
-        number = text or self.text(abs(value), 1 if abs(self.scale * value) >= 0.1 else 2)
+        points = abs(self.scale * value)
+        number = text or (plain(points, 1) if points >= 1 or points == 0 else f"{points:.2g}")
         return f"{number} {'point' if number == '1' else 'points'}"
 
     @property
@@ -77,7 +90,7 @@ class Unit:
 
     def typical(self, std: float) -> str:
         """Return a standard deviation as a first screen has it."""
-        return f"± {self.text(std, 1 if self.scale * std >= 0.1 or std == 0 else 2)}"
+        return f"± {self.text(std, self.digits(std))}"
 
     def squared(self, value: float) -> str:
         """Return a variance: three decimals, two digits where these would be zeros."""

@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
-from mlflow_l3d.report.draw import Axis, difference_bar, strip, svg
+from mlflow_l3d.report.draw import Axis, difference_bar, marks_text, strip, svg
 from mlflow_l3d.report.draw import text as words
-from mlflow_l3d.report.numbers import counted, percent, plain, points, unit_of
+from mlflow_l3d.report.numbers import counted, percent, points, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, minus, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
@@ -66,14 +66,11 @@ def comparison_document(
     letters = ", ".join(f"{short}: {name}" for name, short in short_names(comparison).items() if len(short) < len(name))
     systems = letters or counted(len(comparison.systems), "system")
     about = [", ".join(comparison.tasks), systems, f"{comparison.metric}{' in %' * comparison.metric.percent}"]
-    place = [Markup("{}").format(text) for text in (counted(len(scores), "run"), source.date) if text]
-    if source.link:
-        place.append(Markup('<a href="{}">MLflow</a>').format(source.link))
     return Document(
         title=comparison.title,
         headline=headline(comparison),
         about=" \N{MIDDLE DOT} ".join(about),
-        place=Markup(" \N{MIDDLE DOT} ").join(place),
+        place=source.place(counted(len(scores), "run")),
         answers=opening,
         table=table,
         steps=next_steps,
@@ -145,8 +142,7 @@ def score_strips(comparison: Comparison, scores: pd.DataFrame) -> list[Drawing]:
     for (task, system), runs in scores.groupby(["task", "system"], sort=False):
         values, names = unit.scale * runs["score"].to_numpy(), [f"run {at + 1}" for at in range(len(runs))]
         title = f"{system}, {task}" if len(comparison.tasks) > 1 else str(system)
-
-        shown = partial(plain, digits=1 if unit.scale > 1 else 3)
+        shown = partial(unit.written, digits=1)
         drawn = strip(values, names, band=None, label=title, shown=shown, axis=axes[str(task)])
-        strips.append(Drawing(drawn, f"{title}: a dot is one run."))
+        strips.append(Drawing(drawn, f"{title}. {marks_text(values, 'run')}"))
     return strips

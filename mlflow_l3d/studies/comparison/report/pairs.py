@@ -8,11 +8,14 @@ from typing import Final, NamedTuple
 
 from mlflow_l3d.analysis.comparison.families import OverTasks
 from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Difference, Rank, TaskMean
-from mlflow_l3d.report.numbers import plain, shorten_all, unit_of
-from mlflow_l3d.report.text import Answer, advise
+from mlflow_l3d.report.numbers import shorten_all, unit_of
+from mlflow_l3d.report.text import Answer, advice, advise
 
 _NAME: Final = 24
 """Longest name of a system in a sentence."""
+
+SHARED: Final = "train both with the same root_seed and factors"
+"""What makes the runs of two systems share their configurations."""
 
 
 class Lead(NamedTuple):
@@ -83,27 +86,35 @@ def short_names(comparison: Comparison) -> dict[str, str]:
 
 def size(comparison: Comparison, value: float) -> str:
     """Return a difference with its unit, which a metric that is not read in per cent has none of."""
-    return change(comparison, value, "") + " points" * comparison.metric.percent
+    return unit_of(comparison.metric).size(value, change(comparison, value, ""))
 
 
 def change(comparison: Comparison, value: float, sign: str = "+") -> str:
     """Return a difference with its sign."""
     unit = unit_of(comparison.metric)
-    digits = 1 if all(100 * each.error >= 0.1 for each in comparison.differences) else 2
-    return plain(unit.scale * value, digits if comparison.metric.percent else 3, sign)
+    digits = max(unit.digits(each.error) for each in comparison.differences)
+    return unit.written(unit.scale * value, digits, sign)
 
 
 def effect_text(comparison: Comparison) -> str:
     """Return the smallest effect with its unit."""
-    number = f"{unit_of(comparison.metric).scale * comparison.smallest_effect:g}"
-    return number + (f" point{'' if number == '1' else 's'}" if comparison.metric.percent else "")
+    unit, effect = unit_of(comparison.metric), comparison.smallest_effect
+    return unit.size(effect, f"{unit.scale * effect:g}")
 
 
 def advice_on(one: Difference) -> Answer:
     """Return what would settle a difference: runs, test examples, or nothing more."""
     there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
-    more_runs = one.of_runs > one.of_examples
-    return advise(there, one.runs_to_settle, one.examples_needed, settled=settled, more_runs=more_runs)
+    needed, more_runs = runs_to_have(one), one.of_runs > one.of_examples
+    if not settled and {*one.runs} == {needed}:
+        why = f"The {there} runs of each settle it with 80 % probability if all share their configurations: {SHARED}."
+        return advice("shared configurations", why)
+    return advise(there, needed, one.examples_needed, settled=settled, more_runs=more_runs)
+
+
+def runs_to_have(one: Difference) -> float:
+    """Return how many runs of each settle a difference if all are shared: never fewer than there are; inf if none."""
+    return max(one.runs_to_settle, *one.runs)
 
 
 def direction_sentence(comparison: Comparison) -> str:

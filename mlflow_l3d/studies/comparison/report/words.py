@@ -148,7 +148,9 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
         return
     pair = f"{names[one.first]} against {names[one.second]}{f' on {one.task}' if len(comparison.tasks) > 1 else ''}"
     is_named = not math.isnan(comparison.smallest_effect)
-    if math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= _AFFORDABLE * max(one.runs)):
+    if {*one.runs} == {of.runs_to_have(one)}:
+        yield Step(f"{pair}: {of.SHARED}, so that all runs share their configurations. Then compare again.")
+    elif math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= _AFFORDABLE * max(one.runs)):
         yield from _more_runs(one, pair, names, sides)
     elif math.isfinite(one.examples_needed) and not math.isfinite(one.runs_to_settle):
         yield Step(f"{pair} takes about {one.examples_needed:,.0f} test examples: raise test_size of both.")
@@ -159,12 +161,12 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
 
 
 def _more_runs(one: Difference, pair: str, names: Mapping[str, str], sides: Sides) -> Iterator[Step]:
-    runs = f"{one.runs_to_settle:.0f}"
-    texts = [f"{pair} takes about {one.runs_to_settle:,.0f} runs of each (80 % power). Finished ones count:"]
+    needed = of.runs_to_have(one)
+    texts = [f"{pair} takes about {needed:,.0f} runs of each (80 % power). Finished ones count:"]
     for system, there in zip((one.first, one.second), one.runs, strict=True):
         side = sides.get((one.task, system), Side())
-        command = side.source.command(side.verb, **{side.runs_parameter: runs})
-        if there < one.runs_to_settle and command:
+        command = side.source.command(side.verb, **{side.runs_parameter: f"{needed:.0f}"})
+        if there < needed and command:
             yield Step(texts.pop() if texts else f"The same for {names[system]}; then compare again:", command)
     yield from (Step(text.replace("Finished ones count:", "Add runs, and compare again.")) for text in texts)
 

@@ -48,7 +48,9 @@ def headline(answer: GateAnswer) -> str:
 def answers(answer: GateAnswer) -> tuple[Answer, Answer, Answer]:
     """Return the three questions that the report opens with: about luck, size, and other examples."""
     lucky = "Two runs of each are needed."
-    if answer.looks:
+    if answer.outstanding.equal:
+        lucky = "**There is no difference:** the two have equal scores in every run."
+    elif answer.looks:
         look = answer.looks[-1]
         words = {"undecided": ("Yes", "It contains 0."), "equivalent": ("Unlikely", f"It is within ± {answer.effect}.")}
         word, place = words.get(look.decision, ("Unlikely", "It excludes 0."))
@@ -148,7 +150,7 @@ def interval_of(answer: GateAnswer, look: Look) -> tuple[float, float, float]:
 def limits(answer: GateAnswer, low: float, high: float, digits: int = 2) -> str:
     """Return an interval, in words if it has no end."""
     ends = between(low, high, lambda end: unit_of(answer.metric).change(end, digits))
-    return "no limits yet" if ends == MISSING else ends
+    return "unbounded" if ends == MISSING else ends
 
 
 def _power(forecast: Forecast, effect: str) -> str:

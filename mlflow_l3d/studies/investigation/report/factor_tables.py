@@ -120,7 +120,7 @@ def first_table(shown: Shown) -> Table | None:
 def _share_table(shown: Shown) -> Table:
     ends = (("0", 0), ("50 %", 50), ("100 %", 100))
     axis = svg(15, "from 0 to 100 %", *[text(at, 12, words) for words, at in ends])
-    rows, doubts = [], []
+    level, rows, doubts = percent(shown.analysis.level), list[dict[str, str]](), list[str]()
     for record in shown.records:
         word, (share, low, high) = shown.verdict(record), shown.shares(record)
         said = share_cell(share, low, high, digits=0)
@@ -130,14 +130,17 @@ def _share_table(shown: Shown) -> Table:
                 "factor": record.factor,
                 "verdict": verdict_cell(word),
                 "bar": Drawn(share_bar(share, low, high, f"{record.factor}: {said}".replace("\n", " "))),
-                f"[[share of variance|share]] ({percent(shown.analysis.level)})": said,
+                f"[[share of variance|share]] ({level})": said,
                 "[[moves it by|moves]]": moved if moved == MISSING else f"{moved}\n{shown.unit.noun}",
             }
         )
         verdict = shown.analysis.verdict(record.factor)
         if verdict.doubt and verdict.doubt not in ("contains_0", "no_interval"):
             doubts.append(f"{record.factor} is {word}: {verdict.reason}.")
-    rule = f"{percent(shown.analysis.level)} interval above 50 %: dominates; below: minor; else [[undecided|verdict]]."
+    rule = f"{level} interval above 50 %: dominates; below: minor; else [[undecided|verdict]]."
+    if len(shown.records) > 1:
+        rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
+        rule += "[[undecided|verdict]]."
     table = Table.of(rows, " ".join([rule, *doubts]), kind="bars", texts=frozenset({1, 2}))
     head = (*table.head[:2], Drawn(axis), *table.head[3:])
     return replace(table, head=head, kinds=tuple(shown.verdict(record) for record in shown.records))

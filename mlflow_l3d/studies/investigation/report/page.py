@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.draw import as_dots, strip
+from mlflow_l3d.report.draw import marks_text, strip
 from mlflow_l3d.report.examples import MOST, fragile_examples
-from mlflow_l3d.report.numbers import percent, shorten
+from mlflow_l3d.report.numbers import counted, percent, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section, Snippet, answer_lines, step_lines, subheading
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Part
@@ -60,7 +61,7 @@ def investigation_document(
         opens = any(factor["predicted"] for factor in data["factors"].values())
         voters = "pooled runs" if shown.golden_word == "pooled" else shown.golden_runs
         examples = fragile_examples(worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens)
-    reading = {"shown": shown, "level": percent(analysis.level)}
+    reading = {"shown": shown, "level": percent(shown.level)}
     sections = [
         Section(_titled("Checks", len(by_code(analysis.checks))), _checks(shown), name="checks"),
         Section("Factors in numbers", [factor_tables.numbers_table(shown)], name="factors"),
@@ -81,7 +82,7 @@ def investigation_document(
         title=title,
         headline=headline(shown),
         about=_about(shown, source),
-        place=source.place(f"{_cells(shown):,} runs"),
+        place=source.place(counted(shown.runs, "run")),
         answers=opening,
         drawing=_strip(shown, runs),
         table=table,
@@ -102,14 +103,6 @@ def _about(shown: Shown, source: Source) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _cells(shown: Shown) -> int:
-    """Return how many runs there are; those that stand for golden runs are cells of the tables, too."""
-    golden = len(shown.golden_scores)
-    if shown.design.tables_are_golden or shown.golden_word == "pooled":
-        return golden
-    return sum(record.table.size for record in shown.records) + golden
-
-
 def _strip(shown: Shown, runs: Runs) -> Drawing | None:
     scores, unit = shown.golden_scores, shown.unit
     if len(scores) < 2:
@@ -120,16 +113,12 @@ def _strip(shown: Shown, runs: Runs) -> Drawing | None:
     mean = float(scaled.mean())
     low, high = float(scaled.min()), float(scaled.max())
 
-    def written(value: float) -> str:
-        return unit.text(value / unit.scale, 1)
-
+    written = partial(unit.written, digits=1)
     label = f"Scores of {len(scores)} runs: {written(low)} to {written(high)}, mean {written(mean)}"
     drawn = strip(scaled, names, band=(mean - std, mean + std) if std > 0 else None, label=label, shown=written)
     better = "" if shown.analysis.metric.greater_is_better else " Smaller is better."
     word = "pooled" if shown.golden_word == "pooled" else "golden"
-    marks = "A dot: one" if as_dots(scaled) else "A bar: how many"
-    words = f"{shown.golden_word} run{'' if as_dots(scaled) else 's'}"
-    return Drawing(drawn, f"{marks} [[{words}|{word}]]. {_BAND}{better}")
+    return Drawing(drawn, f"{marks_text(scaled, f'{shown.golden_word} run', word)} {_BAND}{better}")
 
 
 def _short_notes(shown: Shown) -> list[str]:

@@ -78,6 +78,13 @@ class Shown:
         return np.empty(0) if self.golden is None else self.golden.golden[np.isfinite(self.golden.golden)]
 
     @property
+    def runs(self) -> int:
+        """How many runs have a score; those that stand for golden runs are cells of the tables, too."""
+        if self.design.tables_are_golden or self.golden_word == "pooled":
+            return len(self.golden_scores)
+        return len(self.golden_scores) + sum(int(np.isfinite(record.table).sum()) for record in self.records)
+
+    @property
     def golden_deviation(self) -> float:
         """Their standard deviation; a design whose own runs are not independent of each other has one of its own."""
         if self.golden is not None and self.design.tables_are_golden:

@@ -34,11 +34,18 @@ def headline(shown: Shown) -> str:
         return f"All {len(scores)} runs scored {unit.text(float(scores[0]), 1)}: the varied factors change nothing."
     collapse = shown.analysis.collapse
     if collapse is not None and collapse.collapsed:
-        rest = single_run_limit(np.empty(0), next(iter(collapse.rest.values())).golden_std)
+        rest = _limit(shown, next(iter(collapse.rest.values())))
         share = points(collapse.collapsed / collapse.runs, 0)
-        return f"{share} % of the runs collapsed; the others differ by up to {_size(shown, rest)} by luck."
-    limit = _size(shown, single_run_limit(scores, shown.golden_deviation))
-    return f"Between two single runs, a difference below {limit} may be [[luck|luck]]."
+        return f"{share} % of the runs collapsed; the others differ by up to {rest} by luck."
+    return f"Between two single runs, a difference below {_limit(shown, shown.golden)} may be [[luck|luck]]."
+
+
+def _limit(shown: Shown, record: Importance | None) -> str:
+    """Return the distance below which two runs may differ by luck, with its unit."""
+    assert record is not None
+    scores = record.golden[np.isfinite(record.golden)]
+    own_std = shown.design.tables_are_golden or len(scores) < 2
+    return shown.unit.size(single_run_limit(scores, record.golden_std if own_std else None))
 
 
 def answers(shown: Shown) -> tuple[Answer, Answer, Answer]:
@@ -51,10 +58,8 @@ def _luck(shown: Shown) -> Answer:
     if len(scores) < 2:
         return Answer(question, "", (f"{len(scores)} {shown.golden_runs} have a score; at least 2 are needed.",))
     std = shown.golden_deviation
-    digits = 1 if unit.scale * std >= 0.1 else 2
-    mean, low, high, deviation = (
-        unit.text(float(value), digits) for value in (scores.mean(), scores.min(), scores.max(), std)
-    )
+    numbers = (scores.mean(), scores.min(), scores.max(), std)
+    mean, low, high, deviation = (unit.text(float(value), unit.digits(std)) for value in numbers)
     runs = f"Repeating the training **{len(scores):,} times** with other seeds gave"
     if shown.golden_word == "pooled":
         runs = f"The **{len(scores):,} trainings** of all tables scored"
@@ -177,8 +182,3 @@ def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
         unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
         gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate 'NAME=VALUE' --smallest-effect {effect:g}"
         yield Step(f"Does a change help? To see a difference of {effect:g}{unit} takes about {runs} runs each:", gate)
-
-
-def _size(shown: Shown, value: float) -> str:
-    """Return a difference of scores with its unit, which a metric that is not read in per cent has none of."""
-    return f"{shown.unit.text(value, 1)}{shown.unit.behind}"

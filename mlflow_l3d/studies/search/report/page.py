@@ -76,7 +76,7 @@ def _found_setting(result: SearchResult) -> list[str | None]:
         for name, value in result.best.items()
         if name not in result.searched
     )
-    command = Markup("Use it in an investigation: <code>-P hyperparameters={}</code>").format(result.run_id)
+    command = Markup("Use it in an investigation: <code>--hyperparameters {}</code>").format(result.run_id)
     return [f"Not searched: {others}." if others else None, command if result.run_id else None]
 
 

@@ -25,7 +25,8 @@ _PANEL: Final = Markup("<div><h3>{}</h3>{}</div>")
 
 def gains(result: SearchResult) -> Drawing | None:
     """Return the gain over the default on the examples that chose the found setting, and on new configurations."""
-    held, scale = result.held_out, unit_of(result.metric).scale * result.metric.sign
+    held, unit = result.held_out, unit_of(result.metric)
+    scale = unit.scale * result.metric.sign
     rows = [("On the validation examples", "undecided", result.best_score - result.default_score)]
     ends = {0: (math.nan, math.nan)}
     if held is not None:
@@ -38,13 +39,13 @@ def gains(result: SearchResult) -> Drawing | None:
     axis = Axis.over([0.0, *values, *(end for pair in ends.values() for end in pair)])
     bars = [
         Markup('<div class="{}"><p class="note">{}</p>{}</div>').format(
-            kind, words, difference_bar(value, *ends[at], axis, f"{words}: {value:+.2f}")
+            kind, words, difference_bar(value, *ends[at], axis, f"{words}: {unit.written(value, sign='+')}")
         )
         for at, ((words, kind, _), value) in enumerate(zip(rows, values, strict=True))
     ]
-    level = percent(held.level if held is not None else 0.95)
-    unit = f" in {unit_of(result.metric).noun}" if scale in (100, -100) else ""
-    caption = f"Gain over the default{unit}, with its {level} interval."
+    points = f" in {unit.noun}" if unit.behind else ""
+    interval = f", with its {percent(held.level)} interval" if held is not None and math.isfinite(held.ci_low) else ""
+    caption = f"Gain over the default{points}{interval}."
     return Drawing(Markup("").join([*bars, svg(22, "axis", axis.drawn(0))]), caption)
 
 
@@ -63,7 +64,7 @@ def history(result: SearchResult) -> Drawing | None:
         best = sign * np.maximum.accumulate(sign * scores)
         ticks = [(0.0, "0"), (1.0, f"{last:.0f}")]
         drawn = scatter(
-            numbers / last, scores, axis, ticks, f"{stage.title}, by trial", names=_names(trials), line=best
+            numbers / last, scores, axis, ticks, f"{stage.title}, by trial", names=_names(result, trials), line=best
         )
         panels.append((stage.title, drawn))
     return _panels(panels, "A dot: one complete trial, in the order of the trials. Line: best so far.")
@@ -77,7 +78,7 @@ def slices(result: SearchResult) -> Drawing | None:
             tried = trials[trials[name].notna()]
             places, ticks = _places(tried[name], stage, name)
             scores = tried["score"].to_numpy(dtype=float)
-            drawn = scatter(places, scores, axis, ticks, f"{stage.title}, by {name}", names=_names(tried, name))
+            drawn = scatter(places, scores, axis, ticks, f"{stage.title}, by {name}", names=_names(result, tried, name))
             panels.append((f"{name}, {stage.name}", drawn))
     return _panels(panels, "A dot: one complete trial. Point at it for its number and value.")
 
@@ -104,10 +105,11 @@ def _axis(result: SearchResult) -> Axis:
     return Axis.over([score for _, trials in complete_trials(result) for score in trials["score"]])
 
 
-def _names(trials: pd.DataFrame, name: str = "") -> list[str]:
+def _names(result: SearchResult, trials: pd.DataFrame, name: str = "") -> list[str]:
+    written = unit_of(result.metric).written
     values = [f", {value_text(value)}" for value in trials[name]] if name else [""] * len(trials)
     return [
-        f"trial {number}{value}: {score:.2f}"
+        f"trial {number}{value}: {written(score)}"
         for number, score, value in zip(trials["number"], trials["score"], values, strict=True)
     ]
 

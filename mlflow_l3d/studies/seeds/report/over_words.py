@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.numbers import between, percent, plain, probability, signed
+from mlflow_l3d.report.numbers import between, percent, plain, probability, signed, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
 from mlflow_l3d.studies.seeds.numbers.friedman import POWER
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
-from mlflow_l3d.studies.seeds.report.words import amount, investigate_command
+from mlflow_l3d.studies.seeds.report.words import investigate_command
 
 
 def over_headline(models: Sequence[ModelOverTasks]) -> str:
@@ -52,7 +52,7 @@ def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
 
 
 def _var(row: Mapping[Any, Any]) -> str:
-    return amount(row["metric"], row["var"])
+    return unit_of(row["metric"]).size(row["var"])
 
 
 def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answer]:
@@ -73,13 +73,15 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
             numbers = f"{signed(slope['pearson'])} ({between(low, high)}), over {slope['tasks']} tasks"
             size.append(f"{name}VAR correlates with the log of the size at {numbers}.")
     falls = [slope < 0 for slope in slopes if not math.isnan(slope)]
-    settled = "Yes" if all(falls) else "It depends on the model" if any(falls) else "No"
+    settled = "It depends on the model" if any(falls) else "Undecided"
+    if len(falls) == len(slopes) and len(set(falls)) == 1:
+        settled = "Yes" if falls[0] else "No"
     return (
         Answer("Where does the seed matter most?", "", (where,)),
         Answer("Is there a better seed?", "", (_better(tests), *better)),
         Answer(
             "Do larger training sets make it matter less?",
-            "" if not size else settled if falls else "Undecided",
+            settled if size else "",
             tuple(size) or ("Too few tasks have a known training size.",),
         ),
     )

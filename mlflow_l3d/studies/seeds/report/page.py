@@ -11,7 +11,7 @@ from typing import Final
 import pandas as pd
 from markupsafe import Markup
 
-from mlflow_l3d.report.draw import strip
+from mlflow_l3d.report.draw import marks_text, strip
 from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
 from mlflow_l3d.report.numbers import counted, plain, shorten, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Item, Picture, Section, answer_lines, prose, step_lines
@@ -105,10 +105,7 @@ def _strip(study: SeedsStudy) -> Drawing | None:
     if len(scores) < 2:
         return None
     values, std = unit.scale * scores.to_numpy(), unit.scale * study.own.std
-    shown, mean = (
-        partial(plain, digits=words.digits(study.metric, study.own.std)),
-        values.mean(),
-    )
+    shown, mean = partial(unit.written, digits=words.digits(study)), values.mean()
     drawn = strip(
         values,
         [f"{study.unit} {seed}" for seed in scores.index],
@@ -120,7 +117,7 @@ def _strip(study: SeedsStudy) -> Drawing | None:
     )
     hollow = " Hollow: [[collapsed|collapsed]]." if study.collapsed_seeds else ""
     better = "" if study.metric.greater_is_better else " Smaller is better."
-    caption = f"A dot: one {study.unit}. Band: ± 1 [[standard deviation|std]].{hollow}{better}"
+    caption = f"{marks_text(values, study.unit)} Band: ± 1 [[standard deviation|std]].{hollow}{better}"
     parts = [drawn, Markup('<p class="note">{}</p>').format(prose(caption))]
     if examples := tables.shares(study):
         parts += [Markup("<h3>Test examples</h3>"), shares_bar(examples)]

@@ -13,7 +13,6 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
-from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
@@ -55,19 +54,12 @@ def scored(study: SeedsStudy) -> pd.Series:
 
 def _limit(study: SeedsStudy, scores: pd.Series) -> str:
     """Return the distance below which two scores may differ by luck, with its unit."""
-    return amount(study.metric, single_run_limit(scores.to_numpy(), float(scores.std())))
+    return unit_of(study.metric).size(single_run_limit(scores.to_numpy()))
 
 
-def amount(metric: Metric, value: float) -> str:
-    """Return a difference of scores with its unit, which a metric that is not read in per cent has none of."""
-    unit = unit_of(metric)
-    number = plain(unit.scale * value, 1) if unit.scale * value >= 1 else f"{unit.scale * value:.2g}"
-    return f"{number} points" if unit.scale > 1 else number
-
-
-def digits(metric: Metric, std: float) -> int:
-    """Return with how many decimals scores are written whose standard deviation is this."""
-    return 3 if not metric.percent else 2 if 100 * std < 0.1 else 1
+def digits(study: SeedsStudy) -> int:
+    """Return with how many decimals a first screen writes the scores."""
+    return unit_of(study.metric).digits(study.own.std)
 
 
 def study_answers(study: SeedsStudy) -> tuple[Answer, Answer, Answer]:
@@ -80,8 +72,9 @@ def _luck(study: SeedsStudy) -> Answer:
     if scores.runs < 2:
         return Answer(question, "", (f"{counted(scores.runs, unit)} with a score; at least 2 are needed.",))
     shown, values = unit_of(study.metric).text, unit_of(study.metric).scale * scored(study)
+    written = unit_of(study.metric).written
     numbers = (values.min(), values.max(), values.mean(), values.std())  # scaled first, as those of the strip
-    low, high, mean, std = (plain(each, digits(study.metric, scores.std)) for each in numbers)
+    low, high, mean, std = (written(each, digits(study)) for each in numbers)
     metric = f"{study.metric}, %" if study.metric.percent else f"{study.metric}"
     lead = (
         f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
@@ -106,7 +99,7 @@ def _lucky(study: SeedsStudy) -> Answer:
     elif scores.min() == scores.max():
         lead = "**No:** all have the same score."
     else:
-        shown = partial(unit.text, digits=digits(study.metric, study.own.std))
+        shown = partial(unit.text, digits=digits(study))
         low, high = (
             f"**{_named(scores.index[scores == end])}** ({shown(end)})" for end in (scores.min(), scores.max())
         )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from markupsafe import Markup
-
 from mlflow_l3d.report.numbers import counted, percent, shorten
 from mlflow_l3d.report.page import Document, Item, Section, Snippet, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
@@ -60,7 +58,7 @@ def sweep_document(
         title=title,
         headline=headline(shown),
         about=_about(shown, source),
-        place=_place(shown, source),
+        place=source.place(counted(len(sweep.points), "point"), counted(shown.runs, "run")),
         answers=opening,
         table=table,
         steps=next_steps,
@@ -75,9 +73,3 @@ def _about(shown: ShownSweep, source: Source) -> str:
     task = ", ".join(dict.fromkeys(point.task for point in shown.sweep.points))
     metrics = [f"{', '.join(shown.metrics)}{' in %' * bool(shown.unit.behind)}"] if shown.metrics else []
     return " · ".join(shorten(part, 60) for part in (task, source.approach, source.model, *metrics) if part)
-
-
-def _place(shown: ShownSweep, source: Source) -> Markup:
-    runs = sum(record.table.size for each in shown.analyses for record in each.importances.values())
-    runs += sum(max((len(one.golden) for one in each.importances.values()), default=0) for each in shown.analyses)
-    return source.place(counted(len(shown.sweep.points), "point"), counted(runs, "run"))

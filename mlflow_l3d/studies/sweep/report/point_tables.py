@@ -24,7 +24,7 @@ MOST: Final = (12, 5)
 _LINES: Final = 6
 """Points that the terminal shows at most."""
 _RULE: Final = (
-    "Share of the variance with its {} interval. "
+    "Share of the variance with its interval; those of a point hold together with {}. "
     f"{SIGNS['dominates']} dominates: above 50 %; {SIGNS['minor']} minor: below; {UNDECIDED} [[undecided|verdict]]."
 )
 _RULE_OF_TEXT: Final = "Share of the variance: above 50 % dominates; in parentheses: undecided."

@@ -91,6 +91,11 @@ class ShownSweep:
         """Those of the points that have one."""
         return [point.analysis for point in self.sweep.points if point.analysis is not None]
 
+    @property
+    def runs(self) -> int:
+        """How many runs of all points have a score."""
+        return sum(Shown(analysis).runs for analysis in self.analyses)
+
     @cached_property
     def metrics(self) -> list[str]:
         """Names of their metrics."""

@@ -224,10 +224,9 @@ def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
         yield Step(text, source.command("sweep", mitigation_runs=str(max(rows))))
     if len(sweep.factors) == 1 and command:
         yield Step("What else moves the score?", source.command("sweep", factor="all"))
-    run_id = shown.luck["run_id"].iloc[0] if len(shown.luck) > 1 else ""
-    if run_id:
-        text = f"What is behind the luck at {_extremes(shown)[0][0]}? Its own report:"
-        yield Step(text, f"mlflow-l3d evaluate --parent-run-id {run_id}")
+    ends = _extremes(shown)
+    if len(ends) == 2 and (run_id := shown.luck["run_id"].iloc[0]):
+        yield Step(f"What is behind the luck at {ends[0][0]}? Its own report:", f"mlflow-l3d view {run_id}")
 
 
 def _rows_needed(shown: ShownSweep) -> list[int]:
