@@ -13,7 +13,7 @@ import pytest
 import yaml
 from simulated_analyses import cells_of, simulated
 
-from mlflow_l3d.report.draw import Axis, nice_step
+from mlflow_l3d.report.draw import Axis, marks_text, nice_step, strip
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import fragile_examples
 from mlflow_l3d.studies.investigation.report import cite
@@ -21,6 +21,9 @@ from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.picture import picture
 from mlflow_l3d.studies.investigation.report.runs import MOST_CELLS, Runs, rows_shown
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
+from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
+from mlflow_l3d.studies.sweep.report.page import sweep_document
 from mlflow_l3d.tasks.identity import make_task
 
 SOURCE = Source(task="reviews.csv", run_id="r", version="0.2.0", root_seed="0", classes=("NEG", "POS"))
@@ -161,7 +164,7 @@ def test_many_runs_are_bars_and_a_page_stays_below_a_megabyte(importance, analys
     records = [importance(name, rows=200, columns=10, golden=5000) for name in "abc"]
     html = investigation_document(analysis(records), title="t", source=SOURCE).to_html()
     assert len(html.encode()) < 1_000_000
-    counts = [int(count) for count in re.findall(r"<title>(\d+) runs</title>", html)]
+    counts = [int(count) for count in re.findall(r"<title>(\d+) runs?</title>", html)]
     assert sum(counts) == 5000
 
 
@@ -170,3 +173,22 @@ def test_runs_are_counted_once(importance, analysis):
     assert str(radial.place).startswith("72 runs")
     crossed = investigation_document(analysis([importance("a", rows=20, columns=10, golden=40)]), title="t")
     assert str(crossed.place).startswith("240 runs")
+    record = importance("a", rows=20, columns=10, golden=40, missing=[(0, 0), (1, 1)])
+    record.golden[0] = math.nan
+    assert str(investigation_document(analysis([record]), title="t").place).startswith("237 runs")
+    points = [SweptPoint(f"r{shots}", {"shots": shots}, "sst2", simulated("radial")) for shots in (1, 2)]
+    assert str(sweep_document(analyse_sweep(points), title="t").place).startswith("2 points · 144 runs")
+
+
+def test_a_strip_shows_its_whole_band_and_counts_each_bar():
+    scores = np.array([79.0, 80.0, 81.0])
+    html = strip(scores, ["a", "b", "c"], band=(60.0, 100.0), label="x", shown=str)
+    start, width = map(float, re.search(r'class="band" x="([\d.]+)%" width="([\d.]+)%"', html).groups())
+    assert 0 < start < start + width < 100
+    many = np.concatenate([np.full(300, 79.0), [81.0]])
+    bars = strip(many, [""] * 301, band=None, label="x", shown=str)
+    assert re.findall(r"<title>(.*?)</title>", bars) == ["300 runs", "1 run"]
+    assert (marks_text(scores, "seed"), marks_text(many, "seed", "s")) == (
+        "A dot: one seed.",
+        "A bar: how many [[seeds|s]].",
+    )

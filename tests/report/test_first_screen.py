@@ -16,6 +16,7 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, marked
 from mlflow_l3d.studies.investigation.artifacts import description
+from mlflow_l3d.studies.investigation.report.factor_tables import first_table
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import shares
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -46,8 +47,8 @@ def judged(importance, analysis):
 
 
 def test_headline_says_how_far_two_runs_lie_apart_by_luck(importance, analysis):
-    found = analysis([importance("a", golden=40)])
-    std = found.importances["a"].golden.std()
+    found = analysis([importance("a", golden=5)])
+    std = found.importances["a"].golden.std(ddof=1)
     assert marked(headline(Shown(found))) == (
         f"Between two single runs, a difference below {100 * 1.96 * math.sqrt(2) * std:.1f} points may be luck."
     )
@@ -58,7 +59,7 @@ def test_headline_says_how_far_two_runs_lie_apart_by_luck(importance, analysis):
 def test_scores_in_two_groups_are_told_of_by_their_own_distances():
     rng = np.random.default_rng(0)
     scores = np.concatenate([0.6 + 0.01 * rng.standard_normal(50), 0.8 + 0.01 * rng.standard_normal(50)])
-    limit = single_run_limit(scores, scores.std())
+    limit = single_run_limit(scores)
     assert limit < 1.96 * math.sqrt(2) * scores.std()
     first, second = rng.choice(scores, 100_000), rng.choice(scores, 100_000)
     assert np.mean(np.abs(first - second) > limit) == pytest.approx(0.05, abs=0.01)
@@ -190,6 +191,21 @@ def test_page_is_short_and_links_its_runs(judged):
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("factor verdict")[0].split()) <= 120
     assert len(first.split()) <= 600
+
+
+def test_intervals_are_named_by_the_level_at_which_they_hold_together(judged):
+    together = (
+        "The intervals of all factors hold together with 95 %. Above 50 %: dominates; below: minor; else undecided."
+    )
+    assert marked(first_table(Shown(judged("minor", "minor_2"))).note) == together
+    alone = first_table(Shown(judged("minor"))).note
+    assert marked(alone) == "95 % interval above 50 %: dominates; below: minor; else undecided."
+    found = judged("minor", "minor_2")
+    records = {name: replace(record, level=0.975) for name, record in found.importances.items()}
+    page = Page(investigation_document(replace(found, importances=records), title="t").to_html()).text
+    assert "The 97.5 % intervals hold for each factor (all factors together: 95 %)" in page.replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
 
 
 def test_size_stays_small(importance, analysis):

@@ -129,6 +129,8 @@ def _steps(means: pd.DataFrame, whole: pd.DataFrame, source: Source) -> list[Ste
     sizes = {"mitigation_runs": str(row["mitigation_runs"] * (2 if whole.empty else 1))}
     if not pd.isna(row["investigation_runs"]):
         sizes["investigation_runs"] = str(row["investigation_runs"])
+    if not pd.isna(row["test_examples"]):
+        sizes["test_size"] = str(row["test_examples"])
     command = source.command(**sizes)
     text = "All runs are needed. More rows narrow the intervals:" if whole.empty else "Enough for the signs next time:"
     return [Step(text, command)] if command else []

@@ -60,6 +60,13 @@ def test_headline_answer_and_step_follow_the_signs(effect, headline, enough, ste
     assert marked(shown.answers[2].lead) == "Not tried."
 
 
+def test_the_step_to_fewer_test_examples_is_another_command():
+    frame = ablated(Setting(rows=8), effect=9.0)
+    frame.loc[frame["setting"].eq(1), "test_examples"] = 50
+    (step,) = document(frame).steps
+    assert step.command.endswith("--mitigation-runs 8 --investigation-runs 5 --test-size 50")
+
+
 def test_the_first_screen_is_short_and_the_rest_is_folded():
     shown = document(ablated(Setting(rows=5), Setting(rows=3), Setting(columns=3), effect=9.0))
     text = shown.to_text()

@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
-from mlflow_l3d.studies.comparison.report.page import comparison_document, first_table
+from mlflow_l3d.studies.comparison.report.page import comparison_document, first_table, score_strips
 from mlflow_l3d.studies.comparison.report.pairs import advice_on
 from mlflow_l3d.studies.comparison.report.tables import luck_table
 from mlflow_l3d.studies.comparison.report.words import Side, answers, differing_sentence, headline, steps
@@ -207,6 +207,18 @@ def test_steps_are_the_commands_of_both_sides_for_the_runs_that_an_open_pair_nee
     ]
 
 
+def test_no_fewer_runs_are_advised_than_there_are():
+    found = opened(runs_to_settle=3.0, runs=(160, 80))
+    assert said(found, 2) == "A against B. To settle it takes 160 runs of each."
+    assert "80 % probability; 160 and 80 are there." in advice_on(found.differences[0]).text
+    assert [command for _, command in step_of(found)] == ["mlflow-l3d seeds --seeds 160"]
+    alike = opened(runs_to_settle=3.0, runs=(80, 80))
+    assert said(alike, 2) == "A against B. To settle it takes shared configurations."
+    assert "train both with the same root_seed" in advice_on(alike.differences[0]).text
+    ((text, command),) = step_of(alike)
+    assert (text[:42], command) == ("A against B: train both with the same root", "")
+
+
 def test_steps_name_what_settles_a_pair_if_runs_do_not():
     effect = [
         (
@@ -322,3 +334,6 @@ def test_the_first_screen_is_short():
 def test_every_run_is_a_dot():
     strips = next(section for section in document(compared(APART)).sections if section.title == "Every run").parts
     assert [part.html.count('class="dot"') for part in strips] == [4]
+    scores = pd.DataFrame({"task": "task", "system": "A", "score": np.linspace(0, 1, 301)})
+    (many,) = score_strips(compared(APART), scores)
+    assert (strips[0].caption, many.caption) == ("A. A dot: one run.", "A. A bar: how many runs.")

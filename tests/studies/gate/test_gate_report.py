@@ -79,6 +79,11 @@ def test_luck_is_answered_by_the_interval(difference: float, error: float, likel
     assert said(found, 0) == f"{likely} of the difference is {limits} after {look.runs} runs of each. {place}"
 
 
+def test_equal_scores_are_no_luck() -> None:
+    found = gate_answer(0.0, outstanding=Outstanding(equal=True))
+    assert said(found, 0) == "There is no difference: the two have equal scores in every run."
+
+
 def test_size_is_answered_by_the_means_and_a_small_difference_is_named() -> None:
     assert said(gate_answer(-0.03), 1) == "Mean f1_macro: 73.0 with the baseline, 70.0 with the candidate."
     assert said(gate_answer(-0.004, 0.0004), 1).endswith("It is worse, but by too little to matter.")
@@ -167,8 +172,8 @@ def test_the_table_has_a_row_per_interim_analysis_and_the_last_decides() -> None
 def test_an_interval_without_an_end_says_so() -> None:
     found = gate_answer(0.0)
     look = replace(found.looks[-1], low=-math.inf, high=math.inf, decision="undecided")
-    assert "is no limits yet after" in said(replace(found, looks=(look,)), 0)
-    assert "no limits yet" in gate_document(replace(found, looks=(look,))).to_html()
+    assert "of the difference is unbounded after 10 runs of each." in said(replace(found, looks=(look,)), 0)
+    assert "(unbounded)" in Page(gate_document(replace(found, looks=(look,))).to_html()).text
 
 
 def test_the_first_screen_is_short_and_links_its_run() -> None:

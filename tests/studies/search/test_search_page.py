@@ -157,7 +157,7 @@ def test_the_first_screen_is_short_and_the_rest_is_folded() -> None:
     html = document.to_html()
     assert f'<a href="{SOURCE.link}">MLflow</a>' in html
     page = Page(html).text
-    for words in ("Not searched: epochs = 10, optimizer = adamw", f"-P hyperparameters={RUN}", "level 2: fine tpe 5 5"):
+    for words in ("Not searched: epochs = 10, optimizer = adamw", f"--hyperparameters {RUN}", "level 2: fine tpe 5 5"):
         assert words in page
     assert len(html.encode()) < 200_000
 
@@ -187,6 +187,13 @@ def test_gains_are_drawn_with_the_colour_of_their_verdict() -> None:
     assert smaller is not None
     assert "On 2 new configurations: +0.10" in smaller.html
     assert "points" not in smaller.caption
+    assert drawn.caption == "Gain over the default in points, with its 95 % interval."
+    untried = pictures.gains(result())
+    assert untried is not None
+    assert untried.caption == "Gain over the default in points."
+    tiny = pictures.gains(compared([0.0104, 0.0102], [0.0108, 0.0107], metric=named("mse")))
+    assert tiny is not None
+    assert "On 2 new configurations: +0.00045" in tiny.html
     assert pictures.gains(result({"coarse": coarse()}, best=DEFAULT)) is None
 
 

@@ -58,7 +58,7 @@ def said(one, at):
 
 def test_headline_is_the_distance_of_two_seeds_by_luck(studies):
     own = studies[3].scores["accuracy"]
-    limit = single_run_limit(own.to_numpy(), own.std(ddof=1))
+    limit = single_run_limit(own.to_numpy())
     assert (
         marked(headline(studies[3])) == f"Between two seeds, a difference below {100 * limit:.1f} points may be luck."
     )
@@ -76,7 +76,7 @@ def test_headline_is_the_distance_of_two_seeds_by_luck(studies):
         ),
         (
             scored(1.5, 1.6, 1.4, metric="mse", kind="regression"),
-            "Between two seeds, a difference below 0.28 may be luck.",
+            "Between two seeds, a difference below 0.277 may be luck.",
         ),
     ],
 )
@@ -86,7 +86,7 @@ def test_headline_of_other_cases(one, words):
 
 def test_headline_of_collapsed_seeds_is_about_the_others(studies):
     rest = studies[2].scores["accuracy"].drop([92, 102, 132])
-    limit = single_run_limit(rest.to_numpy(), rest.std(ddof=1))
+    limit = single_run_limit(rest.to_numpy())
     assert marked(headline(studies[2])) == (
         f"3 of 10 seeds collapsed; the others differ by up to {100 * limit:.1f} points by luck."
     )
@@ -238,6 +238,26 @@ def test_answers_over_tasks(found):
     rank = found[0].better_seed.of_seeds.set_index("seed")["mean_rank"].loc[42]
     assert f"Seed 42: mean rank {rank:.2f}" in full
     assert "standard deviations better on every task" in full
+
+
+@pytest.mark.parametrize(
+    ("correlations", "words"),
+    [
+        ((-0.9, -0.9), "Yes"),
+        ((0.9, 0.9), "No"),
+        ((-0.9, 0.9), "It depends on the model"),
+        ((-0.9, None), "It depends on the model"),
+        ((0.9, None), "Undecided"),
+        ((None, None), "Undecided"),
+    ],
+)
+def test_size_helps_if_it_does_for_every_model(found, correlations, words):
+    models = []
+    for value in correlations:
+        ends = (-0.5, 0.5) if value is None else (value - 0.05, value + 0.05)
+        numbers = dict(zip(("pearson", "pearson_ci_low", "pearson_ci_high"), (value or 0.1, *ends), strict=True))
+        models.append(replace(found[0], correlations=found[0].correlations.assign(**numbers)))
+    assert over_answers(models)[2].short == words
 
 
 def test_table_of_tasks_holds_the_rows(found):

@@ -102,6 +102,7 @@ def test_repeated_runs_that_score_the_same() -> None:
     found = ShownSweep(analyse_sweep([one_point(0.0, size) for size in (50, 100)]))
     assert headline(found) == "Repeated runs score the same at 2 points: the varied factors change nothing."
     assert said(found, 0) == "Nowhere: at all points typically ± 0.0 points."
+    assert not [step for step in steps(found, SOURCE) if "behind the luck" in step.text]
 
 
 def test_metrics_in_their_own_unit_and_metrics_that_differ(sized: ShownSweep) -> None:
@@ -273,7 +274,7 @@ def test_steps_name_what_changes_the_answer_most_first(shown: ShownSweep, sized:
     assert rows.command.startswith(f"{command} --mitigation-runs ")
     assert f"{command} --factor all" in [step.command for step in steps(sized, SOURCE)]
     (own,) = steps(sized, replace(SOURCE, given={}))
-    assert own.command == f"mlflow-l3d evaluate --parent-run-id {sized.sweep.points[0].run_id}"
+    assert own.command == f"mlflow-l3d view {sized.sweep.points[0].run_id}"
 
 
 def test_page_is_short_and_links_its_runs(sized: ShownSweep) -> None:
