@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +22,7 @@ from seeds_report_cases import all_studies, regression, study
 from simulated_analyses import simulated, with_interim_analyses
 from sweep_cases import drawn_sweep
 
+from mlflow_l3d import report
 from mlflow_l3d.analysis.comparison.compare import compare_systems
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.importance.results import Check
@@ -44,12 +49,14 @@ from mlflow_l3d.studies.sweep.report.page import sweep_document
 pytestmark = pytest.mark.slow
 
 ATTACK = "<script>alert('x')</script>"
+CLASS = '"><img onerror=\'alert(1)\' onmouseover="alert(1)" x="&quot;'
 SETTINGS = {ATTACK: ATTACK, '"><img src=x onerror=alert(1)>': '" onload="x'}
 
 
 def investigation(analysis: Analysis) -> Document:
     paths = partial(design_named(analysis.design).paths, analysis.importances)
-    return investigation_document(analysis, title=ATTACK, notes=[ATTACK], settings=SETTINGS, paths=paths)
+    source = Source(classes=(CLASS, ATTACK))
+    return investigation_document(analysis, title=ATTACK, notes=[ATTACK], settings=SETTINGS, paths=paths, source=source)
 
 
 def attacked() -> Analysis:
@@ -177,6 +184,51 @@ def test_page_shows_headline_notes_answers_steps_tables_and_settings(document: D
     first = (document.title, document.headline, *document.notes, *answers, *steps, *cells)
     for text in (*first, *document.settings, *document.settings.values()):
         assert plain_words(marked(text)) in shown
+
+
+SCRIPT = (Path(report.__file__).parent / "templates" / "script.html").read_text(encoding="utf-8")
+NUMBERS = {
+    *("parseInt(sign, 36) % 8", "row + 1", 'seed < 0 ? "" : data.seeds[seed]', "td.textContent"),
+    *('squares.join("")', 'drawn.join("")', "link(factor.runs[at])", "changes(Number(button.dataset.at))"),
+    *("changed", "twice"),
+}
+"""What the script writes as it is: numbers, scores, and what it has escaped before."""
+
+
+def test_script_escapes_every_text_that_it_writes() -> None:
+    written = [part for line in SCRIPT.splitlines() if re.search("`<", line) for part in expressions(line)]
+    assert len(written) > 10
+    assert {part for part in written if not part.startswith(("text(", "twice ? `"))} <= NUMBERS
+
+
+def expressions(line: str) -> Iterator[str]:
+    """Yield what stands between ``${`` and its brace."""
+    for start in (hit.end() for hit in re.finditer(r"\$\{", line)):
+        depth, end = 1, start
+        while depth:
+            depth += {"{": 1, "}": -1}.get(line[end], 0)
+            end += 1
+        yield line[start : end - 1]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="runs the script of a page")
+def test_class_names_add_no_attribute_to_what_the_script_writes() -> None:
+    escape = next(line for line in SCRIPT.splitlines() if line.startswith("  const text = "))
+    changes = re.search(r"^  function changes.*?^  \}$", SCRIPT, flags=re.DOTALL | re.MULTILINE)
+    assert changes is not None
+    data = {"classes": [CLASS, CLASS], "factors": {CLASS: {"predicted": [["01?.", "00"]]}}}
+    replaced = '.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")'  # as browsers do
+    element = f"({{ set textContent(words) {{ this.innerHTML = words{replaced}; }} }})"
+    program = f"""
+        const document = {{ createElement: () => {element} }}, data = {json.dumps(data)};
+        {escape}
+        {changes.group()}
+        console.log(changes(0));
+    """
+    page = Page(subprocess.run(["node", "-e", program], capture_output=True, check=True, text=True).stdout)
+    assert {name for _, name, _ in page.attributes} == {"class", "title"}
+    assert [value for _, name, value in page.attributes if name == "title"] == [CLASS] * 4
+    assert "img" not in page.tags
 
 
 def test_text_fits_the_terminal(document: Document) -> None:
