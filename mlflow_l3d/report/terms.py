@@ -33,8 +33,6 @@ TERMS: Final = MappingProxyType(
         "disagreement": "How often runs disagree on an example if only this factor changes, over how often if every "
         "factor does. The two come from different runs, so that chance may lift it above 100 %.",
         "failed": "Cells of the plan that have no score.",
-        "row": "One configuration of all other factors. In a row only the investigated factor changes.",
-        "entropy": "0 bits if all runs agree, more the more evenly their votes are divided.",
         "luck": "Two runs that differ by chance alone lie further apart than this one time in twenty.",
         "collapsed": "The score is at or below chance, or all predictions are the same.",
         "var": "Standard deviation over seeds as published (Zhou et al. 2025 call it VAR): divided by their number.",

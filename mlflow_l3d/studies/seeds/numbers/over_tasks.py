@@ -142,7 +142,6 @@ def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, found: BetterSee
     return tuple(notes)
 
 
-TABLE_1: Final = {"metric_mean": "score", "var": "VAR", "con": "CON", "ccon": "CCON"}
 TABLE_7: Final = {
     "P": ("precision", "precision_std"),
     "R": ("recall", "recall_std"),
@@ -204,28 +203,13 @@ def _row(study: SeedsStudy) -> dict[str, object]:
     return row | {"constant_seeds": len(study.constant_seeds)}
 
 
-def table_1(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
-    """Return Table 1 of Zhou et al. 2025: (model, benchmark) -> score, VAR, CON, CCON (rows) of each task (columns).
-
-    Parameters
-    ----------
-    rows
-        As :func:`study_rows` gives, or the papers' own numbers in the same columns; in whatever unit.
-    """
-    tables = {}
-    for (model, benchmark), part in rows.groupby(["model", "benchmark"], sort=False):
-        wide = part.set_index("task")[list(TABLE_1)].T
-        tables[str(model), str(benchmark)] = wide.rename(index=TABLE_1).rename_axis(index=None, columns=None)
-    return tables
-
-
 def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     """Return Tables 7 and 8: (model, benchmark) -> one row per task; columns P, R, F1, score, CON, CCON x mean, std.
 
     Parameters
     ----------
     rows
-        As in :func:`table_1`.
+        As :func:`study_rows` gives, or the papers' own numbers in the same columns; in whatever unit.
     """
     tables = {}
     columns = pd.MultiIndex.from_product([TABLE_7, ("mean", "std")])
