@@ -10,8 +10,8 @@ import pandas as pd
 from markupsafe import Markup
 
 from mlflow_l3d.report.draw import parts_bar
+from mlflow_l3d.report.html import Snippet
 from mlflow_l3d.report.numbers import points, shorten
-from mlflow_l3d.report.page import Snippet
 
 MOST: Final = 40
 """Examples on a page."""

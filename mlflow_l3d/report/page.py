@@ -6,19 +6,17 @@ The file has no fonts, pictures or scripts from elsewhere. What it says can be r
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from mlflow_l3d.report.html import Snippet, environment
 from mlflow_l3d.report.style import save_png, to_svg
 from mlflow_l3d.report.table import Part, Table, document
-from mlflow_l3d.report.terms import TERMS
 from mlflow_l3d.report.text import Answer, Step, marked, wrap
 
 if TYPE_CHECKING:
@@ -82,18 +80,6 @@ class Item:
     name: str = ""
     about: str = ""
     kind: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Snippet:
-    """A part of a page with a template of its own, and the values that it shows."""
-
-    template: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-    def __html__(self) -> str:
-        """Return it as HTML, every value escaped."""
-        return _environment().get_template(self.template).render(self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +172,7 @@ class Document:
         folded
             Whether to show what follows the first screen.
         """
-        return _environment().get_template("page.html").render(document=self, folded=folded)
+        return environment().get_template("page.html").render(document=self, folded=folded)
 
     @property
     def folded(self) -> list[Section]:
@@ -205,6 +191,21 @@ class Document:
         """Those of the page, in its order, and those that are files alone."""
         shown = [part for section in self.sections for part in section.parts if isinstance(part, Picture)]
         return [*shown, *self.files]
+
+    def description(self, *more: str, first: int = 0) -> str:
+        """Return headline and answers as Markdown, for the description of the run in MLflow's UI.
+
+        MLflow shows its first two lines until a reader asks for more: they hold the answer.
+
+        Parameters
+        ----------
+        more
+            Paragraphs that follow.
+        first
+            The place of the answer that stands next to the headline.
+        """
+        texts = [answer.markdown(1) for answer in self.answers]
+        return "\n\n".join([f"**{marked(self.headline)}** {texts.pop(first)}", *texts, *more])[:5000]
 
     def save(self, folder: Path, name: str) -> None:
         """Write the page under a name, and every picture as a PNG."""
@@ -225,63 +226,3 @@ def step_lines(steps: Sequence[Step]) -> list[str]:
         for step in steps
         for line in [*wrap(f"Next: {step.said}", "    "), *([f"    {step.command}"] if step.command else [])]
     ]
-
-
-def chip(kind: str, text: str) -> Markup:
-    """Return a short word on a coloured ground, for a cell of a table; `kind` is a class of the style sheet."""
-    return Markup('<span class="chip {}">{}</span>').format(kind, text)
-
-
-def subheading(text: str) -> Snippet:
-    """Return a heading within a section."""
-    return Snippet("subheading.html", {"text": text})
-
-
-def minus(text: str) -> str:
-    """Return a text with a true minus sign, which is as wide as a plus, before its numbers."""
-    return re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
-
-
-def prose(text: str) -> Markup:
-    """Return a sentence as HTML: its marks become bold words, and words with their meaning."""
-    safe = (
-        str(escape(minus(text)))
-        .replace(" %", "\N{NO-BREAK SPACE}%")
-        .replace(" \N{PLUS-MINUS SIGN} ", " \N{PLUS-MINUS SIGN}\N{NO-BREAK SPACE}")
-    )
-    return Markup(marked(safe, "<b>{}</b>".format, _term))  # noqa: S704 - escaped
-
-
-def _term(words: str, name: str) -> str:
-    if name not in TERMS:  # a name of the user's that looks like a mark
-        return words
-    tip = escape(TERMS[name])
-    return f'<span class="term" tabindex="0">{words}<span class="tip" role="tooltip">{tip}</span></span>'
-
-
-def _name(text: str) -> Markup:
-    """Return a name that may break after an underscore or a plus; a text that is escaped stays as it is."""
-    return Markup(re.sub(r"([_+])(?=[A-Za-z])", r"\1<wbr>", str(escape(text))))  # noqa: S704 - escaped
-
-
-def _command(text: str) -> Markup:
-    """Return a command that breaks before an option, not within it."""
-    return Markup(re.sub(r"(--[\w-]+)", r'<span class="whole">\1</span>', str(escape(text))))  # noqa: S704 - escaped
-
-
-def _plain(text: str) -> str:
-    """Return a head of a table without its marks and pictures."""
-    return Markup("{}").format(text).striptags() if hasattr(text, "__html__") else marked(text)
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("mlflow_l3d.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(minus=minus, prose=prose, name=_name, command=_command, plain=_plain)
-    return environment

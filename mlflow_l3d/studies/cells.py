@@ -7,18 +7,20 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, Generic, TypeVar
 
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
 from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.self_test import SelfTest, self_test, tested
-from mlflow_l3d.studies.shown import OnOneScreen, logger, progress_bar, restart_clock, shows_progress, under_way
+from mlflow_l3d.studies.shown import Reported, logger, progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
@@ -28,7 +30,7 @@ C = TypeVar("C", bound=CellRequest)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CellStudyResult(OnOneScreen, Generic[C]):
+class CellStudyResult(Reported, Generic[C]):
     """A finished study of cells.
 
     Attributes
@@ -41,6 +43,8 @@ class CellStudyResult(OnOneScreen, Generic[C]):
         How many cells were trained now, and how many were taken from the tracking server or the spool.
     seconds
         Wall clock.
+    document
+        The result as people read it.
     """
 
     run_id: str
@@ -48,6 +52,7 @@ class CellStudyResult(OnOneScreen, Generic[C]):
     computed: int
     reused: int
     seconds: float
+    document: Document
 
 
 class CellStudy(Study[C, CellRecord, R]):
@@ -55,8 +60,8 @@ class CellStudy(Study[C, CellRecord, R]):
 
     Attributes
     ----------
-    unit
-        What people call a cell.
+    unit, done_word
+        What people call a cell, and one that is computed.
     fewest
         How many cells must not fail, that there is a result.
     state
@@ -70,6 +75,7 @@ class CellStudy(Study[C, CellRecord, R]):
     """
 
     unit: ClassVar[str] = "cell"
+    done_word: ClassVar[str] = "computed"
     fewest: ClassVar[int] = 1
     elsewhere: Elsewhere
 
@@ -273,11 +279,17 @@ class CellStudy(Study[C, CellRecord, R]):
             raise L3DError(f"{what} failed; the first said: {self._first_error}")
         self.recorder.wait()
 
-    def result(self) -> dict[str, Any]:
-        """Return the attributes of :class:`CellStudyResult` but for the request."""
+    def result(self, document: Document) -> dict[str, Any]:
+        """Return the attributes of :class:`CellStudyResult`; on a terminal the document says how much was trained."""
+        run_id, seconds = self.recorder.parent.run_id, time.monotonic() - self._started
+        trained = f"{counted(self.computed, self.unit)} {self.done_word}, {self.reused} taken from earlier runs"
+        where = f"report.html is among the artifacts of MLflow run {run_id}."
+        line = f"{self.request.title}: {trained}, in {seconds:.0f} s; {where}"
         return {
-            "run_id": self.recorder.parent.run_id,
+            "run_id": run_id,
+            "request": self.request,
             "computed": self.computed,
             "reused": self.reused,
-            "seconds": time.monotonic() - self._started,
+            "seconds": seconds,
+            "document": replace(document, lines=[line]),
         }

@@ -146,3 +146,19 @@ class OnOneScreen:
             return f"<pre>{escape(repr(self))}</pre>"
         page = escape(document.to_html(folded=False))
         return f'<iframe srcdoc="{page}" style="width:100%;height:{_HEIGHT}px;border:0" title="Report"></iframe>'
+
+
+class Reported(OnOneScreen):
+    """A result with its report.
+
+    Attributes
+    ----------
+    document
+        The result as people read it.
+    """
+
+    document: Document
+
+    def report(self) -> Document:
+        """Return the result as people read it."""
+        return self.document

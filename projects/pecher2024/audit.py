@@ -19,7 +19,7 @@ from published import FACTORS, TASKS, ablation, importance, strategies
 from scipy.stats import binom
 from sentences import SENTENCES, judged
 
-from mlflow_l3d.report.page import minus
+from mlflow_l3d.report.html import minus
 
 LEVEL: Final = 0.05
 FEW: Final = ("LLaMA-2-13B", "Mistral-7B", "Zephyr-7B")

@@ -15,7 +15,6 @@ from mlflow_l3d.analysis.importance.verdicts import Advice
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, marked
-from mlflow_l3d.studies.investigation.artifacts import description
 from mlflow_l3d.studies.investigation.report.factor_tables import first_table
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import shares
@@ -214,10 +213,13 @@ def test_size_stays_small(importance, analysis):
 
 
 def test_description_begins_with_the_answer(judged):
-    first, *_ = description(judged("dominates")).split("\n\n")
+    described = investigation_document(judged("dominates"), title="t").description("a note", first=1)
+    first, second, *_, note = described.split("\n\n")
     assert first.startswith("**Between two single runs, a difference below ")
     assert "**dominates dominates:**" in first
-    assert "[[" not in description(judged("dominates"))
+    assert second.startswith("**How much is luck?** ")
+    assert note == "a note"
+    assert "[[" not in described
 
 
 def test_objects_of_python_have_no_command():

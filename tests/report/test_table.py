@@ -2,7 +2,8 @@ import re
 
 from markupsafe import Markup
 
-from mlflow_l3d.report.page import Document, Section, chip
+from mlflow_l3d.report.html import chip
+from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.table import Drawn, Table
 
 TABLE = Table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Unpack
@@ -22,16 +22,15 @@ from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
 from mlflow_l3d.report import style
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
-from mlflow_l3d.studies.ablation.report import ablation_document, ablation_figure, ablation_table, ablation_text, spread
+from mlflow_l3d.studies.ablation.report import ablation_document, ablation_figure, ablation_table, range_table, spread
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.shown import Reported
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
@@ -44,7 +43,7 @@ _LEAST: Final = {"rows": 3, "columns": 3, "test_sizes": 10}
 
 
 @dataclass(frozen=True, repr=False)
-class Ablation(OnOneScreen):
+class Ablation(Reported):
     """What fewer runs and test examples would have found.
 
     Attributes
@@ -57,15 +56,15 @@ class Ablation(OnOneScreen):
         One row per setting, repeat and factor, see :func:`mlflow_l3d.studies.ablation.numbers.ablate_tables`.
     notes
         What was left out, and why.
-    source
-        The command of the investigation, for the report.
+    document
+        What fewer runs would have found, as people read it.
     """
 
     run_id: str
     metric: Metric
     frame: pd.DataFrame
-    notes: tuple[str, ...] = ()
-    source: Source = field(default_factory=Source)
+    notes: tuple[str, ...]
+    document: Document
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per setting, factor and number: its mean and 5-95 % range over the random choices."""
@@ -75,18 +74,9 @@ class Ablation(OnOneScreen):
         """Return the layout of the paper's Table 3, as texts: a column per setting, rows golden model and factors."""
         return ablation_table(self.frame, self.metric)
 
-    def report(self) -> Document:
-        """Return what fewer runs would have found, as people read it."""
-        return ablation_document(self._title, self.frame, self.metric, self.notes, self.source)
-
-    @property
-    def _title(self) -> str:
-        return f"ablation of run {self.run_id} ({self.metric})"
-
-    def description(self) -> str:
-        """Return headline, table and ranges as Markdown, for the description of the run in MLflow's UI."""
-        text = ablation_text(self._title, self.frame, self.metric, self.notes)
-        return f"**{self.report().headline}**\n\n```text\n{text[:4800]}```\n"
+    def note(self) -> str:
+        """Return headline, answers and the importance in each setting as Markdown, for the description of the run."""
+        return self.document.description(range_table(self.frame).markdown(), *self.notes)
 
 
 @with_signature(AblationOptions)
@@ -143,7 +133,7 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
             auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=asked.texts) as opened,
         ):
             ablation = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
-            tags = {names.OF_INVESTIGATION: run_id, names.NOTE: ablation.description()}
+            tags = {names.OF_INVESTIGATION: run_id, names.NOTE: ablation.note()}
             opened.finish(folder, metrics={}, tags=tags, tables=_write(ablation, folder))
     return ablation
 
@@ -191,7 +181,9 @@ def _ablate(
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
     run_id = str(recorded.parent.info.run_id)
     parent = Parent(recorded.parent, known_document(client, run_id, names.INVESTIGATION))
-    return Ablation(run_id, metric, frame, notes, parent.side({}).source)
+    title = f"ablation of run {run_id} ({metric})"
+    document = ablation_document(title, frame, metric, notes, parent.side({}).source)
+    return Ablation(run_id, metric, frame, notes, document)
 
 
 def _tables(cells: pd.DataFrame, plan: Planned, metric: Metric) -> Tables:
@@ -241,5 +233,6 @@ def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
 def _write(ablation: Ablation, folder: Path) -> list[str]:
     frame, table = ablation.to_frame().replace([np.inf, -np.inf], np.nan), ablation.table()
     table.columns = pd.Index([" | ".join(column) for column in table.columns])
+    ablation.document.save(folder, names.REPORT)
     style.save_png(ablation_figure(ablation.frame), folder / FIGURE_FILE)
     return write_tables(folder, {FRAME_FILE: frame, TABLE_FILE: table.reset_index()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,12 +14,10 @@ from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.pairs import advice_on
 from mlflow_l3d.studies.comparison.report.words import Side
 from mlflow_l3d.studies.files import write_json, write_tables
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.shown import Reported
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import run_page
 
@@ -43,7 +41,7 @@ class ComparedParent(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class ComparedRuns(OnOneScreen):
+class ComparedRuns(Reported):
     """The result of a comparison of parent runs.
 
     Attributes
@@ -62,8 +60,8 @@ class ComparedRuns(OnOneScreen):
         :func:`mlflow_l3d.studies.comparison.reading.importances_of_differences`; may be empty.
     self_checks
         How often a difference was claimed for equal systems; empty without `self_check`.
-    source
-        The run, its page and its command, for the report.
+    document
+        The comparison as people read it.
     """
 
     run_id: str
@@ -71,8 +69,8 @@ class ComparedRuns(OnOneScreen):
     comparison: Comparison
     scores: pd.DataFrame
     importances: pd.DataFrame
-    self_checks: tuple[SelfCheck, ...] = ()
-    source: Source = field(default_factory=Source)
+    self_checks: tuple[SelfCheck, ...]
+    document: Document
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per pair and task, see :class:`mlflow_l3d.analysis.comparison.results.Comparison`."""
@@ -92,18 +90,6 @@ class ComparedRuns(OnOneScreen):
             metrics["false_claims_nominal"] = self.self_checks[0].nominal
         return metrics | {f"false_claims/{check.what}": check.rate for check in self.self_checks}
 
-    def report(self) -> Document:
-        """Return the comparison as people read it."""
-        return comparison_document(
-            self.comparison,
-            self.scores,
-            self.importances,
-            self.self_checks,
-            sides={(parent.task, parent.system): parent.side for parent in self.parents},
-            source=self.source,
-            settings={f"{parent.system} ({parent.task})": parent.settings for parent in self.parents},
-        )
-
 
 DOCUMENT: Final = "comparison.json"
 TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks.json", "self_check.json"
@@ -122,7 +108,7 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     without_functions = replace(comparison, metric=Metric(comparison.metric.name))
     document = {**asdict(without_functions), "metric": comparison.metric.name, **more}
     write_json(folder / DOCUMENT, document, indent=2)
-    compared.report().save(folder, names.REPORT)
+    compared.document.save(folder, names.REPORT)
     frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
     importances = None if compared.importances.empty else compared.importances
     frames |= {"importances.json": importances, CHECKS: pd.DataFrame(checks) if checks else None}
@@ -130,16 +116,10 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
 
 
 def note(compared: ComparedRuns) -> str:
-    """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI.
-
-    MLflow shows its first two lines until a reader asks for more: they hold the answer.
-    """
-    document = compared.report()
-    first, *rest = (answer.markdown(1) for answer in document.answers)
+    """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI."""
     links = [
         f"* {each.system}, {each.task}: [{each.run_id}]({run_page(each.experiment_id, each.run_id)})"
         for each in compared.parents
     ]
-    return "\n\n".join([f"**{document.headline}** {first}", *rest, document.about, *document.notes, "\n".join(links)])[
-        :5000
-    ]
+    document = compared.document
+    return document.description(document.about, *document.notes, "\n".join(links))

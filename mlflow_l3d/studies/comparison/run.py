@@ -24,6 +24,7 @@ from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
 from mlflow_l3d.studies.comparison.reading import importances_of_differences, read_runs, systems_of
+from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns, note, write_comparison
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.request import specify
@@ -197,8 +198,17 @@ def compare_parents(client: Client, parents: Matched, arguments: Arguments, run_
     )
     checks = _self_checks(tasks, arguments) if arguments["self_check"] else ()
     importances = pd.concat(of_differences, ignore_index=True)
-    source = _source(client, compared, arguments, run_id)
-    return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks), source)
+    scores, every_check = _scores(tasks), tuple(checks)
+    document = comparison_document(
+        comparison,
+        scores,
+        importances,
+        every_check,
+        sides={(parent.task, parent.system): parent.side for parent in compared},
+        source=_source(client, compared, arguments, run_id),
+        settings={f"{parent.system} ({parent.task})": parent.settings for parent in compared},
+    )
+    return ComparedRuns(run_id, tuple(compared), comparison, scores, importances, every_check, document)
 
 
 def _source(client: Client, compared: Sequence[ComparedParent], arguments: Arguments, run_id: str) -> Source:

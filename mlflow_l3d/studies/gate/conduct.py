@@ -31,11 +31,10 @@ from mlflow_l3d.studies.gate.record import (
     write_record,
     write_results,
 )
-from mlflow_l3d.studies.gate.report.page import gate_document
-from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, look_line
+from mlflow_l3d.studies.gate.report.words import advice_on, look_line
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.runs import SideRuns, outstanding, systems_of
-from mlflow_l3d.studies.shown import OnOneScreen, shows_progress
+from mlflow_l3d.studies.shown import Reported, shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
 from mlflow_l3d.tracking.connection import Client
@@ -45,7 +44,7 @@ from mlflow_l3d.tracking.parent import log_metrics, set_tags
 
 
 @dataclass(frozen=True, repr=False)
-class Gate(OnOneScreen):
+class Gate(Reported):
     """A finished gate.
 
     Attributes
@@ -56,8 +55,8 @@ class Gate(OnOneScreen):
         What it found.
     request
         What was asked.
-    source
-        Where it comes from, for its report.
+    document
+        The result as people read it.
     computed
         How many runs were trained now.
     ahead
@@ -67,7 +66,7 @@ class Gate(OnOneScreen):
     run_id: str
     answer: GateAnswer = field(repr=False)
     request: GateRequest = field(repr=False)
-    source: GateSource = field(repr=False)
+    document: Document = field(repr=False)
     computed: int
     ahead: int = 0
 
@@ -80,12 +79,6 @@ class Gate(OnOneScreen):
     def exit_status(self) -> int:
         """What the command line exits with."""
         return self.answer.exit_status
-
-    def report(self) -> Document:
-        """Return the result as people read it."""
-        ahead = f", {self.ahead} of them begun for the next look and not looked at" if self.ahead else ""
-        lines = [f"{counted(self.computed, 'run')} trained now{ahead}; MLflow run {self.run_id}; with report.html"]
-        return gate_document(self.answer, source=self.source, lines=lines)
 
 
 class Conduct:
@@ -124,9 +117,12 @@ class Conduct:
                 trained = [side.begun for side in self.runs.values() if side.begun]
                 for runs in trained:
                     runs.finish(self.answer.looks[-1].runs)
-            source = self._write(run)
+            document = self._write(run)
         computed, ahead = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
-        return Gate(run.run_id, self.answer, request, source, computed, ahead)
+        begun = f", {ahead} of them begun for the next look and not looked at" if ahead else ""
+        line = f"{counted(computed, 'run')} trained now{begun}; MLflow run {run.run_id}; with report.html"
+        document = replace(document, lines=[document.about, line])
+        return Gate(run.run_id, self.answer, request, document, computed, ahead)
 
     @property
     def _is_over(self) -> bool:
@@ -226,7 +222,7 @@ class Conduct:
         """Return run and experiment of both sides, as far as they are there, by name."""
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
-    def _write(self, run: AuxiliaryRun) -> GateSource:
+    def _write(self, run: AuxiliaryRun) -> Document:
         parents = self._parents()
         document = about(self.request, parents)
         settings = {name: value for name, value in document["parameters"].items() if value != "auto"}
@@ -234,7 +230,7 @@ class Conduct:
         source = source_of_gate(self.request, run.run_id, parents, runs_page(self.client, experiment_id))
         with temporary_folder() as folder:
             write_record(folder, self.answer, document)
-            summary = write_results(folder, self.answer, source=source, settings=settings)
+            report, summary = write_results(folder, self.answer, source=source, settings=settings)
             links = [f"* {name}: [{run_id}]({run_page(at, run_id)})" for name, (run_id, at) in parents.items()]
             tags = {
                 names.DECISION: self.answer.decision,
@@ -244,4 +240,4 @@ class Conduct:
             }
             run.finish(folder, metrics={}, tags=tags)
         append_summary(summary)
-        return source
+        return report

@@ -15,6 +15,7 @@ from mlflow_l3d.analysis.intervals import FloatArray, unseen_share
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, share_text
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import write_json
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, Outstanding
@@ -157,12 +158,15 @@ def source_of_gate(
     )
 
 
-def write_results(folder: Path, answer: GateAnswer, *, source: GateSource, settings: dict[str, str]) -> str:
-    """Write the report and the summary for a CI job; return the summary."""
-    gate_document(answer, source=source, settings=settings).save(folder, names.REPORT)
+def write_results(
+    folder: Path, answer: GateAnswer, *, source: GateSource, settings: dict[str, str]
+) -> tuple[Document, str]:
+    """Write the report and the summary for a CI job, and return them."""
+    document = gate_document(answer, source=source, settings=settings)
+    document.save(folder, names.REPORT)
     summary = gate_markdown(answer, run_id=source.run_id)
     (folder / "gate.md").write_text(summary, encoding="utf-8")
-    return summary
+    return document, summary
 
 
 def append_summary(summary: str) -> None:

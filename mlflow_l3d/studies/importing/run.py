@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -22,7 +22,7 @@ from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.results import write_scores
-from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
+from mlflow_l3d.studies.shown import Reported, shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client, connect
@@ -34,7 +34,7 @@ from mlflow_l3d.tracking.recorder import RunRecorder, Work
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ImportedRuns(OnOneScreen):
+class ImportedRuns(Reported):
     """The result of :func:`import_runs`.
 
     Attributes
@@ -49,6 +49,8 @@ class ImportedRuns(OnOneScreen):
         One line for each file or run that is left out until it is corrected.
     notes
         Further remarks.
+    document
+        The result as people read it.
     """
 
     run_id: str
@@ -57,24 +59,12 @@ class ImportedRuns(OnOneScreen):
     skipped: int
     problems: tuple[str, ...]
     notes: tuple[str, ...]
+    document: Document
 
     @property
     def exit_status(self) -> int:
         """Status of the command: 1 if a file or run is left out."""
         return int(bool(self.problems))
-
-    def report(self) -> Document:
-        """Return the result as people read it."""
-        left_out = len(self.problems)
-        advice = (
-            f"; {left_out} left out, see above: the same command after the fix writes only these" if left_out else ""
-        )
-        lines = [
-            f"{self.written} runs written, {self.skipped} there before{advice}",
-            f"MLflow run {self.run_id}; report.html is among its artifacts",
-        ]
-        title = f"Imported: {len(self.study.seeds)} runs, {self.study.task}"
-        return seeds_document(self.study, title=title, source=_source(self.study, self.run_id), lines=lines)
 
 
 @with_signature(ImportOptions)
@@ -157,8 +147,9 @@ def _finished(request: Import, client: Client) -> ImportedRuns | None:
         document = fetch_document(client, parent.info.run_id, names.INVESTIGATION) or {}
         if {run["cell_key"] for run in document.get("runs", ())} == keys and not request.problems:
             study, *_ = request.study()
-            run_id, number = str(parent.info.run_id), len(keys)
-            return ImportedRuns(run_id=run_id, study=study, written=0, skipped=number, problems=(), notes=request.notes)
+            run_id = str(parent.info.run_id)
+            report = seeds_document(study, title=request.title, source=_source(study, run_id), notes=request.notes)
+            return _imported(request, study, run_id, 0, report)
     return None
 
 
@@ -200,17 +191,29 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
             settings |= {**request.shared, "versions": version_words()}
             title, notes = request.title, request.remarks
             source = _source(study, recorder.parent.run_id, runs_page(recorder.client, recorder.parent.experiment_id))
-            text = write_scores(
+            document = write_scores(
                 folder, study, cells, predictions, title=title, source=source, notes=notes, settings=settings
             )
             write_json(folder / names.INVESTIGATION, request.document(), indent=2)
             recorder.log_metrics({**study.metrics(), "cells_failed": float(len(request.problems))}, len(study.seeds))
-            recorder.finish(folder, complete=not request.problems, description=text)
-        return ImportedRuns(
-            run_id=recorder.parent.run_id,
-            study=study,
-            written=len(request.cells) - len(recovered),
-            skipped=len(recovered),
-            problems=request.problems,
-            notes=request.notes,
-        )
+            recorder.finish(folder, complete=not request.problems, description=document.description(*notes))
+        return _imported(request, study, recorder.parent.run_id, len(request.cells) - len(recovered), document)
+
+
+def _imported(request: Import, study: SeedsStudy, run_id: str, written: int, document: Document) -> ImportedRuns:
+    """Return the result of an import that wrote so many runs."""
+    left_out, there = len(request.problems), len(request.cells) - written
+    advice = f"; {left_out} left out, see above: the same command after the fix writes only these" * bool(left_out)
+    lines = [
+        f"{written} runs written, {there} there before{advice}",
+        f"MLflow run {run_id}; report.html is among its artifacts",
+    ]
+    return ImportedRuns(
+        run_id=run_id,
+        study=study,
+        written=written,
+        skipped=there,
+        problems=request.problems,
+        notes=request.notes,
+        document=replace(document, lines=lines),
+    )

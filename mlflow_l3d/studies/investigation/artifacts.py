@@ -14,14 +14,12 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.picture import picture
 from mlflow_l3d.studies.investigation.report.runs import Runs
-from mlflow_l3d.studies.investigation.report.verdicts import Shown
-from mlflow_l3d.studies.investigation.report.words import answers, headline
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
 
@@ -43,8 +41,8 @@ def write_artifacts(
     title: str,
     source: Source,
     notes: Sequence[str] = (),
-) -> None:
-    """Write the artifacts of the parent run into `folder`: tables, report and pictures.
+) -> Document:
+    """Write the artifacts of the parent run into `folder`: tables, report and pictures; return the report.
 
     Parameters
     ----------
@@ -83,17 +81,7 @@ def write_artifacts(
     )
     report.save(folder, names.REPORT)
     (folder / names.SUMMARY).write_text(picture(report.headline, report.drawing, report.table), encoding="utf-8")
-
-
-def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
-    """Return the answers and notes of the report as Markdown, for the description of the run in MLflow's UI.
-
-    MLflow shows its first two lines until a reader asks for more: they hold the answer.
-    """
-    shown = Shown(analysis)
-    luck, which, stable = answers(shown)
-    first = f"**{marked(headline(shown))}** {marked(which.lead, '**{}**'.format)}"
-    return "\n\n".join([first, luck.markdown(1), stable.markdown(1), *notes])[:5000]
+    return report
 
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import class_words, heading, version_words
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
+from mlflow_l3d.studies.investigation.artifacts import write_artifacts
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.tracking import names
@@ -176,7 +176,7 @@ def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored,
 
     Files that `folder` already has become artifacts, too.
     """
-    write_artifacts(
+    document = write_artifacts(
         folder,
         scored,
         cells,
@@ -198,7 +198,7 @@ def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored,
     tags = {
         names.SCHEMA_TAG: names.SCHEMA,
         names.LOGGED_ARTIFACTS: json.dumps([*logged, *(table for table in written if table not in logged)]),
-        names.NOTE: with_link("\n\n".join([description(scored.analysis), *links]), str(run.info.experiment_id)),
+        names.NOTE: with_link(document.description(*links, first=1), str(run.info.experiment_id)),
     }
     if names.INVESTIGATION_KEY not in run.data.tags:
         tags |= {

@@ -14,14 +14,12 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import fragile_examples
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.investigation.artifacts import cells_frame, description, spooled_predictions, write_artifacts
+from mlflow_l3d.studies.investigation.artifacts import cells_frame, spooled_predictions, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
-from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.scoring import score
 from mlflow_l3d.studies.self_test import SelfTest
@@ -61,21 +59,6 @@ class Investigation(CellStudyResult[InvestigationRequest]):
             How many examples at most.
         """
         return fragile_examples(self.analysis.examples, task or self.request.setup.task, count)
-
-    def report(self) -> Document:
-        """Return the result as people read it."""
-        lines = [
-            f"{self.request.title}: {self.computed} cells computed, {self.reused} taken from earlier runs, in "
-            f"{self.seconds:.0f} s; report.html is among the artifacts of MLflow run {self.run_id}.",
-        ]
-        source = self.request.source(self.run_id)
-        return investigation_document(
-            self.analysis,
-            title=self.request.title,
-            source=source,
-            lines=lines,
-            notes=self.request.notes(self.cells),
-        )
 
 
 @with_signature(InvestigateOptions)
@@ -228,7 +211,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 table_file=folder / names.PREDICTIONS,
             )
             notes, run_id = request.notes(cells), recorder.parent.run_id
-            write_artifacts(
+            document = write_artifacts(
                 folder,
                 scored,
                 cells,
@@ -244,8 +227,8 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
             recorder.wait()
             whole = bool(self._monitor.stopped) or rows == self.request.plan.mitigation_runs
             complete = whole and scored.analysis.cells_failed == 0
-            recorder.finish(folder, complete=complete, description=description(scored.analysis, notes))
-        return Investigation(request=request, analysis=scored.analysis, cells=cells, **self.result())
+            recorder.finish(folder, complete=complete, description=document.description(*notes, first=1))
+        return Investigation(analysis=scored.analysis, cells=cells, **(self.result(document) | {"request": request}))
 
 
 def _planned(request: InvestigationRequest) -> Planned:

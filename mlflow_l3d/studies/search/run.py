@@ -25,7 +25,7 @@ from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.training import Tuned
 from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_trials, spooled_records, trials_table
-from mlflow_l3d.studies.shown import OnOneScreen, logger, progress_bar
+from mlflow_l3d.studies.shown import Reported, logger, progress_bar
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.pages import runs_page
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class HyperparameterSearch(OnOneScreen):
+class HyperparameterSearch(Reported):
     """A finished search.
 
     Attributes
@@ -56,17 +56,15 @@ class HyperparameterSearch(OnOneScreen):
         Stages, trials, importances and the comparison on other configurations.
     request
         Of the search.
+    document
+        The result as people read it.
     """
 
     run_id: str
     hyperparameters: Mapping[str, Value]
     result: SearchResult
     request: SearchRequest
-
-    def report(self) -> Document:
-        """Return the result as people read it."""
-        lines = [f"MLflow run {self.run_id}; search.html is among its artifacts"]
-        return search_report(self.result, source=self.request.source(self.run_id), lines=lines)
+    document: Document
 
 
 @with_signature(SearchOptions)
@@ -149,9 +147,8 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             result = self._result(self._run_stages())
             recorder.log_metrics(result.metrics(), self.ended)
             report = write_search(folder, request, result, runs_page(recorder.client, recorder.parent.experiment_id))
-            text = [f"**{report.headline}**", *[each.markdown(1) for each in report.answers]]
-            recorder.finish(folder, complete=True, description="\n\n".join(text))
-        return HyperparameterSearch(recorder.parent.run_id, result.best, result, request)
+            recorder.finish(folder, complete=True, description=report.description())
+        return HyperparameterSearch(recorder.parent.run_id, result.best, result, request, report)
 
     def _run_stages(self) -> list[StageRun]:
         """Run the stages: the second around the best of the first, if that leaves something to search."""
@@ -293,6 +290,7 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult, add
     }
     settings = request.settings(more, result.run_id)
     del settings["hyperparameters"]  # the page shows them next to those that were found
-    report = search_report(result, source=request.source(result.run_id, address), settings=settings)
+    lines = [f"MLflow run {result.run_id}; search.html is among its artifacts"]
+    report = search_report(result, source=request.source(result.run_id, address), lines=lines, settings=settings)
     report.save(folder, names.SEARCH_REPORT)
     return report

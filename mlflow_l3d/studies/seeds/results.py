@@ -13,7 +13,6 @@ from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.evaluate import recorded_source
@@ -41,11 +40,8 @@ def write_scores(
     source: Source,
     notes: Sequence[str],
     settings: Mapping[str, str],
-) -> str:
-    """Write tables and report: what can be made of runs alone, ours or a stranger's.
-
-    Return headline and answers as Markdown, for the description of the run in MLflow's UI, which shows two lines.
-    """
+) -> Document:
+    """Write tables and report: what can be made of runs alone, ours or a stranger's; return the report."""
     cells.to_parquet(folder / names.CELLS, index=False)
     if predictions is not None:
         predictions.to_parquet(folder / names.PREDICTIONS, index=False)
@@ -65,8 +61,7 @@ def write_scores(
         settings=settings,
     )
     report.save(folder, names.REPORT)
-    luck, *others = (answer.markdown(1) for answer in report.answers)
-    return "\n\n".join([f"**{marked(report.headline)}** {luck}", *others, *notes])[:5000]
+    return report
 
 
 def write_over_tasks(

@@ -13,13 +13,10 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.report.numbers import counted
-from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SeedsOptions
-from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
 from mlflow_l3d.studies.seeds.results import write_scores
 from mlflow_l3d.studies.self_test import SelfTest
@@ -44,16 +41,6 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
 
     study: SeedsStudy
     notes: tuple[str, ...]
-
-    def report(self) -> Document:
-        """Return the result as people read it."""
-        lines = [
-            f"{self.request.title}: {counted(self.computed, 'seed')} trained, {self.reused} taken from earlier runs, "
-            f"in {self.seconds:.0f} s; report.html is among the artifacts of MLflow run {self.run_id}.",
-        ]
-        failed = len(self.request.seeds) - len(self.study.seeds)
-        source, title, notes = self.request.source(self.run_id), self.request.title, self.notes
-        return seeds_document(self.study, title=title, source=source, failed=failed, lines=lines, notes=notes)
 
 
 @with_signature(SeedsOptions)
@@ -134,7 +121,7 @@ def self_test_seeds(
 class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
     """One study of seeds under way."""
 
-    unit = "seed"
+    unit, done_word = "seed", "trained"
     fewest = 2
     specify = staticmethod(specify_seeds)
 
@@ -177,7 +164,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         with temporary_folder() as folder:
             write_json(folder / names.INVESTIGATION, request.document(), indent=2)
             settings = request.settings(about, recorder.parent.run_id)
-            text = write_scores(
+            document = write_scores(
                 folder,
                 study,
                 frame,
@@ -191,8 +178,8 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
             )
             recorder.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
             recorder.wait()
-            recorder.finish(folder, complete=failed == 0, description=text)
-        return SeedsRun(request=request, study=study, notes=notes, **self.result())
+            recorder.finish(folder, complete=failed == 0, description=document.description(*notes))
+        return SeedsRun(study=study, notes=notes, **self.result(document))
 
     def _recorded(self) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Return one row per seed, and all predictions (None if there are none)."""

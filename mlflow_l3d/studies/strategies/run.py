@@ -26,7 +26,7 @@ from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.shown import Reported
 from mlflow_l3d.studies.strategies.parameters import STRATEGIES, StrategiesOptions
 from mlflow_l3d.studies.strategies.report import strategies_document
 from mlflow_l3d.tasks.base import TaskLike
@@ -43,7 +43,7 @@ TABLE: Final = "strategies.json"
 
 
 @dataclass(frozen=True, repr=False)
-class ComparedStrategies(OnOneScreen):
+class ComparedStrategies(Reported):
     """What three strategies say about the same factors.
 
     Attributes
@@ -54,32 +54,27 @@ class ComparedStrategies(OnOneScreen):
         ``random``, ``fixed``, ``crossed`` -> the investigation.
     results
         One a factor and strategy, and that of the golden runs.
+    document
+        The table and where the strategies differ, as people read it.
     """
 
     run_id: str
     investigations: Mapping[str, Investigation]
     results: tuple[StrategyResult, ...]
+    document: Document
 
     def table(self) -> pd.DataFrame:
         """Return the layout of the paper's Table 1: standard deviations in percentage points, ``(*)`` for important."""
         return strategy_table(self.results, scale=unit_of(self.investigations["crossed"].analysis.metric).scale)
 
+    def note(self) -> str:
+        """Return headline, answers and table as Markdown, for the description of the run in MLflow's UI."""
+        assert self.document.table is not None
+        return self.document.description(self.document.table.markdown())
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row per factor and strategy: std, golden_std, important, as fractions."""
         return strategy_frame(self.results)
-
-    def report(self) -> Document:
-        """Return the table and where the strategies differ, as people read it."""
-        crossed = self.investigations["crossed"]
-        done = ", ".join(f"{part.computed} for {name}" for name, part in self.investigations.items())
-        reused = sum(part.reused for part in self.investigations.values())
-        return strategies_document(
-            crossed.analysis,
-            self.results,
-            title=crossed.request.setup.title("strategies"),
-            source=crossed.request.source(crossed.run_id),
-            lines=[f"cells computed: {done}; {reused} shared or taken from earlier runs; MLflow run {self.run_id}"],
-        )
 
 
 @with_signature(StrategiesOptions)
@@ -147,10 +142,11 @@ def strategies(
                 part = _finished_part(client, request.key)
                 parts[design] = InvestigationStudy(request, progress=progress).run(part)
                 set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
-            comparison = ComparedStrategies(opened.run_id, parts, _results(parts))
+            comparison = _compared(opened.run_id, parts)
+            comparison.document.save(folder, names.REPORT)
             frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
             run_ids = ",".join(each.run_id for each in parts.values())
-            tags = {names.INVESTIGATIONS: run_ids, names.NOTE: _note(comparison.report())}
+            tags = {names.INVESTIGATIONS: run_ids, names.NOTE: comparison.note()}
             opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=write_tables(folder, frames))
     return comparison
 
@@ -167,6 +163,21 @@ def _finished_part(client: Client, key: str) -> str | None:
     return None
 
 
+def _compared(run_id: str, parts: Mapping[str, Investigation]) -> ComparedStrategies:
+    """Return what the finished parts say together."""
+    crossed, results = parts["crossed"], _results(parts)
+    done = ", ".join(f"{part.computed} for {name}" for name, part in parts.items())
+    reused = sum(part.reused for part in parts.values())
+    document = strategies_document(
+        crossed.analysis,
+        results,
+        title=crossed.request.setup.title("strategies"),
+        source=crossed.request.source(crossed.run_id),
+        lines=[f"cells computed: {done}; {reused} shared or taken from earlier runs; MLflow run {run_id}"],
+    )
+    return ComparedStrategies(run_id, parts, results, document)
+
+
 def _results(parts: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:
     interactions = parts["crossed"].analysis.importances
     golden = next(iter(interactions.values())).golden
@@ -175,13 +186,6 @@ def _results(parts: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:
         results += [parts[design].analysis.strategies[factor] for design in ("random", "fixed")]
         results.append(interactions_strategy(record))
     return tuple(results)
-
-
-def _note(document: Document) -> str:
-    """Return headline, answers and table as Markdown, for the description of the run in MLflow's UI."""
-    assert document.table is not None
-    first, *rest = (answer.markdown() for answer in document.answers)
-    return "\n\n".join([f"**{document.headline}** {first}", *rest, document.table.markdown()])
 
 
 def _metrics(comparison: ComparedStrategies) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -14,10 +14,9 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import temporary_folder, write_tables
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.shown import OnOneScreen, Reported
 from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import Sweep, analyse_sweep
@@ -25,7 +24,6 @@ from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
 from mlflow_l3d.studies.sweep.report.page import sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import latex_table
-from mlflow_l3d.studies.sweep.report.words import answers, headline
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
@@ -38,34 +36,26 @@ _MOST_LINKS: Final = 60
 
 
 @dataclass(frozen=True, repr=False)
-class SweepResult(OnOneScreen):
+class SweepResult(Reported):
     """What the points of a sweep say together.
 
     Attributes
     ----------
     sweep
         The records.
-    title
-        Heading of report and text.
+    document
+        The result as people read it.
     tables
         Names of the artifacts that MLflow shows as tables.
-    source, links
-        Where it comes from; run id -> address of the run, if there is one.
     """
 
     sweep: Sweep
-    title: str
+    document: Document
     tables: tuple[str, ...] = ()
-    source: Source = field(default_factory=Source)
-    links: Mapping[str, str] = field(default_factory=dict)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per point and factor: choices, importance with its interval, standard deviations, verdict."""
         return ShownSweep(self.sweep).rows
-
-    def report(self, lines: Sequence[str] = ()) -> Document:
-        """Return the result as people read it."""
-        return sweep_document(self.sweep, title=self.title, source=self.source, links=self.links, lines=lines)
 
 
 def write_sweep(
@@ -87,7 +77,7 @@ def write_sweep(
     title
         Name of the report.
     source, links
-        As in :class:`SweepResult`.
+        As in :func:`mlflow_l3d.studies.sweep.report.page.sweep_document`.
 
     Raises
     ------
@@ -102,9 +92,9 @@ def write_sweep(
     frames = {"trends": sweep.trends_frame(), "interactions": sweep.interactions_frame()}
     frames = {names.POINTS: shown.rows, **{name: frame for name, frame in frames.items() if len(frame)}}
     tables = write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
-    result = SweepResult(sweep, title, tuple(tables), source or Source(), links)
-    result.report().save(folder, names.SWEEP_REPORT)
-    return result
+    document = sweep_document(sweep, title=title, source=source, links=links)
+    document.save(folder, names.SWEEP_REPORT)
+    return SweepResult(sweep, document, tuple(tables))
 
 
 def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str]:
@@ -124,8 +114,6 @@ def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str
 def description(result: SweepResult, experiments: Mapping[str, str], lines: Sequence[str] = ()) -> str:
     """Return the answers of the report as Markdown, and links to the points, for the page of the run in MLflow's UI.
 
-    MLflow shows its first two lines until a reader asks for more: they hold the answer.
-
     Parameters
     ----------
     result
@@ -136,12 +124,11 @@ def description(result: SweepResult, experiments: Mapping[str, str], lines: Sequ
         What stands between answers and links.
     """
     shown = ShownSweep(result.sweep)
-    where, trend, which = (answer.markdown(1) for answer in answers(shown))
     points = zip(shown.names, (point.run_id for point in result.sweep.points), strict=True)
     links = [f"- [{name}]({run_page(experiments[run_id], run_id)})" for name, run_id in points if run_id in experiments]
     more = [f"- and {len(links) - _MOST_LINKS} more"] if len(links) > _MOST_LINKS else []
-    first = f"**{marked(headline(shown))}** {which}"
-    return "\n\n".join([first, where, trend, *lines, "\n".join([*links[:_MOST_LINKS], *more])])
+    answered = result.document.description(first=2)
+    return "\n\n".join([answered, *lines, "\n".join([*links[:_MOST_LINKS], *more])])
 
 
 def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
@@ -179,7 +166,7 @@ class SweepEvaluation(OnOneScreen):
 
     def report(self) -> Document:
         """Return the result as people read it."""
-        return self.result.report([self.where] if self.run_id else [])
+        return replace(self.result.document, lines=[self.where] if self.run_id else [])
 
     @property
     def where(self) -> str:

@@ -67,7 +67,7 @@ class Sweep(SweepEvaluation):
         """Return the result as people read it."""
         end = f" The budget of {self.request.budget} is spent: the same command with a larger one continues."
         done = f"{self.computed} cells computed in {self.seconds:.0f} s; {self.where}"
-        return self.result.report([done + end * self.spent])
+        return replace(self.result.document, lines=[done + end * self.spent])
 
 
 @with_signature(InvestigateOptions, SweepOptions)

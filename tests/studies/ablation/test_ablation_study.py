@@ -33,7 +33,7 @@ from mlflow_l3d.studies.ablation.numbers import (
     part,
     rescored,
 )
-from mlflow_l3d.studies.ablation.report import ablation_figure, ablation_table, ablation_text
+from mlflow_l3d.studies.ablation.report import ablation_figure, ablation_table, range_table
 from mlflow_l3d.studies.ablation.run import Ablation, ablation
 
 pytestmark = pytest.mark.slow
@@ -145,8 +145,7 @@ def test_radial_rows_keep_base_and_swaps_together() -> None:
     table = ablation_table(frame, F1_MACRO)
     assert [tuple(column)[:3] for column in table.columns] == [("10", "-", "all"), ("6", "-", "all")]
     assert list(table.loc["one"].index) == list(table.loc["two"].index)
-    text = ablation_text("radial", pd.concat([frame, frame.assign(repeat=1)]), F1_MACRO)
-    assert "6 base runs, all examples" in text
+    assert "6 base runs\nall examples" in range_table(frame).head
 
 
 @pytest.mark.parametrize("radial", [False, True])
@@ -226,11 +225,10 @@ def test_the_layout_of_table_3(store: Store, parent: Any) -> None:
     first = table.iloc[:, 0]
     assert first["data_order", "importance"] == f"{metrics['importance/data_order']:+.2f}"
     assert first["data_order", "contributed std"] == f"{100 * metrics['contributed_std/data_order']:.3f}"
-    text = found.description()
-    assert text.isascii()
-    assert max(map(len, text.splitlines())) <= 100
-    assert first["data_split", "mitigated std"] in text
-    assert text.startswith(f"**{found.report().headline}**")
+    note = found.note()
+    assert note.startswith(f"**{found.report().headline}**")
+    assert f"{first['data_split', 'importance']}\n(" in note
+    assert first["data_split", "mitigated std"] in found.report().to_html()
 
 
 def test_without_predictions_of_the_metric(store: Store) -> None:
@@ -328,7 +326,9 @@ def test_the_attached_run(store, parent, monkeypatch, tmp_path, capsys) -> None:
         "ablation.json",
         "ablation_table.json",
         "ablation.png",
+        "report.html",
     }
+    assert "How few runs are enough?" in store.download(run_id, "report.html", tmp_path).read_text()
     content = json.loads(store.download(run_id, "ablation.json", tmp_path).read_text())
     assert {"number", "mean", "low", "high"} <= set(content["columns"])
     assert store.download(run_id, "ablation.png", tmp_path).read_bytes()[:4] == b"\x89PNG"

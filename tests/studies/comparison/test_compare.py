@@ -125,7 +125,9 @@ def test_the_report_names_what_differs_and_the_commands_of_both(
         f"mlflow-l3d investigate synthetic --approach synthetic --metric accuracy {sizes} "
         "--hyperparameters a_data_order=3".split()
     )
-    assert compared.source.given == {"runs": ",".join(parents[:2]), "self_check": "40"}
+    with place.entered():
+        (step,) = compare(parents[:2], smallest_effect=50).report().steps
+    assert f"mlflow-l3d compare --runs {','.join(parents[:2])} " in step.command
     assert f"run {parents[0]}" in compared.report().settings["a_data_order=0.0 (synthetic)"]
 
 

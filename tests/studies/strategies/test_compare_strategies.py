@@ -87,6 +87,8 @@ def test_the_run_of_the_comparison(shared: tuple[Place, ComparedStrategies]) -> 
     }
     results = {(each.strategy, each.factor): each.std for each in found.results}
     assert run.data.metrics["fixed_std/data_order"] == pytest.approx(results["fixed", "data_order"])
+    page = place.download(found.run_id, "report.html", place.cache).read_text()
+    assert found.report().headline in page
     assert "| data_order |" in run.data.tags["mlflow.note.content"]
     assert run.data.tags["mlflow.note.content"].startswith(f"**{found.report().headline}** ")
 

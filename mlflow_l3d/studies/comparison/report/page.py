@@ -15,8 +15,9 @@ from mlflow_l3d.analysis.comparison.results import Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.draw import Axis, difference_bar, marks_text, strip, svg
 from mlflow_l3d.report.draw import text as words
+from mlflow_l3d.report.html import minus
 from mlflow_l3d.report.numbers import counted, percent, points, unit_of
-from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, minus, step_lines
+from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.comparison.report import pairs as of

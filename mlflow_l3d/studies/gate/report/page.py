@@ -10,8 +10,9 @@ from types import MappingProxyType
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, difference_bar, svg, text
+from mlflow_l3d.report.html import minus
 from mlflow_l3d.report.numbers import counted, percent, plain, share_text, shorten, unit_of
-from mlflow_l3d.report.page import Document, Item, Section, answer_lines, minus, step_lines
+from mlflow_l3d.report.page import Document, Item, Section, answer_lines, step_lines
 from mlflow_l3d.report.table import Drawn, Table, document, verdict_cell
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
 from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan

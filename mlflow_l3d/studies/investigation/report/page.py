@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.draw import marks_text, strip
 from mlflow_l3d.report.examples import MOST, fragile_examples
+from mlflow_l3d.report.html import Snippet, subheading
 from mlflow_l3d.report.numbers import counted, percent, shorten
-from mlflow_l3d.report.page import Document, Drawing, Item, Section, Snippet, answer_lines, step_lines, subheading
+from mlflow_l3d.report.page import Document, Drawing, Item, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Part
 from mlflow_l3d.studies.investigation.report import cite, factor_tables, more_tables

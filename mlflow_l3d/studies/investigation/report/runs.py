@@ -15,8 +15,9 @@ from markupsafe import Markup
 
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.report.html import Snippet
 from mlflow_l3d.report.numbers import counted, percent
-from mlflow_l3d.report.page import Drawing, Snippet
+from mlflow_l3d.report.page import Drawing
 from mlflow_l3d.report.scatter import path
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 

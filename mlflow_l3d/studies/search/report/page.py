@@ -10,8 +10,9 @@ from typing import Any, Final
 import numpy as np
 from markupsafe import Markup
 
+from mlflow_l3d.report.html import chip
 from mlflow_l3d.report.numbers import MISSING, counted, duration, plain, share_text, shorten, unit_of, value_text
-from mlflow_l3d.report.page import Document, Section, answer_lines, chip, step_lines
+from mlflow_l3d.report.page import Document, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.studies.search.numbers import SearchResult, range_text

@@ -13,8 +13,9 @@ from markupsafe import Markup
 
 from mlflow_l3d.report.draw import marks_text, strip
 from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
+from mlflow_l3d.report.html import prose
 from mlflow_l3d.report.numbers import counted, plain, shorten, unit_of
-from mlflow_l3d.report.page import Document, Drawing, Item, Picture, Section, answer_lines, prose, step_lines
+from mlflow_l3d.report.page import Document, Drawing, Item, Picture, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
@@ -34,6 +35,8 @@ _NAMED: Final = 20
 """More dots than this have no names."""
 _METRICS, _TASKS = 5, 8
 """Rows of a first table."""
+_NOTES: Final = 3
+"""More notes are on the page alone."""
 
 
 def seeds_document(
@@ -69,6 +72,9 @@ def seeds_document(
     short = words.short_notes(study, failed)
     worst = None if study.examples is None else study.examples.most_fragile(MOST)
     fragile = None if worst is None else fragile_examples(worst, classes=source.classes, runs=f"{unit}s")
+    first_notes = [shorten(note, 100) for note in notes[:_NOTES]]
+    if len(notes) > _NOTES:
+        first_notes.append(f"{counted(len(notes) - _NOTES, 'more note')} in the report.")
     about = (source.task or study.task, source.approach, study.model, _metric_words(study))
     behind = [run for run, score in zip(runs, study.scores[study.metric.name], strict=False) if math.isfinite(score)]
     return Document(
@@ -81,7 +87,7 @@ def seeds_document(
         table=table,
         steps=steps,
         lines=lines,
-        text=[answer_lines(answers), table, [""], step_lines(steps), *short, *[shorten(note, 100) for note in notes]],
+        text=[answer_lines(answers), table, [""], step_lines(steps), *short, *first_notes],
         notes=short,
         in_full=notes,
         sections=[

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from mlflow_l3d.report.html import Snippet
 from mlflow_l3d.report.numbers import counted, percent, shorten
-from mlflow_l3d.report.page import Document, Item, Section, Snippet, answer_lines, step_lines
+from mlflow_l3d.report.page import Document, Item, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.sweep.numbers.results import Sweep
 from mlflow_l3d.studies.sweep.report.point_tables import all_points, first_table, heat_table, short_table
