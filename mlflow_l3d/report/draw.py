@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 from markupsafe import Markup
 
-from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.report.numbers import counted, plain
+from mlflow_l3d.report.html import minus
+from mlflow_l3d.report.numbers import plain
+from mlflow_l3d.report.table import Drawn
 
-_BINS: Final = 40
-"""Stacks of dots at most."""
-_MOST_DOTS: Final = 300
-"""More runs are drawn as bars."""
-_HEIGHT: Final = 150
-"""Room for the highest stack, in pixels."""
-_DOT: Final = Markup('<circle class="dot{}" data-run="{}" cx="{}%" cy="{}" r="{}"><title>{}</title></circle>')
-_LETTER: Final = 2.1
-"""Width of a letter in per cent of a narrow screen."""
+DOT: Final = Markup('<circle class="dot{}" data-run="{}" cx="{}%" cy="{}" r="{}"><title>{}</title></circle>')
 _LINE: Final = Markup('<line class="{}" x1="{}%" x2="{}%" y1="{}" y2="{}"/>')
 
 
@@ -71,11 +62,15 @@ class Axis:
 
     def drawn(self, y: float) -> Markup:
         """Return the line of the axis at a height, with ticks and numbers below it."""
-        parts = [_line("axis", 0, 100, y, y)]
+        parts = [line("axis", 0, 100, y, y)]
         for tick in self.ticks:
             x = self.at(tick)
-            parts += [_line("axis", x, x, y, y + 4), text(x, y + 18, self.tick_text(tick))]
+            parts += [line("axis", x, x, y, y + 4), text(x, y + 18, self.tick_text(tick))]
         return Markup("").join(parts)
+
+    def head(self, label: str) -> Drawn:
+        """Return the numbers of the axis as the head of a column of pictures."""
+        return Drawn(svg(15, label, *[text(self.at(tick), 12, minus(self.tick_text(tick))) for tick in self.ticks]))
 
 
 def nice_step(width: float) -> float:
@@ -99,120 +94,11 @@ def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "", sh
     )
 
 
-def strip(
-    scores: FloatArray,
-    names: Sequence[str],
-    *,
-    band: tuple[float, float] | None,
-    label: str,
-    shown: Callable[[float], str],
-    beside: Sequence[str] = (),
-    hollow: Collection[int] = (),
-    axis: Axis | None = None,
-) -> Markup:
-    """Return a dot for each run, alike ones stacked; the mean, one deviation around it, and both ends.
-
-    Parameters
-    ----------
-    scores
-        Shape (n,): finite, as they are written at the axis.
-    names
-        One for each run: what a reader sees who points at it.
-    band
-        Mean minus and plus one standard deviation; None if there is none.
-    label
-        For readers who cannot see it.
-    shown
-        Writes a score.
-    beside
-        Short names, one for each run, that stand at the dots; none by default.
-    hollow
-        Places of the runs whose dots are not filled.
-    axis
-        One that several strips share; its own by default.
-    """
-    axis = axis or Axis.over([*scores, *(band or ())])
-    width = nice_step((axis.high - axis.low) / _BINS)
-    bins = np.round((scores - axis.low) / width).astype(int)
-    mean = float(scores.mean())
-    sides = [_side(axis.at(score), name, axis.at(mean)) for score, name in zip(scores, beside, strict=False)]
-    levels = _named_levels(sides) if beside else _levels(scores, bins)
-    highest = max(levels) + 1
-    pitch = 16.0 if beside else min(11.0, _HEIGHT / highest)
-    bottom = max(pitch * highest, 60.0) + 26
-    parts: list[Markup] = []
-    if band is not None:
-        start, end = map(axis.at, band)
-        parts.append(_band(start, end, 18, bottom - 18))
-    if not as_dots(scores):
-        parts += _columns(axis, width, bins, pitch, bottom)
-    for at in () if not as_dots(scores) else np.argsort(scores, kind="stable"):
-        x, y = axis.at(scores[at] if beside else axis.low + width * bins[at]), bottom - pitch * (levels[at] + 0.5)
-        told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
-        parts.append(_DOT.format(" hollow" if at in hollow else "", int(at), short(x), short(y), short(size), told))
-        if beside:
-            anchor, shift = ("start", 8) if sides[at][1] > x + 2 else ("end", -8)
-            parts.append(text(x, y + 4, beside[at], anchor=anchor, shift=shift))
-    parts += [_line("mean", axis.at(mean), axis.at(mean), 16, bottom), axis.drawn(bottom)]
-    parts.append(text(axis.at(mean), 11, f"mean {shown(mean)}", kind="strong"))
-    return svg(bottom + 24, label, *parts)
-
-
-def as_dots(scores: FloatArray) -> bool:
-    """Return whether so many runs are drawn as dots; more are bars."""
-    return len(scores) <= _MOST_DOTS
-
-
-def marks_text(scores: FloatArray, name: str, term: str = "") -> str:
-    """Return what the marks of a strip are: dots or bars of runs with a name, whose meaning is a term of a page."""
-    marks, name = ("A dot: one", name) if as_dots(scores) else ("A bar: how many", f"{name}s")
-    return f"{marks} {f'[[{name}|{term}]]' if term else name}."
-
-
-def _columns(axis: Axis, width: float, bins: npt.NDArray[np.int_], pitch: float, bottom: float) -> list[Markup]:
-    """Return a bar in place of each stack of dots."""
-    bar = Markup('<rect class="dot" x="{}%" width="{}%" y="{}" height="{}"><title>{}</title></rect>')
-    wide = 0.8 * (axis.at(axis.low + width) - axis.at(axis.low))
-    places = [
-        (axis.at(axis.low + width * at), pitch * count, count) for at, count in enumerate(np.bincount(bins)) if count
-    ]
-    return [
-        bar.format(short(x - wide / 2), short(wide), short(bottom - tall), short(tall), counted(int(count), "run"))
-        for x, tall, count in places
-    ]
-
-
-def _levels(scores: FloatArray, bins: npt.NDArray[np.int_]) -> list[int]:
-    """Return how many dots stand below each one: those of its stack with a lower score."""
-    stacked: dict[int, int] = {}
-    levels = [0] * len(scores)
-    for at in np.argsort(scores, kind="stable"):
-        levels[at] = stacked.get(bins[at], 0)
-        stacked[bins[at]] = levels[at] + 1
-    return levels
-
-
-def _side(x: float, name: str, mean: float) -> tuple[float, float]:
-    """Return both ends of a dot with its name, in per cent: on the side that crosses no mean and no margin."""
-    width = 3.5 + _LETTER * len(name)
-    return (x - width, x + 1.5) if x + width > 100 or x < mean < x + width else (x - 1.5, x + width)
-
-
-def _named_levels(sides: Sequence[tuple[float, float]]) -> list[int]:
-    """Return the lowest level of each dot on which it has room with its name."""
-    ends: list[float] = []
-    levels = [0] * len(sides)
-    for at, (start, end) in sorted(enumerate(sides), key=lambda side: side[1]):
-        levels[at] = next((level for level, taken in enumerate(ends) if taken <= start), len(ends))
-        ends[levels[at] : levels[at] + 1] = [end]
-    return levels
-
-
 def dots_bar(values: Iterable[float], axis: Axis, label: str) -> Markup:
     """Return a dot for each difference, on a line around 0."""
     zero = axis.at(0.0)
-    dots = [_DOT.format("", "", short(axis.at(value)), 13, 4, plain(value, 1, "+")) for value in values]
-    return svg(26, label, _line("axis", 0, 100, 13, 13), _line("mean", zero, zero, 3, 23), *dots)
+    dots = [DOT.format("", "", short(axis.at(value)), 13, 4, plain(value, 1, "+")) for value in values]
+    return svg(26, label, line("axis", 0, 100, 13, 13), line("mean", zero, zero, 3, 23), *dots)
 
 
 def share_bar(share: float, low: float, high: float, label: str) -> Markup:
@@ -229,8 +115,8 @@ def share_bar(share: float, low: float, high: float, label: str) -> Markup:
 
 def whisker(start: float, end: float, y: float) -> list[Markup]:
     """Return an interval between two places in per cent."""
-    ends = [_line("interval", x, x, y - 5, y + 5) for x in (start, end)]
-    return [_line("interval", start, end, y, y), *ends]
+    ends = [line("interval", x, x, y - 5, y + 5) for x in (start, end)]
+    return [line("interval", start, end, y, y), *ends]
 
 
 def difference_bar(value: float, low: float, high: float, axis: Axis, label: str, *, margin: float = 0.0) -> Markup:
@@ -238,9 +124,9 @@ def difference_bar(value: float, low: float, high: float, axis: Axis, label: str
     parts = []
     if margin > 0:
         start, end = axis.at(-margin), axis.at(margin)
-        parts.append(_band(start, end, 0, 26))
+        parts.append(drawn_band(start, end, 0, 26))
     zero = axis.at(0.0)
-    parts.append(_line("mean", zero, zero, 0, 26))
+    parts.append(line("mean", zero, zero, 0, 26))
     if math.isfinite(low) and math.isfinite(high):
         parts += whisker(axis.at(low), axis.at(high), 13)
     if math.isfinite(value):
@@ -285,11 +171,13 @@ def _point(x: float, y: float) -> Markup:
     return Markup('<circle class="point" cx="{}%" cy="{}" r="4.5"/>').format(short(x), short(y))
 
 
-def _line(kind: str, start: float, end: float, top: float, bottom: float) -> Markup:
+def line(kind: str, start: float, end: float, top: float, bottom: float) -> Markup:
+    """Return a line between places in per cent, and heights in pixels."""
     return _LINE.format(kind, *map(short, (start, end, top, bottom)))
 
 
-def _band(start: float, end: float, top: float, height: float) -> Markup:
+def drawn_band(start: float, end: float, top: float, height: float) -> Markup:
+    """Return a range between places in per cent, of a height in pixels."""
     box = Markup('<rect class="band" x="{}%" width="{}%" y="{}" height="{}"/>')
     return box.format(*map(short, (start, end - start, top, height)))
 

@@ -143,6 +143,16 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def listed(names: Sequence[str], word: str = "and") -> str:
+    """Return names as a sentence has them, as in ``a, b and c``."""
+    return ", ".join(names[:-1]) + f" {word} " * (len(names) > 1) + names[-1]
+
+
+def metric_text(metric: Metric) -> str:
+    """Return a metric with its unit, as in ``accuracy in %``."""
+    return f"{metric} in %" if metric.percent else str(metric)
+
+
 def duration(seconds: float) -> str:
     """Return a time that was measured, as in ``12 min 34 s``, ``n/a`` where it is not finite."""
     if not math.isfinite(seconds):

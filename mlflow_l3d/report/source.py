@@ -61,6 +61,10 @@ class Source:
         """The page of the parent; empty if there is none."""
         return f"{self.address}{self.run_id}" if self.address and self.run_id else ""
 
+    def about(self, *more: str) -> str:
+        """Return what was studied, for a page's first line: task, approach and model, as far as known, and more."""
+        return " · ".join(part for part in (self.task, self.approach, self.model, *more) if part)
+
     def place(self, *counts: str) -> Markup:
         """Return what stands at the right of a page's first line: how many runs, the date, a link."""
         link = Markup('<a href="{}">MLflow</a>').format(self.link) if self.link else ""

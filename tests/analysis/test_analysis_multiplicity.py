@@ -89,14 +89,14 @@ def test_corrected_scores_are_those_of_the_records(design):
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_equal_factors_are_rarely_told_apart(design):
-    """A true difference of 0 is called one in about 5 % of tables at most (within 3 standard errors of 100)."""
+    """A true difference of 0 is called one in about 5 % of tables at most (within 3 standard errors of 200)."""
     generator = np.random.default_rng(3)
     wrong = 0
-    for _ in range(100):
+    for _ in range(200):
         found = records(generator, design, (0.4, 0.4, 0.2), rows=15, columns=8)
         tables = {name: record.table for name, record in found.items()}
         wrong += difference(tables, "factor_0", "factor_1", design).p <= 0.05
-    assert wrong <= 0.05 * 100 + 3 * math.sqrt(100 * 0.05 * 0.95)
+    assert wrong <= 0.05 * 200 + 3 * math.sqrt(200 * 0.05 * 0.95)
 
 
 def test_difference_is_the_joint_jackknife():

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -39,6 +42,27 @@ def test_figures_leave_no_global_state(tmp_path):
     to_svg(drawn(), "a")
     assert dict(mpl.rcParams) == before
     assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
+
+
+@pytest.mark.slow
+def test_neither_import_nor_drawing_loads_pyplot(tmp_path):
+    code = """if True:
+        import sys, pandas as pd
+        from mlflow_l3d.report.style import save_png
+        from mlflow_l3d.studies.ablation import report
+        from mlflow_l3d.studies.seeds.report.figures import seed_heatmap
+        assert "matplotlib" not in sys.modules
+        save_png(seed_heatmap(pd.DataFrame([[0.1, 0.2]], ["task"], [42, 1])), sys.argv[1])
+        assert "matplotlib.figure" in sys.modules
+        assert "matplotlib.pyplot" not in sys.modules
+    """
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.png"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_templates_are_loaded_with_the_first_page():
+    code = "import sys, mlflow_l3d.studies.sweep.report.page; assert 'jinja2' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_all_ticks_are_quiet():

@@ -72,6 +72,8 @@ def test_strategies_have_no_importance(every, design):
     assert document.table is not None
     assert document.table.rows[0][1:] == ("yes", f"{100 * strongest.score_std:.2f} points", f"{share:.2f}")
     assert {row[1] for row in document.table.rows} == {"yes", "no"}
+    stds = sorted((record.score_std for record in analysis.importances.values()), reverse=True)
+    assert [row[2] for row in document.table.rows] == [f"{100 * std:.2f} points" for std in stds]
     assert "Variance components" not in document.to_html()
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW, StrategyResult, strategy_table
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.numbers import bracketed, signed, unit_of
+from mlflow_l3d.report.numbers import bracketed, metric_text, signed, unit_of
 from mlflow_l3d.report.page import Document, Item, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
@@ -64,7 +64,7 @@ def strategies_document(
     return Document(
         title=title,
         headline=_headline(verdicts),
-        about=" \N{MIDDLE DOT} ".join(filter(None, [source.task, source.approach, source.model, str(analysis.metric)])),
+        about=source.about(metric_text(analysis.metric)),
         place=source.date,
         answers=opening,
         table=table,

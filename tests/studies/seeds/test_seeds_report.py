@@ -23,9 +23,16 @@ from mlflow_l3d.studies.seeds.parameters import SEEDS as PARAMETERS
 from mlflow_l3d.studies.seeds.report.figures import seed_heatmap
 from mlflow_l3d.studies.seeds.report.over_words import better_sentences, over_answers, over_headline, over_steps
 from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
-from mlflow_l3d.studies.seeds.report.tables import difference_table, metric_table, published_tables, tasks_table
+from mlflow_l3d.studies.seeds.report.tables import (
+    difference_table,
+    metric_table,
+    pair_table,
+    published_tables,
+    tasks_table,
+)
 from mlflow_l3d.studies.seeds.report.words import headline, investigate_command, short_notes, steps, study_answers
 
+ENDS = ("", "_ci_low", "_ci_high")
 RUN = "8d700d7ae2b3440c89188f7d6099561f"
 SOURCE = Source(
     task="mrpc",
@@ -264,15 +271,29 @@ def test_table_of_tasks_holds_the_rows(found):
     rows, table = found[0].rows.set_index("task"), tasks_table(found)
     assert [row[0] for row in table.rows][:1] == [rows["var"].idxmax()]
     cells = next(cells for cells in table.rows if cells[0] == "cola")
-    row = 100 * rows.loc["cola", ["metric_mean", "var", "std_ci_low", "std_ci_high", "ccon"]].astype(float)
+    names = [*("metric_mean", "var", "std_ci_low", "std_ci_high"), *(f"c{c}on{end}" for c in ("", "c") for end in ENDS)]
+    row = 100 * rows.loc["cola", names].astype(float)
     assert cells[1].startswith(f"{row['metric_mean']:.2f}\n(")
     assert cells[3] == f"{row['var']:.2f}\n({row['std_ci_low']:.2f} to {row['std_ci_high']:.2f})"
-    assert cells[5].startswith(f"{row['ccon']:.2f}\n")
+    for cell, name in ((cells[4], "con"), (cells[5], "ccon")):
+        assert cell == "{:.2f}\n({:.2f} to {:.2f})".format(*(row[f"{name}{end}"] for end in ENDS))
     assert cells[-2:] == ("8551", "matthews_corrcoef")
     numbers = next(cells for cells in table.rows if cells[0] == "stsb")
     assert numbers[5:8] == ("-", "-", "-"), "numbers have no CCON, and no robust examples"
     assert cells[2].html.count("<circle") == 10
     assert len(tasks_table(found, 3).rows) == 3
+
+
+def test_table_of_pairs_holds_the_records(studies):
+    one = studies[3]
+    rows = {row[0]: row[1:] for row in pair_table(one).rows}
+    for head, name in (("CON", "consistency"), ("CCON", "correct_consistency")):
+        numbers = one.pairs[name]
+        assert rows[head][0] == f"{100 * numbers.mean:.2f}"
+        assert rows[head][1] == f"{100 * numbers.mean_ci_low:.2f} to {100 * numbers.mean_ci_high:.2f}"
+        assert rows[head][2] == f"{100 * numbers.std:.2f}"
+        assert rows[head][3] == f"{100 * numbers.std_ci_low:.2f} to {100 * numbers.std_ci_high:.2f}"
+    assert rows["robust"][0] == f"{100 * one.examples.robust_share:.2f}"
 
 
 def test_tables_hold_the_published_layout(studies):

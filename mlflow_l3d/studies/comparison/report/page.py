@@ -13,12 +13,11 @@ from markupsafe import Markup
 
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
-from mlflow_l3d.report.draw import Axis, difference_bar, marks_text, strip, svg
-from mlflow_l3d.report.draw import text as words
-from mlflow_l3d.report.html import minus
-from mlflow_l3d.report.numbers import counted, percent, points, unit_of
+from mlflow_l3d.report.draw import Axis, difference_bar
+from mlflow_l3d.report.numbers import counted, metric_text, percent, points, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.strip import marks_text, strip
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report import tables
@@ -66,7 +65,7 @@ def comparison_document(
     run = f"MLflow run {source.run_id}; report.html is among its artifacts" if source.run_id else ""
     letters = ", ".join(f"{short}: {name}" for name, short in short_names(comparison).items() if len(short) < len(name))
     systems = letters or counted(len(comparison.systems), "system")
-    about = [", ".join(comparison.tasks), systems, f"{comparison.metric}{' in %' * comparison.metric.percent}"]
+    about = [", ".join(comparison.tasks), systems, metric_text(comparison.metric)]
     return Document(
         title=comparison.title,
         headline=headline(comparison),
@@ -105,7 +104,6 @@ def first_table(comparison: Comparison) -> Table:
     numbers = [tuple(unit.scale * value for value in limits(pair)) for pair in pairs]
     margin = 0.0 if math.isnan(comparison.smallest_effect) else unit.scale * comparison.smallest_effect
     axis = Axis.over([0.0, margin, -margin, *(value for values in numbers for value in values)], ticks=4)
-    head = svg(15, unit.name, *[words(axis.at(tick), 12, minus(axis.tick_text(tick))) for tick in axis.ticks])
     rows = []
     for pair, (value, start, end) in zip(pairs, numbers, strict=True):
         shown, low, high = (change(comparison, number) for number in limits(pair))
@@ -120,7 +118,7 @@ def first_table(comparison: Comparison) -> Table:
     hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
     numbers_head = f"difference ({unit.short}, {percent(comparison.level)})"
     return Table(
-        (called if by_task else "pair", "verdict", Drawn(head), numbers_head),
+        (called if by_task else "pair", "verdict", axis.head(unit.name), numbers_head),
         tuple(rows),
         f"{of.direction_sentence(comparison)}{grey}{hidden}",
         texts=frozenset({1, 2}),

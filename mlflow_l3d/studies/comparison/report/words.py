@@ -9,7 +9,7 @@ from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference, TaskMean
 from mlflow_l3d.report.draw import nice_step
-from mlflow_l3d.report.numbers import counted, percent, points, probability
+from mlflow_l3d.report.numbers import counted, listed, percent, points, probability
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.comparison.report import pairs as of
@@ -50,7 +50,7 @@ def headline(comparison: Comparison) -> str:
     by, within = of.size(comparison, lead.gain), f"equivalent within {of.effect_text(comparison)}{several}"
     best = [each.system for each in ranks if each.low == 1]
     if len(ranks) == 2:
-        both = _listed([names[lead.pair.first], names[lead.pair.second]])
+        both = listed([names[lead.pair.first], names[lead.pair.second]])
         texts = {
             EQUIVALENT: f"{both} are {within}.",
             UNDECIDED: f"No difference between {both} is established{several}.",
@@ -63,7 +63,7 @@ def headline(comparison: Comparison) -> str:
         if among == {EQUIVALENT}:
             return f"All {len(ranks)} systems are {within}."
         return f"No difference between the {len(ranks)} systems is established{several}."
-    group = _listed([names[each] for each in best], "or") if len(best) < 4 else f"one of {len(best)}"
+    group = listed([names[each] for each in best], "or") if len(best) < 4 else f"one of {len(best)}"
     ending = f"; they are {within}." if among == {EQUIVALENT} else "."
     return f"The best of {len(ranks)} systems{several} is {group}{ending}"
 
@@ -118,17 +118,13 @@ def _open(comparison: Comparison) -> str:
         return f"**Nothing:** {'the pair is' if len(pairs) == 1 else f'all {len(pairs)} pairs are'} decided."
     opening = f"{len(undecided)} of {len(pairs)} pairs: " * (len(pairs) > 1)
     more = [f"{len(undecided) - 2} more"] if len(undecided) > 2 else []
-    opening += f"**{_listed([*undecided[:2], *more])}**."
+    opening += f"**{listed([*undecided[:2], *more])}**."
     one = nearest_pair(comparison)
     if one is None or isinstance(pairs[0], TaskMean):
         return f"{opening} More tasks, or more runs on each, settle it."
     which = "it" if len(undecided) == 1 else f"{names[one.first]} against {names[one.second]}"
     what = of.advice_on(one).short
     return f"{opening} To settle {which} takes {what}{' of each' * what.endswith(' runs')}."
-
-
-def _listed(names: list[str], word: str = "and") -> str:
-    return ", ".join(names[:-1]) + f" {word} " * (len(names) > 1) + names[-1]
 
 
 def nearest_pair(comparison: Comparison) -> Difference | None:
@@ -180,4 +176,4 @@ def differing_sentence(comparison: Comparison, sides: Sides) -> str:
     texts = {name: " and ".join(each.get(name, "none") for each in choices) for name in varied[:3]}
     parts = [f"{name} ({text})" for name, text in texts.items()] if len(choices) == 2 else varied[:6]
     more = [f"{len(varied) - len(parts)} more"] if len(varied) > len(parts) else []
-    return f"They differ in {_listed([*parts, *more])}."
+    return f"They differ in {listed([*parts, *more])}."

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.draw import Axis, difference_bar, svg, text
-from mlflow_l3d.report.html import minus
-from mlflow_l3d.report.numbers import counted, percent, plain, share_text, shorten, unit_of
+from mlflow_l3d.report.draw import Axis, difference_bar
+from mlflow_l3d.report.numbers import counted, metric_text, percent, plain, share_text, shorten, unit_of
 from mlflow_l3d.report.page import Document, Item, Section, answer_lines, step_lines
 from mlflow_l3d.report.table import Drawn, Table, document, verdict_cell
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
@@ -91,12 +89,12 @@ def first_table(answer: GateAnswer) -> Table | None:
     unit, effect, level = unit_of(answer.metric), answer.plan.smallest_effect, percent(1 - answer.plan.alpha)
     drawn = [(look.difference, *words.interval_of(answer, look)[1:]) for look in answer.looks]
     axis = Axis.over([unit.scale * value for value in (-1.5 * effect, 1.5 * effect, *itertools.chain(*drawn))])
-    rows = []
+    head, rows = axis.head("axis"), []
     for look, numbers in zip(answer.looks, drawn, strict=True):
         said = f"{unit.change(look.difference, answer.digits)}\n({words.limits(answer, *numbers[1:], answer.digits)})"
         value, low, high = (unit.scale * number for number in numbers)
         bar = difference_bar(value, low, high, axis, said.replace("\n", " "), margin=unit.scale * effect)
-        row = {"after": counted(look.runs, "run"), "verdict": verdict_cell(look.decision), "bar": Drawn(bar)}
+        row = {"after": counted(look.runs, "run"), "verdict": verdict_cell(look.decision), head: Drawn(bar)}
         rows.append({**row, f"difference{', points' if unit.scale > 1 else ''} ({level})": said})
     less = "candidate minus baseline" if answer.metric.greater_is_better else "baseline minus candidate"
     ends = f" Equivalence has {percent(1 - 2 * answer.plan.alpha)}." if answer.decision == "equivalent" else ""
@@ -104,9 +102,7 @@ def first_table(answer: GateAnswer) -> Table | None:
         f"Difference: {less}. Grey: less than your smallest effect, ± {answer.effect}. The last row decides; "
         f"[[intervals of all rows hold together|repeated]].{ends}"
     )
-    table = Table.of(rows, note, kind="bars", texts=frozenset({1, 2}), kinds=tuple(x.decision for x in answer.looks))
-    ticks = svg(15, "axis", *[text(axis.at(tick), 12, minus(axis.tick_text(tick))) for tick in axis.ticks])
-    return replace(table, head=(*table.head[:2], Drawn(ticks), *table.head[3:]))
+    return Table.of(rows, note, kind="bars", texts=frozenset({1, 2}), kinds=tuple(x.decision for x in answer.looks))
 
 
 def gate_document(
@@ -127,9 +123,8 @@ def gate_document(
     """
     source = source or words.GateSource()
     opening, table, next_steps = words.answers(answer), first_table(answer), words.steps(answer, source)
-    metric = f"{answer.metric}{' in %' if unit_of(answer.metric).scale > 1 else ''}"
     candidate, status = f"candidate {shorten(answer.candidate, 60)}", f"exit status {answer.exit_status}"
-    about = " · ".join(filter(None, [source.task, source.approach, candidate, metric, status]))
+    about = source.about(candidate, metric_text(answer.metric), status)
     runs = counted(2 * answer.looks[-1].runs if answer.looks else 0, "run")
     notes, advised = [note.partition(". ")[0].rstrip(".") + "." for note in answer.notes], words.advice_on(answer)
     bounds = dict(zip(("claimed beyond ±, by last std", "equivalent within ±"), answer.bounds(), strict=True))

@@ -119,7 +119,7 @@ def first_table(shown: Shown) -> Table | None:
 
 def _share_table(shown: Shown) -> Table:
     ends = (("0", 0), ("50 %", 50), ("100 %", 100))
-    axis = svg(15, "from 0 to 100 %", *[text(at, 12, words) for words, at in ends])
+    axis = Drawn(svg(15, "from 0 to 100 %", *[text(at, 12, words) for words, at in ends]))
     level, rows, doubts = percent(shown.analysis.level), list[dict[str, str]](), list[str]()
     for record in shown.records:
         word, (share, low, high) = shown.verdict(record), shown.shares(record)
@@ -129,7 +129,7 @@ def _share_table(shown: Shown) -> Table:
             {
                 "factor": record.factor,
                 "verdict": verdict_cell(word),
-                "bar": Drawn(share_bar(share, low, high, f"{record.factor}: {said}".replace("\n", " "))),
+                axis: Drawn(share_bar(share, low, high, f"{record.factor}: {said}".replace("\n", " "))),
                 f"[[share of variance|share]] ({level})": said,
                 "[[moves it by|moves]]": moved if moved == MISSING else f"{moved}\n{shown.unit.noun}",
             }
@@ -141,9 +141,8 @@ def _share_table(shown: Shown) -> Table:
     if len(shown.records) > 1:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
         rule += "[[undecided|verdict]]."
-    table = Table.of(rows, " ".join([rule, *doubts]), kind="bars", texts=frozenset({1, 2}))
-    head = (*table.head[:2], Drawn(axis), *table.head[3:])
-    return replace(table, head=head, kinds=tuple(shown.verdict(record) for record in shown.records))
+    kinds = tuple(shown.verdict(record) for record in shown.records)
+    return Table.of(rows, " ".join([rule, *doubts]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)
 
 
 def _strategy_table(shown: Shown) -> Table:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.draw import marks_text, strip
 from mlflow_l3d.report.examples import MOST, fragile_examples
 from mlflow_l3d.report.html import Snippet, subheading
-from mlflow_l3d.report.numbers import counted, percent, shorten
+from mlflow_l3d.report.numbers import counted, metric_text, percent, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.strip import score_strip
 from mlflow_l3d.report.table import Part
 from mlflow_l3d.studies.investigation.report import cite, factor_tables, more_tables
 from mlflow_l3d.studies.investigation.report.details import early_stops
@@ -24,8 +23,6 @@ from mlflow_l3d.studies.investigation.report.words import answers, headline, ste
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_BAND: Final = "Band: ± 1 [[standard deviation|std]]."
 
 
 def investigation_document(
@@ -82,7 +79,7 @@ def investigation_document(
     return Document(
         title=title,
         headline=headline(shown),
-        about=_about(shown, source),
+        about=source.about(metric_text(analysis.metric)),
         place=source.place(counted(shown.runs, "run")),
         answers=opening,
         drawing=_strip(shown, runs),
@@ -98,28 +95,13 @@ def investigation_document(
     )
 
 
-def _about(shown: Shown, source: Source) -> str:
-    unit = " in %" if shown.unit.scale > 1 else ""
-    parts = [source.task, source.approach, source.model, f"{shown.analysis.metric}{unit}"]
-    return " · ".join(part for part in parts if part)
-
-
 def _strip(shown: Shown, runs: Runs) -> Drawing | None:
-    scores, unit = shown.golden_scores, shown.unit
+    scores, word = shown.golden_scores, shown.golden_word
     if len(scores) < 2:
         return None
-    named = [name for name, _ in runs.golden]
-    names = named if len(named) == len(scores) else [f"run {at + 1}" for at in range(len(scores))]
-    scaled, std = unit.scale * scores, unit.scale * shown.golden_deviation
-    mean = float(scaled.mean())
-    low, high = float(scaled.min()), float(scaled.max())
-
-    written = partial(unit.written, digits=1)
-    label = f"Scores of {len(scores)} runs: {written(low)} to {written(high)}, mean {written(mean)}"
-    drawn = strip(scaled, names, band=(mean - std, mean + std) if std > 0 else None, label=label, shown=written)
-    better = "" if shown.analysis.metric.greater_is_better else " Smaller is better."
-    word = "pooled" if shown.golden_word == "pooled" else "golden"
-    return Drawing(drawn, f"{marks_text(scaled, f'{shown.golden_word} run', word)} {_BAND}{better}")
+    names = [name for name, _ in runs.golden] if len(runs.golden) == len(scores) else ()
+    std = shown.golden_deviation
+    return score_strip(scores, shown.analysis.metric, std=std, run=f"{word} run", term=word, names=names)
 
 
 def _short_notes(shown: Shown) -> list[str]:

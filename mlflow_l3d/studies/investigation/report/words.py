@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import points
+from mlflow_l3d.report.numbers import listed, points
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
@@ -86,11 +86,11 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
     above, below, open_ = names["dominates"], names["minor"], names["undecided"]
     if len(records) == 1:
         return f"**{records[0].factor} {_is(shown.verdict(records[0]))}:** it is {_involved(shown, records[0])}."
-    rest = [f"{_listed(each)} {_be(each)} {word}" for each, word in ((below, "minor"), (open_, "undecided")) if each]
+    rest = [f"{listed(each)} {_be(each)} {word}" for each, word in ((below, "minor"), (open_, "undecided")) if each]
     tail = f" {'; '.join(rest)}." if rest else ""
     if above:
         shared = " Interactions count for each factor in them." if len(above) > 1 else ""
-        return f"**{_listed(above)} dominate{'s' * (len(above) == 1)}.**{tail}{shared}"
+        return f"**{listed(above)} dominate{'s' * (len(above) == 1)}.**{tail}{shared}"
     if not open_:
         largest = f" The largest share has {records[0].factor}: {_share(shown, records[0])}."
         return f"**No factor alone is involved in half of the variance.**{largest}"
@@ -126,17 +126,13 @@ def _be(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
-
-
 def _baseline(shown: Shown) -> str:
     strategy = shown.analysis.design
     judged = [record for record in shown.records if shown.is_important(record) is not None]
     important = [record.factor for record in judged if shown.is_important(record)]
     if not judged:
         return "No investigated factor has a result."
-    said = f"{_listed(important)} {_be(important)} important" if important else "no factor is important"
+    said = f"{listed(important)} {_be(important)} important" if important else "no factor is important"
     return f"By the {strategy} strategy, which has no importance score and no interval, **{said}**."
 
 

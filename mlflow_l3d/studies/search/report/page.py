@@ -11,7 +11,17 @@ import numpy as np
 from markupsafe import Markup
 
 from mlflow_l3d.report.html import chip
-from mlflow_l3d.report.numbers import MISSING, counted, duration, plain, share_text, shorten, unit_of, value_text
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    counted,
+    duration,
+    metric_text,
+    plain,
+    share_text,
+    shorten,
+    unit_of,
+    value_text,
+)
 from mlflow_l3d.report.page import Document, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
@@ -41,10 +51,9 @@ def search_report(
     settings
         As in :class:`mlflow_l3d.report.page.Document`.
     """
-    unit, source, trials = unit_of(result.metric), source or Source(), counted(result.trials_run, "trial")
+    source, trials = source or Source(), counted(result.trials_run, "trial")
     opening, table, next_steps = answers(result), setting_table(result), steps(result, source)
-    metric = f"{result.metric.name}{' in %' if unit.scale > 1 else ''}"
-    about = " · ".join(filter(None, [source.task, source.approach, source.model, metric]))
+    about = source.about(metric_text(result.metric))
     lost = [f"{counted(stage.failed, f'{stage.name} trial')} failed." for stage in result.stages if stage.failed]
     notes = [*lost, *result.notes]
     return Document(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -11,12 +12,12 @@ from typing import Final
 import pandas as pd
 from markupsafe import Markup
 
-from mlflow_l3d.report.draw import marks_text, strip
 from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
 from mlflow_l3d.report.html import prose
-from mlflow_l3d.report.numbers import counted, plain, shorten, unit_of
+from mlflow_l3d.report.numbers import counted, metric_text, plain, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Picture, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.strip import score_strip, strip
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
@@ -75,12 +76,12 @@ def seeds_document(
     first_notes = [shorten(note, 100) for note in notes[:_NOTES]]
     if len(notes) > _NOTES:
         first_notes.append(f"{counted(len(notes) - _NOTES, 'more note')} in the report.")
-    about = (source.task or study.task, source.approach, study.model, _metric_words(study))
+    named = replace(source, task=source.task or study.task, model=study.model)
     behind = [run for run, score in zip(runs, study.scores[study.metric.name], strict=False) if math.isfinite(score)]
     return Document(
         title=title,
         headline=words.headline(study),
-        about=" · ".join(part for part in about if part),
+        about=named.about(metric_text(study.metric)),
         place=source.place(counted(len(study.seeds), unit)),
         answers=answers,
         drawing=_strip(study),
@@ -102,29 +103,20 @@ def seeds_document(
     )
 
 
-def _metric_words(study: SeedsStudy) -> str:
-    return f"{study.metric} in %" if study.metric.percent else str(study.metric)
-
-
 def _strip(study: SeedsStudy) -> Drawing | None:
-    scores, unit = words.scored(study), unit_of(study.metric)
+    scores = words.scored(study)
     if len(scores) < 2:
         return None
-    values, std = unit.scale * scores.to_numpy(), unit.scale * study.own.std
-    shown, mean = partial(unit.written, digits=words.digits(study)), values.mean()
-    drawn = strip(
-        values,
-        [f"{study.unit} {seed}" for seed in scores.index],
-        band=(mean - std, mean + std) if std > 0 else None,
-        label=f"{_metric_words(study)} of {len(scores)} {study.unit}s: {shown(values.min())} to {shown(values.max())}",
-        shown=shown,
+    drawn = score_strip(
+        scores.to_numpy(),
+        study.metric,
+        std=study.own.std,
+        run=study.unit,
+        names=[f"{study.unit} {seed}" for seed in scores.index],
         beside=[str(seed) for seed in scores.index] if len(scores) <= _NAMED else (),
-        hollow=[at for at, seed in enumerate(scores.index) if seed in study.collapsed_seeds],
+        collapsed=[at for at, seed in enumerate(scores.index) if seed in study.collapsed_seeds],
     )
-    hollow = " Hollow: [[collapsed|collapsed]]." if study.collapsed_seeds else ""
-    better = "" if study.metric.greater_is_better else " Smaller is better."
-    caption = f"{marks_text(values, study.unit)} Band: ± 1 [[standard deviation|std]].{hollow}{better}"
-    parts = [drawn, Markup('<p class="note">{}</p>').format(prose(caption))]
+    parts = [drawn.html, Markup('<p class="note">{}</p>').format(prose(drawn.caption))]
     if examples := tables.shares(study):
         parts += [Markup("<h3>Test examples</h3>"), shares_bar(examples)]
     return Drawing(Markup("").join(parts))

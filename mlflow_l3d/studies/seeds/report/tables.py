@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.report.draw import Axis, dots_bar, svg, text
+from mlflow_l3d.report.draw import Axis, dots_bar
 from mlflow_l3d.report.numbers import MISSING, between, plain, points, probability, shorten, signed, unit_of
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
@@ -91,10 +90,10 @@ def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Ta
     """Return each task, the largest spread first; a short form of `most`. None if no spread is known."""
     body, rows = [], task_rows(models)
     axis = Axis.over([value for row in rows if row["metric"].percent for value in row["around"]])
-    scale = svg(15, "points", *[text(axis.at(tick), 12, axis.tick_text(tick)) for tick in axis.ticks])
+    scale = axis.head("points")
     for row in rows[:most]:
         around = row["around"] if row["metric"].percent else ()
-        cells = {"task": shorten(row["name"], 40), "mean": "", "": Drawn(dots_bar(around, axis, row["name"]))}
+        cells = {"task": shorten(row["name"], 40), "mean": "", scale: Drawn(dots_bar(around, axis, row["name"]))}
         for head, (value, start) in list(_COLUMNS.items())[: 3 if most else None]:
             shown = unit_of(row["metric"]).text if value in ("metric_mean", "var") else points
             limits = between(row[f"{start}_ci_low"], row[f"{start}_ci_high"], shown, "({} to {})")
@@ -103,8 +102,7 @@ def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Ta
         body.append(cells if most else cells | size)
     if not body:
         return None
-    table = Table.of(body, f"Dots: each seed, in points around the mean of its task. {NOTE}", kind="bars")
-    return replace(table, head=(*table.head[:2], Drawn(scale), *table.head[3:]))
+    return Table.of(body, f"Dots: each seed, in points around the mean of its task. {NOTE}", kind="bars")
 
 
 def published_tables(rows: pd.DataFrame) -> list[Table]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import pandas as pd
@@ -12,7 +12,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.advice import advise
-from mlflow_l3d.report.numbers import MISSING, between, counted, percent, probability, shorten
+from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, probability, shorten
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
@@ -46,7 +46,7 @@ def headline(shown: ShownSweep) -> str:
         if moves:
             return _levels(shown, moves[0])
     if sweep.without_effect:
-        return f"{_listed(sweep.without_effect)} changed no score."
+        return f"{listed(sweep.without_effect)} changed no score."
     if sweep.trends or sweep.interactions:
         return "No choice is established to change luck, or the importance of a factor."
     if len(shown.metrics) > 1:
@@ -160,7 +160,7 @@ def _moves(shown: ShownSweep) -> Iterator[str]:
     if (sweep.trends or sweep.interactions) and not (moved or trends):
         yield "Choices may still have an effect: the intervals show how large it may be."
     for choice in dict.fromkeys(one.choice for one in moved):
-        yield f"{choice} moves {_listed([shown.what(one.of) for one in moved if one.choice == choice])}."
+        yield f"{choice} moves {listed([shown.what(one.of) for one in moved if one.choice == choice])}."
     for one in trends:
         yield f"With {one.choice}, {shown.what(one.of)} {'rises' if one.slope > 0 else 'falls'}."
 
@@ -177,7 +177,7 @@ def _which(shown: ShownSweep) -> Iterator[str]:
     lead = "**No factor is established to dominate** at any point."
     if above:
         parts = [f"**{name} dominates** {_at(shown, name)}" for name in above[:_NAMED]]
-        parts += [f"{_listed(rest) if len(rest) <= _NAMED else f'{len(rest)} others'} nowhere"] if rest else []
+        parts += [f"{listed(rest) if len(rest) <= _NAMED else f'{len(rest)} others'} nowhere"] if rest else []
         lead = f"{'; '.join(parts)}."
     elif not open_:
         lead = "**No factor alone is involved in half of the variance** at any point."
@@ -202,11 +202,7 @@ def _at(shown: ShownSweep, factor: str) -> str:
             return f"up to {head}={value_text(labels[here].max())}"
         if labels[here].min() > labels[~here].max():
             return f"from {head}={value_text(labels[here].min())} on"
-    return f"at {_listed(names)}" if len(names) < _NAMED else f"at {len(names)} of {len(rows)} points"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
+    return f"at {listed(names)}" if len(names) < _NAMED else f"at {len(names)} of {len(rows)} points"
 
 
 def steps(shown: ShownSweep, source: Source) -> list[Step]:
@@ -273,7 +269,7 @@ def _notes(shown: ShownSweep) -> list[str]:
     for other in dict.fromkeys(sweep.follows.values()):
         followers = [name for name, each in sweep.follows.items() if each == other]
         verb = "follows" if len(followers) == 1 else "follow"
-        notes.append(f"{_listed(followers)} {verb} from {other}: what {other} moves may be moved by that instead.")
+        notes.append(f"{listed(followers)} {verb} from {other}: what {other} moves may be moved by that instead.")
     checks = ({(one.code, one.title) for one in each.checks if one.severity == "warning"} for each in shown.analyses)
     warned = sorted(Counter(check for codes in checks for check in codes).items())
     return [*notes, *(f"{title} ({code}) at {counted(number, 'point')}." for (code, title), number in warned)]

@@ -1,0 +1,179 @@
+"""Scores of runs as a strip: a dot for each run, or bars of many runs, over one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from markupsafe import Markup
+
+from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.draw import DOT, Axis, drawn_band, line, nice_step, short, svg, text
+from mlflow_l3d.report.numbers import counted, metric_text, unit_of
+from mlflow_l3d.report.page import Drawing
+
+_BINS: Final = 40
+"""Stacks of dots at most."""
+_MOST_DOTS: Final = 300
+"""More runs are drawn as bars."""
+_HEIGHT: Final = 150
+"""Room for the highest stack, in pixels."""
+_LETTER: Final = 2.1
+"""Width of a letter in per cent of a narrow screen."""
+
+
+def score_strip(
+    scores: FloatArray,
+    metric: Metric,
+    *,
+    std: float,
+    run: str,
+    term: str = "",
+    names: Sequence[str] = (),
+    beside: Sequence[str] = (),
+    collapsed: Collection[int] = (),
+) -> Drawing:
+    """Return the scores of runs, their mean and one standard deviation around it.
+
+    Parameters
+    ----------
+    scores
+        Shape (n,): finite, in the unit of the metric.
+    std
+        The standard deviation of a run.
+    run, term
+        What a run is called, and the term of a page that says what it is.
+    names, beside
+        As in :func:`strip`; runs are numbered by default.
+    collapsed
+        Places of the runs that collapsed.
+    """
+    unit = unit_of(metric)
+    values, spread = unit.scale * scores, unit.scale * std
+    shown, mean = partial(unit.written, digits=unit.digits(std)), float(values.mean())
+    ends = f"{shown(float(values.min()))} to {shown(float(values.max()))}, mean {shown(mean)}"
+    html = strip(
+        values,
+        names or [f"run {at + 1}" for at in range(len(values))],
+        band=(mean - spread, mean + spread) if spread > 0 else None,
+        label=f"{metric_text(metric)} of {len(values)} {run}s: {ends}",
+        shown=shown,
+        beside=beside,
+        hollow=collapsed,
+    )
+    hollow = " Hollow: [[collapsed|collapsed]]." if collapsed else ""
+    better = "" if metric.greater_is_better else " Smaller is better."
+    return Drawing(html, f"{marks_text(values, run, term)} Band: ± 1 [[standard deviation|std]].{hollow}{better}")
+
+
+def strip(
+    scores: FloatArray,
+    names: Sequence[str],
+    *,
+    band: tuple[float, float] | None,
+    label: str,
+    shown: Callable[[float], str],
+    beside: Sequence[str] = (),
+    hollow: Collection[int] = (),
+    axis: Axis | None = None,
+) -> Markup:
+    """Return a dot for each run, alike ones stacked; the mean, one deviation around it, and both ends.
+
+    Parameters
+    ----------
+    scores
+        Shape (n,): finite, as they are written at the axis.
+    names
+        One for each run: what a reader sees who points at it.
+    band
+        Mean minus and plus one standard deviation; None if there is none.
+    label
+        For readers who cannot see it.
+    shown
+        Writes a score.
+    beside
+        Short names, one for each run, that stand at the dots; none by default.
+    hollow
+        Places of the runs whose dots are not filled.
+    axis
+        One that several strips share; its own by default.
+    """
+    axis = axis or Axis.over([*scores, *(band or ())])
+    width = nice_step((axis.high - axis.low) / _BINS)
+    bins = np.round((scores - axis.low) / width).astype(int)
+    mean = float(scores.mean())
+    sides = [_side(axis.at(score), name, axis.at(mean)) for score, name in zip(scores, beside, strict=False)]
+    levels = _named_levels(sides) if beside else _levels(scores, bins)
+    highest = max(levels) + 1
+    pitch = 16.0 if beside else min(11.0, _HEIGHT / highest)
+    bottom = max(pitch * highest, 60.0) + 26
+    parts: list[Markup] = []
+    if band is not None:
+        start, end = map(axis.at, band)
+        parts.append(drawn_band(start, end, 18, bottom - 18))
+    if not as_dots(scores):
+        parts += _columns(axis, width, bins, pitch, bottom)
+    for at in () if not as_dots(scores) else np.argsort(scores, kind="stable"):
+        x, y = axis.at(scores[at] if beside else axis.low + width * bins[at]), bottom - pitch * (levels[at] + 0.5)
+        told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
+        parts.append(DOT.format(" hollow" if at in hollow else "", int(at), short(x), short(y), short(size), told))
+        if beside:
+            anchor, shift = ("start", 8) if sides[at][1] > x + 2 else ("end", -8)
+            parts.append(text(x, y + 4, beside[at], anchor=anchor, shift=shift))
+    parts += [line("mean", axis.at(mean), axis.at(mean), 16, bottom), axis.drawn(bottom)]
+    parts.append(text(axis.at(mean), 11, f"mean {shown(mean)}", kind="strong"))
+    return svg(bottom + 24, label, *parts)
+
+
+def as_dots(scores: FloatArray) -> bool:
+    """Return whether so many runs are drawn as dots; more are bars."""
+    return len(scores) <= _MOST_DOTS
+
+
+def marks_text(scores: FloatArray, name: str, term: str = "") -> str:
+    """Return what the marks of a strip are: dots or bars of runs with a name, whose meaning is a term of a page."""
+    marks, name = ("A dot: one", name) if as_dots(scores) else ("A bar: how many", f"{name}s")
+    return f"{marks} {f'[[{name}|{term}]]' if term else name}."
+
+
+def _columns(axis: Axis, width: float, bins: npt.NDArray[np.int_], pitch: float, bottom: float) -> list[Markup]:
+    """Return a bar in place of each stack of dots."""
+    bar = Markup('<rect class="dot" x="{}%" width="{}%" y="{}" height="{}"><title>{}</title></rect>')
+    wide = 0.8 * (axis.at(axis.low + width) - axis.at(axis.low))
+    places = [
+        (axis.at(axis.low + width * at), pitch * count, count) for at, count in enumerate(np.bincount(bins)) if count
+    ]
+    return [
+        bar.format(short(x - wide / 2), short(wide), short(bottom - tall), short(tall), counted(int(count), "run"))
+        for x, tall, count in places
+    ]
+
+
+def _levels(scores: FloatArray, bins: npt.NDArray[np.int_]) -> list[int]:
+    """Return how many dots stand below each one: those of its stack with a lower score."""
+    stacked: dict[int, int] = {}
+    levels = [0] * len(scores)
+    for at in np.argsort(scores, kind="stable"):
+        levels[at] = stacked.get(bins[at], 0)
+        stacked[bins[at]] = levels[at] + 1
+    return levels
+
+
+def _side(x: float, name: str, mean: float) -> tuple[float, float]:
+    """Return both ends of a dot with its name, in per cent: on the side that crosses no mean and no margin."""
+    width = 3.5 + _LETTER * len(name)
+    return (x - width, x + 1.5) if x + width > 100 or x < mean < x + width else (x - 1.5, x + width)
+
+
+def _named_levels(sides: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the lowest level of each dot on which it has room with its name."""
+    ends: list[float] = []
+    levels = [0] * len(sides)
+    for at, (start, end) in sorted(enumerate(sides), key=lambda side: side[1]):
+        levels[at] = next((level for level, taken in enumerate(ends) if taken <= start), len(ends))
+        ends[levels[at] : levels[at] + 1] = [end]
+    return levels
