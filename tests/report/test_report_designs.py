@@ -100,6 +100,15 @@ def test_numbers_of_the_table_are_those_of_the_records(every):
         assert shown["mean ± std"] == f"{100 * record.score_mean:.2f}\n± {100 * record.score_std:.2f}"
 
 
+def test_tables_of_many_columns_are_cards_on_a_phone(every):
+    html = page(every["crossed"])
+    for title in ("Factors in numbers", "Fragile examples", "Variance components"):
+        section = html.split(f"<summary>{title}")[1].split("</details>")[0]
+        assert re.search(r'<div class="table (sortable)? many">', section)
+    assert 'class="table bars">' in html
+    assert re.search(r"max-width: 600px.*\.many td::before { content: attr\(data-label\)", html, flags=re.DOTALL)
+
+
 @pytest.mark.parametrize("design", ["crossed", "nested", "radial"])
 def test_components_are_squared_points_and_close(every, design):
     analysis = every[design]
