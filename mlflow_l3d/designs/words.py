@@ -1,7 +1,7 @@
 """What reports say about a design; the defaults are those of M x N tables with golden runs.
 
 In braces stand ``{metric}`` with its ``{unit}`` (short: ``{pp}``), ``{design}``, ``{level}`` (of intervals), ``{runs}``
-(golden runs, pooled runs, ...), ``{gold}`` and ``{golden}`` (the word before *std*, short and long); ``{factor}`` and
+(golden runs, pooled runs, ...), ``{golden}`` (the word before *std*); ``{factor}`` and
 ``{meaning}`` (of CON and CCON) only where a text is said to have them.
 """
 

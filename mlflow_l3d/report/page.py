@@ -122,8 +122,9 @@ class Document:
         The picture beside the answers.
     table, steps
         Below: the first table, and what to do next.
-    lines, text
-        For the terminal: paragraphs below the title, whose long words (paths, addresses) stay whole, and what follows.
+    lines, short_table, remarks
+        For the terminal: paragraphs below the title, whose long words (paths, addresses) stay whole; a table in place
+        of the first one; and what follows the steps, by default the notes.
     notes
         Sentences below the first table.
     in_full
@@ -149,7 +150,8 @@ class Document:
     table: Table | None = None
     steps: Sequence[Step] = ()
     lines: Sequence[str] = ()
-    text: Sequence[Part] = ()
+    short_table: Table | None = None
+    remarks: Sequence[Part] | None = None
     notes: Sequence[str] = ()
     in_full: Sequence[str | Table | list[Item]] = ()
     sections: Sequence[Section] = ()
@@ -160,7 +162,11 @@ class Document:
 
     def to_text(self) -> str:
         """Return what the terminal shows: lines of at most 100 characters, but for words of `lines` that are longer."""
-        return document(self.headline or self.title, self.lines, self.text)
+        answers = [line for each in self.answers for line in wrap(f"{each.question} {each.lead}", "    ")]
+        steps = [line for each in self.steps for line in each.lines()]
+        rest = self.notes if self.remarks is None else self.remarks
+        parts = [answers, self.short_table or self.table, [""], steps, *rest]
+        return document(self.headline or self.title, self.lines, parts)
 
     def to_html(self, *, folded: bool = True) -> str:
         """Return a page that works offline and in a frame, follows the reader's light or dark setting, and prints.
@@ -212,17 +218,3 @@ class Document:
         (folder / name).write_text(self.to_html(), encoding="utf-8")
         for picture in self.pictures:
             picture.save(folder)
-
-
-def answer_lines(answers: Sequence[Answer]) -> list[str]:
-    """Return answers as lines for the terminal."""
-    return [line for answer in answers for line in wrap(f"{answer.question} {answer.lead}", "    ")]
-
-
-def step_lines(steps: Sequence[Step]) -> list[str]:
-    """Return what to do next as lines for the terminal; a command stays on one line, to be copied."""
-    return [
-        line
-        for step in steps
-        for line in [*wrap(f"Next: {step.said}", "    "), *([f"    {step.command}"] if step.command else [])]
-    ]

@@ -79,8 +79,6 @@ class Table:
         Above the table.
     kind
         A class of the style sheet, for a page.
-    keys
-        How many of the first cells name a row; in the terminal they stand again before columns that go below.
     kinds
         For each row a class of the style sheet; none by default.
     more
@@ -93,7 +91,6 @@ class Table:
     texts: frozenset[int] = frozenset()
     title: str = ""
     kind: str = ""
-    keys: int = 1
     kinds: tuple[str, ...] = ()
     more: frozenset[int] = frozenset()
 
@@ -138,7 +135,7 @@ class Table:
         ]
         widths = [left, *[max(len(row[at]) for row in grid[deep - 1 :]) for at in range(1, len(heads))]]
         lines = [self.title] if self.title else []
-        for number, block in enumerate(_blocks(widths, room, self.keys)):
+        for number, block in enumerate(_blocks(widths, room)):
             shown = [indent + _line(row, block, self.texts) for row in grid]
             rule = indent + "-" * block[-1].end
             lines += [*[""][: min(number, 1)], *shown[:deep], rule, *shown[deep:]]
@@ -155,14 +152,14 @@ class Table:
         return "\n\n".join(filter(None, [title, "\n".join(rows), self.note]))
 
 
-def _blocks(widths: Sequence[int], room: int, keys: int) -> Iterator[list[_Column]]:
-    """Yield the columns that stand side by side, each time after the first ones."""
+def _blocks(widths: Sequence[int], room: int) -> Iterator[list[_Column]]:
+    """Yield the columns that stand side by side, each time after the first one."""
     gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= room else 1
     block = [_Column(0, 0, widths[0])]
     for at, width in enumerate(widths[1:], 1):
-        if len(block) > keys and block[-1].end + gap + width > room:
+        if len(block) > 1 and block[-1].end + gap + width > room:
             yield block
-            block = block[:keys]
+            block = block[:1]
         start = block[-1].end + gap
         block.append(_Column(at, start, start + width))
     yield block

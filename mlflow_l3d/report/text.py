@@ -38,6 +38,10 @@ class Step:
         """The text; a colon at its end, without a command to come, is a full stop."""
         return f"{self.text[:-1]}." if self.text.endswith(":") and not self.command else self.text
 
+    def lines(self) -> list[str]:
+        """Return it as lines for the terminal; a command stays on one line, to be copied."""
+        return [*wrap(f"Next: {self.said}", "    "), *([f"    {self.command}"] if self.command else [])]
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -109,10 +113,10 @@ def ascii_text(text: str) -> str:
     return text.replace("±", "+-").replace(" · ", " | ")
 
 
-def heading(text: str, line: str = "=") -> list[str]:
+def heading(text: str) -> list[str]:
     """Return a title and the line below it."""
     short = shorten(ascii_text(text), WIDTH)
-    return [short, line * len(short)]
+    return [short, "=" * len(short)]
 
 
 def wrap(text: str, indent: str = "", *, split_words: bool = True) -> list[str]:

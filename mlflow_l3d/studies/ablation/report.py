@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import Unit, between, shorten, signed, unit_of
-from mlflow_l3d.report.page import Document, Section, answer_lines, step_lines
+from mlflow_l3d.report.page import Document, Picture, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, Axes, Figure, dress, panels
 from mlflow_l3d.report.table import Table
@@ -95,19 +96,18 @@ def ablation_document(
         Answer("Which factor needs most?", "", (_first_lost(fewer[~fewer["kept"]]),)),
         Answer("Do fewer test examples do?", "", (_fewer_examples(fewer),)),
     ]
-    next_steps = [] if source is None or fewer.empty else _steps(means, fewer[whole], source)
-    table = range_table(frame, [0, *fewer["setting"].drop_duplicates()[:2]])
+    label = "Importance of each factor against the number of runs"
+    picture = Picture(partial(ablation_figure, frame), "ablation", label, f"{label}, with 5 to 95 % ranges.")
     return Document(
         title=title,
         headline=_headline(fewer, fewer[whole]),
         answers=answers,
-        table=table,
-        steps=next_steps,
+        table=range_table(frame, [0, *fewer["setting"].drop_duplicates()[:2]]),
+        steps=[] if source is None or fewer.empty else _steps(means, fewer[whole], source),
         lines=[title],
-        text=[answer_lines(answers), table, [""], *notes, step_lines(next_steps)],
         notes=notes,
         sections=[
-            Section("The importance in each setting", [range_table(frame)]),
+            Section("The importance in each setting", [range_table(frame), picture]),
             Section("Every number", [_numbers(frame, metric), _legend(frame, metric)]),
         ],
     )

@@ -20,12 +20,11 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
-from mlflow_l3d.report import style
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
-from mlflow_l3d.studies.ablation.report import ablation_document, ablation_figure, ablation_table, range_table, spread
+from mlflow_l3d.studies.ablation.report import ablation_document, ablation_table, range_table, spread
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder, write_tables
@@ -37,7 +36,7 @@ from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_listed
 
-FRAME_FILE, TABLE_FILE, FIGURE_FILE = "ablation.json", "ablation_table.json", "ablation.png"
+FRAME_FILE, TABLE_FILE = "ablation.json", "ablation_table.json"
 _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
 _LEAST: Final = {"rows": 3, "columns": 3, "test_sizes": 10}
 
@@ -234,5 +233,4 @@ def _write(ablation: Ablation, folder: Path) -> list[str]:
     frame, table = ablation.to_frame().replace([np.inf, -np.inf], np.nan), ablation.table()
     table.columns = pd.Index([" | ".join(column) for column in table.columns])
     ablation.document.save(folder, names.REPORT)
-    style.save_png(ablation_figure(ablation.frame), folder / FIGURE_FILE)
     return write_tables(folder, {FRAME_FILE: frame, TABLE_FILE: table.reset_index()})

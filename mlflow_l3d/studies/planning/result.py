@@ -10,7 +10,7 @@ import pandas as pd
 
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.numbers import counted, rough_duration, unit_of
-from mlflow_l3d.report.page import Document, Item, Section, answer_lines, step_lines
+from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.files import json_types
@@ -97,20 +97,18 @@ class Plan(OnOneScreen):
 
     def report(self) -> Document:
         """Return the plan as people read it."""
-        source, opening, next_steps = self.request.source(""), self._answers(), self._steps()
-        tables = self._tables()
-        table = replace(tables[_DESIGNS], note="")
+        source, tables = self.request.source(""), self._tables()
         said = {*self.request.remarks, *(note for note in self.notes if note.startswith(FEWEST_FIRST))}
         notes = [note.partition(". ")[0].rstrip(".") + "." for note in self.notes if note not in said][:_NOTES]
         return Document(
             title=f"plan: {self.request.title}",
             headline=self._headline(),
-            about=" · ".join(part for part in (source.task, source.approach, source.model) if part),
+            about=source.about(),
             place=source.place(self.request.plan.words()),
-            answers=opening,
-            table=table,
-            steps=next_steps,
-            text=[answer_lines(opening), table, [""], step_lines(next_steps), *notes, _MORE],
+            answers=self._answers(),
+            table=replace(tables[_DESIGNS], note=""),
+            steps=self._steps(),
+            remarks=[*notes, _MORE],
             notes=notes,
             sections=[
                 *(Section(title, [each]) for title, each in tables.items()),

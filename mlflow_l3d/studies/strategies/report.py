@@ -8,7 +8,7 @@ from typing import Final
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW, StrategyResult, strategy_table
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.numbers import bracketed, metric_text, signed, unit_of
-from mlflow_l3d.report.page import Document, Item, Section, answer_lines, step_lines
+from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer
@@ -52,7 +52,6 @@ def strategies_document(
         "importance is above 0."
     )
     table = Table(("factor", *frame.columns), tuple(map(tuple, frame.itertuples(name=None))), note)
-    next_steps = steps(Shown(analysis), source)[:1]
     numbers = [
         Item(
             f"importance {signed(record.importance)}, corrected {signed(record.importance_corrected)} "
@@ -68,9 +67,8 @@ def strategies_document(
         place=source.date,
         answers=opening,
         table=table,
-        steps=next_steps,
+        steps=steps(Shown(analysis), source)[:1],
         lines=lines,
-        text=[answer_lines(opening), table, [""], step_lines(next_steps)],
         sections=[Section("What the published method measures", [numbers])],
     )
 

@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.comparison.results import Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.draw import Axis, difference_bar
 from mlflow_l3d.report.numbers import counted, metric_text, percent, points, unit_of
-from mlflow_l3d.report.page import Document, Drawing, Section, answer_lines, step_lines
+from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.strip import marks_text, strip
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
@@ -60,7 +60,6 @@ def comparison_document(
         As in :class:`mlflow_l3d.report.page.Document`.
     """
     source = source or Source()
-    opening, table, next_steps = answers(comparison), first_table(comparison), [*steps(comparison, sides, source)]
     notes = [*filter(None, [differing_sentence(comparison, sides), *map(_false_claims, checks)]), *comparison.notes]
     run = f"MLflow run {source.run_id}; report.html is among its artifacts" if source.run_id else ""
     letters = ", ".join(f"{short}: {name}" for name, short in short_names(comparison).items() if len(short) < len(name))
@@ -71,11 +70,10 @@ def comparison_document(
         headline=headline(comparison),
         about=" \N{MIDDLE DOT} ".join(about),
         place=source.place(counted(len(scores), "run")),
-        answers=opening,
-        table=table,
-        steps=next_steps,
+        answers=answers(comparison),
+        table=first_table(comparison),
+        steps=[*steps(comparison, sides, source)],
         lines=[*filter(None, [letters, run])],
-        text=[answer_lines(opening), table, [""], *notes, step_lines(next_steps)],
         notes=notes,
         sections=[
             Section("Every pair in numbers", [tables.difference_table(comparison)]),

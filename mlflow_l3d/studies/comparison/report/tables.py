@@ -51,12 +51,12 @@ def difference_table(comparison: Comparison) -> Table:
 
 
 def _table(comparison: Comparison, rows: Sequence[Mapping[str, str]], note: str) -> Table:
-    """Return a table without the task, if there is only one; the names of a row are repeated in each part of it."""
+    """Return a table without the task, if there is only one."""
     several = len(comparison.tasks) > 1
     shown = [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
     keys = sum(name in ("factor", "pair", "system", "task") for name in shown[0])
     words = (at for at, name in enumerate(shown[0]) if name in _TEXTS)
-    return Table.of(shown, note, keys=keys, texts=frozenset({*range(1, keys), *words})).without_empty(set(shown[0]))
+    return Table.of(shown, note, texts=frozenset({*range(1, keys), *words})).without_empty(set(shown[0]))
 
 
 def rank_table(comparison: Comparison) -> Table | None:

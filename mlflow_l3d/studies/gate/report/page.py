@@ -10,7 +10,7 @@ from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, difference_bar
 from mlflow_l3d.report.numbers import counted, metric_text, percent, plain, share_text, shorten, unit_of
-from mlflow_l3d.report.page import Document, Item, Section, answer_lines, step_lines
+from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.table import Drawn, Table, document, verdict_cell
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
 from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
@@ -122,7 +122,6 @@ def gate_document(
         Those of :class:`mlflow_l3d.report.page.Document`.
     """
     source = source or words.GateSource()
-    opening, table, next_steps = words.answers(answer), first_table(answer), words.steps(answer, source)
     candidate, status = f"candidate {shorten(answer.candidate, 60)}", f"exit status {answer.exit_status}"
     about = source.about(candidate, metric_text(answer.metric), status)
     runs = counted(2 * answer.looks[-1].runs if answer.looks else 0, "run")
@@ -134,11 +133,10 @@ def gate_document(
         headline=words.headline(answer),
         about=about,
         place=source.place(runs),
-        answers=opening,
-        table=table,
-        steps=next_steps,
+        answers=words.answers(answer),
+        table=first_table(answer),
+        steps=words.steps(answer, source),
         lines=[about, *lines],
-        text=[answer_lines(opening), table, [""], step_lines(next_steps), *notes],
         notes=notes,
         in_full=[[Item(advised.lead, advised.question), *map(Item, answer.notes)]],
         sections=[

@@ -10,10 +10,9 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.examples import MOST, fragile_examples
 from mlflow_l3d.report.html import Snippet, subheading
 from mlflow_l3d.report.numbers import counted, metric_text, percent, shorten
-from mlflow_l3d.report.page import Document, Drawing, Item, Section, answer_lines, step_lines
+from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.strip import score_strip
-from mlflow_l3d.report.table import Part
 from mlflow_l3d.studies.investigation.report import cite, factor_tables, more_tables
 from mlflow_l3d.studies.investigation.report.details import early_stops
 from mlflow_l3d.studies.investigation.report.prediction_tables import prediction_parts
@@ -50,7 +49,6 @@ def investigation_document(
         Returns factor -> how its importance settled; a factor without a path has no such picture.
     """
     shown, source, runs = Shown(analysis), source or Source(), runs or Runs()
-    opening, table, next_steps = answers(shown), factor_tables.first_table(shown), steps(shown, source)
     worst = None if analysis.examples is None else analysis.examples.most_fragile(MOST)
     shown_examples = [] if worst is None else worst["example_id"].tolist()
     data = script_data(shown, runs, shown_examples, address=source.address, classes=source.classes)
@@ -72,21 +70,18 @@ def investigation_document(
         Section("How to read this", [Snippet("investigation_reading.html", reading)]),
         Section("Cite this", _cited(shown, source), name="cite"),
     ]
-    text: list[Part] = [answer_lines(opening), table, [""], step_lines(next_steps)]
-    if analysis.cells_failed:
-        text.append(f"{analysis.cells_failed} cells of the plan have no score.")
-    text += [*notes, _check_lines(shown)]
+    failed = [f"{analysis.cells_failed} cells of the plan have no score."] if analysis.cells_failed else []
     return Document(
         title=title,
         headline=headline(shown),
         about=source.about(metric_text(analysis.metric)),
         place=source.place(counted(shown.runs, "run")),
-        answers=opening,
+        answers=answers(shown),
         drawing=_strip(shown, runs),
-        table=table,
-        steps=next_steps,
+        table=factor_tables.first_table(shown),
+        steps=steps(shown, source),
         lines=lines,
-        text=text,
+        remarks=[*failed, *notes, _check_lines(shown)],
         notes=_short_notes(shown),
         in_full=[[Item(shown.sentence(record), record.factor) for record in shown.records], *notes],
         sections=sections,

@@ -133,7 +133,6 @@ class Shown:
             pp=self.unit.short,
             level=percent(self.level),
             golden=self.golden_word,
-            gold=self.golden_word[:4],
             runs=self.golden_runs,
             **more,
         )

@@ -22,7 +22,7 @@ from mlflow_l3d.report.numbers import (
     unit_of,
     value_text,
 )
-from mlflow_l3d.report.page import Document, Section, answer_lines, step_lines
+from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.studies.search.numbers import SearchResult, range_text
@@ -52,7 +52,6 @@ def search_report(
         As in :class:`mlflow_l3d.report.page.Document`.
     """
     source, trials = source or Source(), counted(result.trials_run, "trial")
-    opening, table, next_steps = answers(result), setting_table(result), steps(result, source)
     about = source.about(metric_text(result.metric))
     lost = [f"{counted(stage.failed, f'{stage.name} trial')} failed." for stage in result.stages if stage.failed]
     notes = [*lost, *result.notes]
@@ -61,12 +60,11 @@ def search_report(
         headline=headline(result),
         about=about,
         place=source.place(trials),
-        answers=opening,
+        answers=answers(result),
         drawing=pictures.gains(result),
-        table=table,
-        steps=next_steps,
+        table=setting_table(result),
+        steps=steps(result, source),
         lines=[f"{about} · {trials} in {duration(result.seconds)}", *lines],
-        text=[answer_lines(opening), table, [""], step_lines(next_steps), *notes],
         notes=notes,
         sections=[
             Section("The found setting", _found_setting(result)),

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
 from mlflow_l3d.report.html import prose
 from mlflow_l3d.report.numbers import counted, metric_text, plain, shorten
-from mlflow_l3d.report.page import Document, Drawing, Item, Picture, Section, answer_lines, step_lines
+from mlflow_l3d.report.page import Document, Drawing, Item, Picture, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.strip import score_strip, strip
 from mlflow_l3d.report.table import Table
@@ -65,11 +65,6 @@ def seeds_document(
         As in :class:`mlflow_l3d.report.page.Document`.
     """
     source, unit = source or Source(), study.unit
-    answers, table, steps = (
-        words.study_answers(study),
-        tables.metric_table(study, _METRICS),
-        words.steps(study, source, failed),
-    )
     short = words.short_notes(study, failed)
     worst = None if study.examples is None else study.examples.most_fragile(MOST)
     fragile = None if worst is None else fragile_examples(worst, classes=source.classes, runs=f"{unit}s")
@@ -83,12 +78,12 @@ def seeds_document(
         headline=words.headline(study),
         about=named.about(metric_text(study.metric)),
         place=source.place(counted(len(study.seeds), unit)),
-        answers=answers,
+        answers=words.study_answers(study),
         drawing=_strip(study),
-        table=table,
-        steps=steps,
+        table=tables.metric_table(study, _METRICS),
+        steps=words.steps(study, source, failed),
         lines=lines,
-        text=[answer_lines(answers), table, [""], step_lines(steps), *short, *first_notes],
+        remarks=[*short, *first_notes],
         notes=short,
         in_full=notes,
         sections=[
@@ -143,11 +138,6 @@ def over_tasks_document(
     """
     several, source = len(models) > 1, source or Source()
     rows = pd.concat([model.rows for model in models], ignore_index=True)
-    answers, table, steps = (
-        over_words.over_answers(models),
-        tables.tasks_table(models, _TASKS),
-        over_words.over_steps(models, sources),
-    )
     sections = [
         Section("All tasks", [tables.tasks_table(models)]),
         Section("All metrics (Tables 7 and 8)", tables.published_tables(rows)),
@@ -175,12 +165,11 @@ def over_tasks_document(
         headline=over_words.over_headline(models),
         about=" · ".join(filter(None, (model.model for model in models))),
         place=source.place(counted(len(rows), "task")),
-        answers=answers,
+        answers=over_words.over_answers(models),
         drawing=next(filter(None, map(_ranks, models)), None),
-        table=table,
-        steps=steps,
+        table=tables.tasks_table(models, _TASKS),
+        steps=over_words.over_steps(models, sources),
         lines=lines,
-        text=[answer_lines(answers), table, [""], step_lines(steps)],
         sections=sections,
         sources=_SOURCES,
         files=files,

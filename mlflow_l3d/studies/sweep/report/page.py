@@ -7,7 +7,7 @@ from typing import Final
 
 from mlflow_l3d.report.html import Snippet
 from mlflow_l3d.report.numbers import counted, percent, shorten
-from mlflow_l3d.report.page import Document, Item, Section, answer_lines, step_lines
+from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.sweep.numbers.results import Sweep
 from mlflow_l3d.studies.sweep.report.point_tables import all_points, first_table, heat_table, short_table
@@ -43,7 +43,6 @@ def sweep_document(
         Run id -> address of the run; run ids without one are shown alone.
     """
     shown, source, links = ShownSweep(sweep), source or Source(), links or {}
-    opening, notes, next_steps = answers(shown), short_notes(shown), steps(shown, source)
     table = first_table(shown, links)
     every = first_table(shown, links, (len(sweep.points), len(sweep.factors)))
     sections = [
@@ -60,12 +59,12 @@ def sweep_document(
         headline=headline(shown),
         about=_about(shown, source),
         place=source.place(counted(len(sweep.points), "point"), counted(shown.runs, "run")),
-        answers=opening,
+        answers=answers(shown),
         table=table,
-        steps=next_steps,
+        steps=steps(shown, source),
         lines=lines,
-        text=[answer_lines(opening), short_table(shown), [""], step_lines(next_steps), *notes],
-        notes=notes,
+        short_table=short_table(shown),
+        notes=short_notes(shown),
         sections=sections,
     )
 
