@@ -138,6 +138,11 @@ def interval_of(row: Mapping[Any, Any], name: str, shown: Callable[[float], str]
     return between(row.get(f"{name}_ci_low", math.nan), row.get(f"{name}_ci_high", math.nan), shown)
 
 
+def with_limits(text: str, limits: str, form: str = "{}") -> str:
+    """Return a number, and below it its interval if it has one."""
+    return text if MISSING in (text, limits) else f"{text}\n{form.format(limits)}"
+
+
 def counted(number: int, what: str) -> str:
     """Return a number with its noun, as in ``1 trial`` or ``1,200 trials``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -10,7 +10,17 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference, TaskMean
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.report.numbers import MISSING, between, interval_of, percent, points, probability, signed, unit_of
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    between,
+    interval_of,
+    percent,
+    points,
+    probability,
+    signed,
+    unit_of,
+    with_limits,
+)
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.comparison.report.pairs import advice_on, direction_sentence, estimate
 
@@ -114,8 +124,7 @@ def wins_table(comparison: Comparison) -> Table:
     """Return how often single runs win, and on how many test examples."""
 
     def share(value: float, low: float = math.nan, high: float = math.nan) -> str:
-        limits = between(low, high, lambda one: points(one, 1))
-        return points(value, 1) + ("" if limits == MISSING else f"\n{limits}")
+        return with_limits(points(value, 1), between(low, high, lambda one: points(one, 1)))
 
     rows = [
         {

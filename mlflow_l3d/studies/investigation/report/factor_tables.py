@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from mlflow_l3d.report.draw import share_bar, svg, text
-from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, signed
+from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, signed, with_limits
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.investigation.report.prediction_tables import importance_text, ratio_text
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share
@@ -57,6 +57,7 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
         agreement, numbers = shown.agreement(name), analysis.regression.get(name, {})
         predictions = shown.prediction_importance(name)
         index = record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
+        ends = record.importance_ci_low, record.importance_ci_high
         important = _IMPORTANT[shown.is_important(record)]
         baseline = shown.design.baseline
         texts = {
@@ -72,8 +73,8 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
             "consistency": points(getattr(agreement, "consistency", math.nan), 1),
             "disagreement": ratio_text(predictions),
             "missing": str(record.cells_missing),
-            "importance": signed(record.importance),
-            "corrected": signed(record.importance_corrected),
+            "importance": with_limits(signed(record.importance), between(*ends)),
+            "corrected": with_limits(signed(record.importance_corrected), between(*record.corrected_interval)),
             "letters": letters.get(name) or MISSING,
             "contributed": score(record.contributed_std),
             "mitigated": score(record.mitigated_std),
@@ -87,12 +88,6 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
             "pearson": plain(numbers.get("consistency_pearson", math.nan)),
             "ccc": plain(numbers.get("consistency_ccc", math.nan)),
         }
-        for key, (low, high) in {
-            "importance": (record.importance_ci_low, record.importance_ci_high),
-            "corrected": record.corrected_interval,
-        }.items():
-            if (bounds := between(low, high)) != MISSING and texts[key] != MISSING:
-                texts[key] += f"\n{bounds}"
         rows.append(texts)
     return rows
 

@@ -11,7 +11,7 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.consistency.results import PredictionImportance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.examples import shares_bar
-from mlflow_l3d.report.numbers import MISSING, between, plain, points, signed
+from mlflow_l3d.report.numbers import MISSING, between, plain, points, signed, with_limits
 from mlflow_l3d.report.page import Drawing
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -114,8 +114,7 @@ def importance_text(record: PredictionImportance | None) -> str:
     """Return importance for predictions, and below it its interval."""
     if record is None or not math.isfinite(record.share):
         return MISSING
-    bounds = between(*record.importance_interval)
-    return signed(record.importance) + ("" if bounds == MISSING else f"\n{bounds}")
+    return with_limits(signed(record.importance), between(*record.importance_interval))
 
 
 def ratio_text(record: PredictionImportance | None) -> str:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import amount_bar
-from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, points, shorten, signed
+from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, points, shorten, signed, with_limits
 from mlflow_l3d.report.table import SIGNS, UNDECIDED, Drawn, Table
 from mlflow_l3d.report.text import WIDTH
 from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
@@ -144,5 +144,4 @@ def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
 
 def _interval(row: Mapping[Any, Any], name: str, text: Callable[[float], str]) -> str:
     """Return a number of a row, and below it its interval."""
-    interval = interval_of(row, name, text)
-    return text(row[name]) if interval == MISSING else f"{text(row[name])}\n({interval})"
+    return with_limits(text(row[name]), interval_of(row, name, text), "({})")
