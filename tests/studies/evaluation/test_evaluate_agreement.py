@@ -85,7 +85,7 @@ def logged(
 ) -> tuple[str, list[str]]:
     """Log cells as foreign code would, with MLflow's fluent functions; return the parent's id, and the children's."""
     children = []
-    with mlflow.start_run() as parent:
+    with mlflow.start_run(run_name="theirs") as parent:  # a random name may be secretive
         for at, (cell, own) in enumerate(zip(cells, answers, strict=True)):
             with mlflow.start_run(nested=True) as run:
                 mlflow.set_tags({"l3d.role": "cell"} | {f"l3d.{name}": value for name, value in cell.items()})
