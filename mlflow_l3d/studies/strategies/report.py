@@ -64,7 +64,7 @@ def strategies_document(
         title=title,
         headline=_headline(verdicts),
         about=source.about(metric_text(analysis.metric)),
-        place=source.date,
+        place=source.place(),
         answers=opening,
         table=table,
         steps=steps(Shown(analysis), source)[:1],
