@@ -13,7 +13,7 @@ from mlflow_l3d.report.html import minus
 from mlflow_l3d.report.numbers import plain
 from mlflow_l3d.report.table import Drawn
 
-DOT: Final = Markup('<circle class="dot{}" data-run="{}" cx="{}%" cy="{}" r="{}"><title>{}</title></circle>')
+_DOT: Final = Markup('<circle class="dot{}" data-run="{}" cx="{}%" cy="{}" r="{}"><title>{}</title></circle>')
 _LINE: Final = Markup('<line class="{}" x1="{}%" x2="{}%" y1="{}" y2="{}"/>')
 
 
@@ -62,10 +62,10 @@ class Axis:
 
     def drawn(self, y: float) -> Markup:
         """Return the line of the axis at a height, with ticks and numbers below it."""
-        parts = [line("axis", 0, 100, y, y)]
+        parts = [drawn_line("axis", 0, 100, y, y)]
         for tick in self.ticks:
             x = self.at(tick)
-            parts += [line("axis", x, x, y, y + 4), text(x, y + 18, self.tick_text(tick))]
+            parts += [drawn_line("axis", x, x, y, y + 4), text(x, y + 18, self.tick_text(tick))]
         return Markup("").join(parts)
 
     def head(self, label: str) -> Drawn:
@@ -97,8 +97,8 @@ def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "", sh
 def dots_bar(values: Iterable[float], axis: Axis, label: str) -> Markup:
     """Return a dot for each difference, on a line around 0."""
     zero = axis.at(0.0)
-    dots = [DOT.format("", "", short(axis.at(value)), 13, 4, plain(value, 1, "+")) for value in values]
-    return svg(26, label, line("axis", 0, 100, 13, 13), line("mean", zero, zero, 3, 23), *dots)
+    dots = [dot(axis.at(value), 13, plain(value, 1, "+"), radius=4) for value in values]
+    return svg(26, label, drawn_line("axis", 0, 100, 13, 13), drawn_line("mean", zero, zero, 3, 23), *dots)
 
 
 def share_bar(share: float, low: float, high: float, label: str) -> Markup:
@@ -115,8 +115,8 @@ def share_bar(share: float, low: float, high: float, label: str) -> Markup:
 
 def whisker(start: float, end: float, y: float) -> list[Markup]:
     """Return an interval between two places in per cent."""
-    ends = [line("interval", x, x, y - 5, y + 5) for x in (start, end)]
-    return [line("interval", start, end, y, y), *ends]
+    ends = [drawn_line("interval", x, x, y - 5, y + 5) for x in (start, end)]
+    return [drawn_line("interval", start, end, y, y), *ends]
 
 
 def difference_bar(value: float, low: float, high: float, axis: Axis, label: str, *, margin: float = 0.0) -> Markup:
@@ -126,7 +126,7 @@ def difference_bar(value: float, low: float, high: float, axis: Axis, label: str
         start, end = axis.at(-margin), axis.at(margin)
         parts.append(drawn_band(start, end, 0, 26))
     zero = axis.at(0.0)
-    parts.append(line("mean", zero, zero, 0, 26))
+    parts.append(drawn_line("mean", zero, zero, 0, 26))
     if math.isfinite(low) and math.isfinite(high):
         parts += whisker(axis.at(low), axis.at(high), 13)
     if math.isfinite(value):
@@ -171,7 +171,12 @@ def _point(x: float, y: float) -> Markup:
     return Markup('<circle class="point" cx="{}%" cy="{}" r="4.5"/>').format(short(x), short(y))
 
 
-def line(kind: str, start: float, end: float, top: float, bottom: float) -> Markup:
+def dot(x: float, y: float, words: str, *, radius: float = 3.5, run: str = "", hollow: bool = False) -> Markup:
+    """Return a dot at a place in per cent and a height in pixels; `run` is the number by which the script finds it."""
+    return _DOT.format(" hollow" * hollow, run, *map(short, (x, y, radius)), words)
+
+
+def drawn_line(kind: str, start: float, end: float, top: float, bottom: float) -> Markup:
     """Return a line between places in per cent, and heights in pixels."""
     return _LINE.format(kind, *map(short, (start, end, top, bottom)))
 

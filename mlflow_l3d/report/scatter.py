@@ -10,15 +10,12 @@ import numpy as np
 from markupsafe import Markup
 
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.report.draw import Axis, short, svg, text
+from mlflow_l3d.report.draw import Axis, dot, drawn_line, short, svg, text
 
 _LEFT: Final = 14.0
 _WIDTH: Final = 82.0
 _BOTTOM: Final = 110.0
 """Places of the first and of the last dot in per cent, and of the lowest in pixels; the highest is 100 above."""
-_LINE: Final = Markup('<line class="{}" x1="{:.1f}%" x2="{:.1f}%" y1="{:.1f}" y2="{:.1f}"/>')
-_DOT: Final = Markup('<circle class="dot" cx="{:.1f}%" cy="{:.1f}" r="3.5"><title>{}</title></circle>')
-
 _PATH: Final = Markup(
     '<svg class="path" role="img" aria-label="{}" viewBox="0 0 100 80" preserveAspectRatio="none">{}</svg>'
 )
@@ -56,14 +53,14 @@ def scatter(
     def down(value: float) -> float:
         return _BOTTOM - axis.at(value)
 
-    parts = [_LINE.format("axis", 10, 100, down(tick), down(tick)) for tick in axis.ticks]
+    parts = [drawn_line("axis", 10, 100, down(tick), down(tick)) for tick in axis.ticks]
     parts += [text(0, down(tick) + 4, axis.tick_text(tick)) for tick in axis.ticks]
     parts += [text(_LEFT + _WIDTH * place, _BOTTOM + 20, words, anchor="middle") for place, words in ticks]
     steps = [] if line is None else [*zip(across, map(down, line), strict=True)]
     for (start, height), (end, next_height) in pairwise(steps):
-        parts.append(_LINE.format("mean", start, end, height, height))
-        parts.append(_LINE.format("mean", end, end, height, next_height))
-    parts += [_DOT.format(x, down(value), name) for x, value, name in zip(across, values, names, strict=True)]
+        parts.append(drawn_line("mean", start, end, height, height))
+        parts.append(drawn_line("mean", end, end, height, next_height))
+    parts += [dot(x, down(value), name) for x, value, name in zip(across, values, names, strict=True)]
     return svg(_BOTTOM + 26, label, *parts)
 
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.draw import DOT, Axis, drawn_band, line, nice_step, short, svg, text
+from mlflow_l3d.report.draw import Axis, dot, drawn_band, drawn_line, nice_step, short, svg, text
 from mlflow_l3d.report.numbers import counted, metric_text, unit_of
 from mlflow_l3d.report.page import Drawing
 
@@ -120,11 +120,11 @@ def strip(
     for at in () if not as_dots(scores) else np.argsort(scores, kind="stable"):
         x, y = axis.at(scores[at] if beside else axis.low + width * bins[at]), bottom - pitch * (levels[at] + 0.5)
         told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
-        parts.append(DOT.format(" hollow" if at in hollow else "", int(at), short(x), short(y), short(size), told))
+        parts.append(dot(x, y, told, radius=size, run=str(at), hollow=at in hollow))
         if beside:
             anchor, shift = ("start", 8) if sides[at][1] > x + 2 else ("end", -8)
             parts.append(text(x, y + 4, beside[at], anchor=anchor, shift=shift))
-    parts += [line("mean", axis.at(mean), axis.at(mean), 16, bottom), axis.drawn(bottom)]
+    parts += [drawn_line("mean", axis.at(mean), axis.at(mean), 16, bottom), axis.drawn(bottom)]
     parts.append(text(axis.at(mean), 11, f"mean {shown(mean)}", kind="strong"))
     return svg(bottom + 24, label, *parts)
 

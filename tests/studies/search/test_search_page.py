@@ -233,7 +233,7 @@ def test_what_has_nothing_to_show_is_left_out() -> None:
 def test_a_scatter_has_the_larger_value_above() -> None:
     places, values = np.array([0.0, 1.0]), np.array([1.0, 2.0])
     drawn = scatter(places, values, Axis.over(values), [(0.0, "x")], "l", names=["low", "high"], line=values)
-    (first, low), (last, high) = re.findall(r'<circle class="dot" cx="([\d.]+)%" cy="([\d.]+)"', drawn)
+    (first, low), (last, high) = re.findall(r'<circle class="dot" data-run="" cx="([\d.]+)%" cy="([\d.]+)"', drawn)
     assert float(first) < float(last)
     assert float(low) > float(high)
 

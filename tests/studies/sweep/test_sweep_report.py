@@ -290,7 +290,7 @@ def test_page_is_short_and_links_its_runs(sized: ShownSweep) -> None:
 
 
 def test_terminal_has_the_answer_first_and_fits_a_screen(shown: ShownSweep) -> None:
-    text = sweep_document(shown.sweep, title="t", source=SOURCE, lines=["done"]).to_text()
+    text = replace(sweep_document(shown.sweep, title="t", source=SOURCE), lines=["done"]).to_text()
     assert text.startswith("Each doubling of shots makes data_order matter less.\n")
     assert len(text.splitlines()) <= 25
 

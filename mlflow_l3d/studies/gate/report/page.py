@@ -109,7 +109,6 @@ def gate_document(
     answer: GateAnswer,
     *,
     source: words.GateSource | None = None,
-    lines: Sequence[str] = (),
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Document:
     """Return a gate as people read it.
@@ -118,8 +117,8 @@ def gate_document(
     ----------
     answer, source
         What it found, and its origin.
-    lines, settings
-        Those of :class:`mlflow_l3d.report.page.Document`.
+    settings
+        As in :class:`mlflow_l3d.report.page.Document`.
     """
     source = source or words.GateSource()
     candidate, status = f"candidate {shorten(answer.candidate, 60)}", f"exit status {answer.exit_status}"
@@ -136,7 +135,7 @@ def gate_document(
         answers=words.answers(answer),
         table=first_table(answer),
         steps=words.steps(answer, source),
-        lines=[about, *lines],
+        lines=[about],
         notes=notes,
         in_full=[[Item(advised.lead, advised.question), *map(Item, answer.notes)]],
         sections=[

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from markupsafe import Markup
 
+from mlflow_l3d.report.draw import amount_bar
 from mlflow_l3d.report.html import chip
 from mlflow_l3d.report.numbers import (
     MISSING,
@@ -94,7 +95,7 @@ def setting_table(result: SearchResult) -> Table:
     for name in result.searched:
         values = [_cell(setting.get(name), 60, MISSING) for setting in (result.default, result.best)]
         said = share_text(shares[name]) if name in shares else MISSING
-        drawn = [Drawn(pictures.share_bar(shares.get(name, 0.0), said), said)] if shares else []
+        drawn = [Drawn(amount_bar(shares.get(name, 0.0), math.nan, math.nan, said), said)] if shares else []
         ranges = [range_text(stage.ranges[name]) if name in stage.ranges else "fixed" for stage in result.stages]
         rows.append((name, *values, *drawn, *[shorten(text, 60) for text in ranges]))
     heads = [f"level {number} ({stage.name})" for number, stage in enumerate(result.stages, 1)]

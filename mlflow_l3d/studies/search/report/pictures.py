@@ -12,14 +12,13 @@ from markupsafe import Markup
 
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.approaches.hyperparameters import SearchChoices
-from mlflow_l3d.report.draw import Axis, difference_bar, svg, text
+from mlflow_l3d.report.draw import Axis, difference_bar, svg
 from mlflow_l3d.report.numbers import counted, percent, shorten, unit_of, value_text
 from mlflow_l3d.report.page import Drawing
 from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.studies.search.numbers import SearchResult, StageSummary
 from mlflow_l3d.studies.search.report.words import verdict
 
-_BAR: Final = Markup('<rect class="c0" x="0" y="5" height="10" width="{:.1f}%"/>')
 _PANEL: Final = Markup("<div><h3>{}</h3>{}</div>")
 
 
@@ -47,11 +46,6 @@ def gains(result: SearchResult) -> Drawing | None:
     interval = f", with its {percent(held.level)} interval" if held is not None and math.isfinite(held.ci_low) else ""
     caption = f"Gain over the default{points}{interval}."
     return Drawing(Markup("").join([*bars, svg(22, "axis", axis.drawn(0))]), caption)
-
-
-def share_bar(share: float, words: str) -> Markup:
-    """Return a share (0..1) as a bar from the left, and words behind it."""
-    return svg(20, words, _BAR.format(60 * share), text(60 * share + 3, 15, words, anchor="start"))
 
 
 def history(result: SearchResult) -> Drawing | None:

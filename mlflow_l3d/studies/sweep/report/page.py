@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from mlflow_l3d.report.html import Snippet
@@ -27,7 +27,6 @@ def sweep_document(
     title: str,
     source: Source | None = None,
     links: Mapping[str, str] | None = None,
-    lines: Sequence[str] = (),
 ) -> Document:
     """Return a sweep as people read it.
 
@@ -35,7 +34,7 @@ def sweep_document(
     ----------
     sweep
         The records.
-    title, lines
+    title
         As in :class:`mlflow_l3d.report.page.Document`.
     source
         Where it comes from.
@@ -62,7 +61,6 @@ def sweep_document(
         answers=answers(shown),
         table=table,
         steps=steps(shown, source),
-        lines=lines,
         short_table=short_table(shown),
         notes=short_notes(shown),
         sections=sections,
