@@ -105,7 +105,8 @@ def table(parameters: Parameters) -> str:
 def allowed(parameter: Parameter) -> str:
     """Return what a parameter may be; which entry points there are, depends on what is installed."""
     if isinstance(parameter.values, Registered):
-        return f"an entry point of the group `{GROUPS[parameter.values.parameter]}`"
+        words = "".join(f"{word} or " for word in parameter.values.words)
+        return f"{words}an entry point of the group `{GROUPS[parameter.values.parameter]}`"
     return str(parameter.values or "")
 
 

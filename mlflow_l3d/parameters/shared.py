@@ -94,7 +94,13 @@ class Layout(TypedDict, total=False):
     """How cells are laid out, and when to stop."""
 
     design: Annotated[
-        str, Of("crossed", "how cells are laid out; crossed is the published way, see docs/designs.md", registered=True)
+        str | Auto,
+        Of(
+            "auto",
+            "how cells are laid out; auto is crossed, the published way, for one factor, and for several radial, which "
+            "needs fewer trainings, see docs/designs.md",
+            registered=True,
+        ),
     ]
     joint: Annotated[Literal["paired", "product"], Of("paired", "columns of a+b: i-th with i-th, or every combination")]
     stop: Annotated[Literal["none", "interval", "epsilon"], Of("none", "the rule that stops early")]

@@ -48,21 +48,27 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The name of an entry point of the group of `parameter`, see :data:`mlflow_l3d.registry.GROUPS`."""
+    """The name of an entry point of the group of `parameter` (:data:`mlflow_l3d.registry.GROUPS`), or one of `words`."""
 
     parameter: str
+    words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return _names_installed(self.parameter)
+        return _text_of(self)
+
+    @property
+    def choice(self) -> Choice:
+        """What is installed now."""
+        return Choice((*self.words, *registry.names(self.parameter)))
 
     def read(self, name: str, value: object) -> str:
         """Return the value of the parameter `name`, or raise a ParameterError."""
-        return Choice(tuple(registry.names(self.parameter))).read(name, value)
+        return self.choice.read(name, value)
 
 
 @cache
-def _names_installed(parameter: str) -> str:
-    return str(Choice(tuple(registry.names(parameter))))
+def _text_of(values: Registered) -> str:
+    return str(values.choice)
 
 
 @dataclass(frozen=True, slots=True)
