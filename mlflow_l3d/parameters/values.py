@@ -48,7 +48,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The name of an entry point of the group of `parameter` (:data:`mlflow_l3d.registry.GROUPS`), or one of `words`."""
+    """The name of an entry point of the group of `parameter` (`mlflow_l3d.registry.GROUPS`), or one of `words`."""
 
     parameter: str
     words: tuple[str, ...] = ()

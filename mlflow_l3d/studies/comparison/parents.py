@@ -90,7 +90,7 @@ class Parent:
         is_seeds = "seeds" in self.document
         verb, declared = ("seeds", SEEDS) if is_seeds else ("investigate", MAIN)
         changed = {n: str(text) for n, text in typed.items() if n in declared and text != declared[n].default}
-        base_runs = changed.get("design") == "radial" and not changed.get("golden_runs", "").isdigit()
+        base_runs = self.run.data.tags.get(names.DESIGN) == "radial"
         runs = "seeds" if is_seeds else "mitigation_runs" if base_runs else "golden_runs"
         source = Source(approach=str(approach.get("name")), given=changed)
         return Side(choices=shown, source=source, verb=verb, runs_parameter=runs)

@@ -238,6 +238,9 @@ def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> 
     ours = names.INVESTIGATION_KEY in run.data.tags
     document = (fetch_document(client, run_id, names.INVESTIGATION) if ours else None) or {}
     typed = {name: own_parameter(run, name) or "" for name in run.data.params if name in parameters} if ours else {}
+    asked = dict(document.get("parameters", typed))
+    if len(document.get("factors", ())) > 1:
+        asked["design"] = run.data.tags[names.DESIGN]
     return Source(
         task=str(document.get("task", {}).get("name", "")),
         approach=str(document.get("approach", {}).get("name", "")),
@@ -245,9 +248,7 @@ def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> 
         run_id=run_id,
         address=runs_page(client, str(run.info.experiment_id)),
         given={
-            name: value
-            for name, value in document.get("parameters", typed).items()
-            if name in parameters and value != parameters[name].default
+            name: value for name, value in asked.items() if name in parameters and value != parameters[name].default
         },
         classes=tuple(document.get("task", {}).get("classes", ())),
         date=heading(run_id)["date"][:10],

@@ -10,6 +10,7 @@ from typing import Any
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.parameters.values import as_text, public_parameter
@@ -69,7 +70,7 @@ class PointRequest(InvestigationRequest):
 def specify_points(
     asked: Sequence[Asked], *, searches: Searches | None = None, budgeted: bool = False
 ) -> tuple[PointRequest, ...]:
-    """Specify every point; data that several share is read once, and is one object.
+    """Specify every point; data that several share is read once, and is one object, and all have one ``design=auto``.
 
     Raises
     ------
@@ -85,6 +86,14 @@ def specify_points(
         if type(task := request.setup.task) is Task:
             task = shared.setdefault((task.fingerprint, task.name, task.settings, task.notes), task)
         requests.append(replace(request, setup=replace(request.setup, task=task)))
+    left_to_us = [request.given["design"] == "auto" for request in requests]
+    several = [
+        request for request, is_auto in zip(requests, left_to_us, strict=True) if is_auto and request.factors[1:]
+    ]
+    if len({request.plan.design for request in several}) > 1:  # one point needs tables, so that all of them have some
+        tables = Asked({"design": PUBLISHED}, {})
+        alike = [each.changed(tables) if is_auto else each for each, is_auto in zip(asked, left_to_us, strict=True)]
+        return specify_points(alike, searches=searches, budgeted=budgeted)
     choices = _choices(asked, requests)
     points = tuple(
         PointRequest(

@@ -128,7 +128,7 @@ def test_strategies(place: Place, design: str) -> None:
     metrics = result.analysis.metrics()
     assert "importance" not in metrics
     assert metrics["score_std"] == pytest.approx(np.std(own))
-    assert metrics["golden_share/data_order"] == pytest.approx(np.std(own) / np.std(golden))
+    assert metrics["golden_share"] == pytest.approx(np.std(own) / np.std(golden))
     assert_back_again(place, result)
 
 
