@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.approaches.own_parameters import OwnParameters
-from mlflow_l3d.parameters.declaration import Auto
+from mlflow_l3d.parameters.declaration import Auto, declared
 
 MOST_RUNS: Final = 1_000_000
 """Beyond, columns would use the configurations of rows, and rows those of golden runs."""
@@ -187,5 +187,13 @@ class Place(TypedDict, total=False):
     ]
 
 
+class _DryRun(TypedDict, total=False):
+    dry_run: Annotated[
+        bool, Of("false", "say what would be trained, what is done and how long it takes; train nothing")
+    ]
+
+
+DRY_RUN: Final = declared(_DryRun)
+"""Of every verb that trains, on the command line and in MLproject; Python has a function for each."""
 PLACE: Final = tuple(Place.__annotations__)
 """Where and how cells run: one for all cells of a study."""

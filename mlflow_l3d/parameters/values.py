@@ -54,7 +54,7 @@ class Registered:
     words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return _text_of(self)
+        return _names_installed(self)
 
     @property
     def choice(self) -> Choice:
@@ -67,7 +67,7 @@ class Registered:
 
 
 @cache
-def _text_of(values: Registered) -> str:
+def _names_installed(values: Registered) -> str:
     return str(values.choice)
 
 
@@ -135,6 +135,11 @@ def check_names(
     """Raise a ParameterError for the first name that is neither among those that are known, nor in `more`."""
     known = list(known)
     for name in given:
+        if name == "dry_run" and parameter in ("parameter", "file"):
+            fix = (
+                "In Python call plan, plan_gate, plan_search, plan_seeds, plan_strategies or plan_sweep of mlflow_l3d."
+            )
+            raise ParameterError(name, "...", "is an option of the command line, --dry-run", fix)
         if name not in known and name not in more:
             raise unknown_name(parameter, str(name), known, what)
 

@@ -106,8 +106,9 @@ def study_plan(
     title: str, rows: Sequence[tuple[str, int, int, int, float]], workers: int, notes: tuple[str, ...] = ()
 ) -> StudyPlan:
     """Return the plan of parts: name, runs, runs that are done, runs to train, and seconds of one."""
-    timed = [(*counts, seconds * counts[-1] / 3600 / workers if counts[-1] else 0.0) for *counts, seconds in rows]
-    return StudyPlan(title, pd.DataFrame(timed, columns=["part", "runs", "done", "to_train", "hours"]), workers, notes)
+    frame = pd.DataFrame(rows, columns=["part", "runs", "done", "to_train", "hours"])
+    frame["hours"] = (frame["hours"] * frame["to_train"] / 3600 / workers).where(frame["to_train"] > 0, 0.0)
+    return StudyPlan(title, frame, workers, notes)
 
 
 def seconds_per_run(client: Client, setups: Sequence[Setup], finished: Sequence[Iterable[Run]]) -> list[float]:
@@ -134,13 +135,13 @@ class _Plan(Protocol):
         ...
 
 
-def record_plan(client: Client, run_id: str | None, plan: _Plan, title: str, given: Mapping[str, str]) -> None:
+def record_plan(client: Client, run_id: str | None, plan: _Plan, title: str, parameters: Mapping[str, str]) -> None:
     """Write a plan to the run that `mlflow run` made for it, if there is one."""
     if run_id is None:
         return
     with (
         temporary_folder() as folder,
-        auxiliary_run(client, run_id, role="plan", title=f"plan: {title}", parameters=given) as run,
+        auxiliary_run(client, run_id, role="plan", title=f"plan: {title}", parameters=parameters) as run,
     ):
         text = f"```text\n{plan.summary()}```\n"
         (folder / "plan.md").write_text(text, encoding="utf-8")

@@ -132,7 +132,7 @@ class InvestigationRequest(CellRequest):
         return {**about, **super().final(), **sizes, **runs}
 
     def source(self, run_id: str, address: str = "") -> Source:
-        """Return the origin of the result; commands that go on with several factors name their design."""
+        """Return the origin of the result; commands that continue several factors name their design."""
         source = super().source(run_id, address)
         if len(self.factors) == 1:
             return source

@@ -149,7 +149,7 @@ def choose_design(asked: Arguments, factors: Sequence[str]) -> tuple[str, str]:
     if len(factors) == 1 and "all" not in factors:
         return PUBLISHED, f"design={PUBLISHED}: one factor, as published."
     radial, columns = design_named(CHEAPER), MAIN["investigation_runs"]
-    of_tables = {
+    only_tables = {
         "investigation_runs": not radial.has_columns and asked["investigation_runs"] != columns.python_default,
         "golden_runs": radial.tables_are_golden and asked["golden_runs"] != "auto",
         "mitigation": not radial.mitigates and names_of(asked["mitigation"]) != ("none",),
@@ -158,9 +158,9 @@ def choose_design(asked: Arguments, factors: Sequence[str]) -> tuple[str, str]:
         "missing": asked["missing"] != "anova",
         "factor": radial.tables_are_golden and TEST_SAMPLE in factors,
     }
-    given = [f"{name}={asked.texts[name]}" for name, is_given in of_tables.items() if is_given]
-    if given:
-        what = " and ".join([", ".join(given[:-1]), given[-1]] if given[1:] else given)
+    of_tables = {name: asked.texts[name] for name, is_asked in only_tables.items() if is_asked}
+    if of_tables:
+        what = " and ".join(f"{name}={text}" for name, text in of_tables.items())
         return (
             PUBLISHED,
             f"design={PUBLISHED}: only tables have {what}; without, several factors take design={CHEAPER}.",

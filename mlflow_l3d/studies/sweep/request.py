@@ -261,7 +261,6 @@ def specify_sweep(
     approach: Approach | str | None = None,
     task: Task | str | None = None,
     searches: Searches | None = None,
-    plans: bool = False,
 ) -> SweepRequest:
     """Check the parameters of `sweep`, and load what they name.
 
@@ -273,8 +272,6 @@ def specify_sweep(
         Names, objects, or lists of them, for the Python API.
     searches
         See :func:`mlflow_l3d.studies.investigation.request.specify`; each search is looked up once.
-    plans
-        Whether nothing is to be started, so that ``dry_run`` may be true.
 
     Raises
     ------
@@ -285,10 +282,6 @@ def specify_sweep(
     given = merged({**parameters, **objects})
     texts = {name: typed_text(name, given.get(name, parameter.default)) for name, parameter in SWEEP.items()}
     budget = Budget.parse(given.pop("budget", SWEEP["budget"].default))
-    is_dry = SWEEP["dry_run"].read(given.pop("dry_run", False))
-    if is_dry and not plans:
-        allowed = "starts nothing: it is an option of the command line"
-        raise ParameterError("dry_run", "true", allowed, "Use --dry-run true, or call mlflow_l3d.plan_sweep.")
     once = None if searches is None else cache(searches)
     points = specify_points(read_request(given).points(), searches=once, budgeted=bool(budget))
     if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:

@@ -71,7 +71,7 @@ def investigations(client: MlflowClient, context_key: str) -> list[Run]:
 
 
 def earlier_parent(context_key: str, factors: str, design: str, typed: Mapping[str, str]) -> str | None:
-    """Return the newest investigation that a command may mean to go on with, if it has a design; else None.
+    """Return the newest investigation that a command may mean to continue, if it has a design; else None.
 
     Parameters
     ----------
@@ -84,11 +84,11 @@ def earlier_parent(context_key: str, factors: str, design: str, typed: Mapping[s
     same = ("investigation_runs", "golden_runs", "joint", "mitigation", "stop", "missing", "metric", "root_seed")
     try:
         runs = search(connect(), None, condition(wanted))
-        going_on = [run for run in runs if all(run.data.params.get(name) == typed[name] for name in same)]
+        continued = [run for run in runs if all(run.data.params.get(name) == typed[name] for name in same)]
     except L3DError:  # whoever needs the server says that it does not answer
         return None
-    is_of_design = bool(going_on) and going_on[-1].data.tags.get(names.DESIGN) == design
-    return str(going_on[-1].info.run_id) if is_of_design else None
+    is_of_design = bool(continued) and continued[-1].data.tags.get(names.DESIGN) == design
+    return str(continued[-1].info.run_id) if is_of_design else None
 
 
 def parents_of(client: MlflowClient, cells: list[Run]) -> list[Run]:
