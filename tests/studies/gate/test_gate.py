@@ -315,7 +315,7 @@ def test_dry_run_says_what_there_is_to_do_and_starts_nothing(
 ) -> None:
     before = len(place.runs())
     with place.entered():
-        arguments = ["gate", "--baseline", baseline, "--candidate", ALIKE, "--dry-run", "true", "--executor", "inline"]
+        arguments = ["gate", "--baseline", baseline, "--candidate", ALIKE, "--dry-run", "--executor", "inline"]
         assert cli.main([*arguments, "--most-runs", "16"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Looks after 5, 7, 9, 12 and 16 runs of either side." in shown
