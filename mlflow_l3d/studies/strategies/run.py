@@ -24,7 +24,7 @@ from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
-from mlflow_l3d.studies.files import temporary_folder, write_tables
+from mlflow_l3d.studies.files import temporary_folder, write_picture, write_tables
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
 from mlflow_l3d.studies.shown import OnOneScreen
@@ -142,6 +142,7 @@ def strategies(
                 parts[design] = InvestigationStudy(request, progress=progress).run(part)
                 set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
             comparison = ComparedStrategies(opened.run_id, parts, _results(parts))
+            write_picture(folder, comparison.report())
             frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
             run_ids = ",".join(each.run_id for each in parts.values())
             tags = {names.INVESTIGATIONS: run_ids, names.NOTE: _note(comparison.report())}
