@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -129,13 +128,9 @@ def mean_seconds(runs: Iterable[Run]) -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-class _Plan(Protocol):
-    def summary(self) -> str:
-        """Return the text that the command line prints."""
-        ...
-
-
-def record_plan(client: Client, run_id: str | None, plan: _Plan, title: str, parameters: Mapping[str, str]) -> None:
+def record_plan(
+    client: Client, run_id: str | None, plan: OnOneScreen, title: str, parameters: Mapping[str, str]
+) -> None:
     """Write a plan to the run that `mlflow run` made for it, if there is one."""
     if run_id is None:
         return

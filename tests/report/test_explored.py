@@ -14,11 +14,11 @@ import yaml
 from simulated_analyses import cells_of, simulated
 
 from mlflow_l3d.report.draw import Axis, nice_step
+from mlflow_l3d.report.picture import picture
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import fragile_examples
 from mlflow_l3d.studies.investigation.report import cite
 from mlflow_l3d.studies.investigation.report.page import investigation_document
-from mlflow_l3d.report.picture import picture
 from mlflow_l3d.studies.investigation.report.runs import MOST_CELLS, Runs, rows_shown
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.tasks.identity import make_task

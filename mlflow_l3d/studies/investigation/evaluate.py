@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -238,9 +240,6 @@ def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> 
     ours = names.INVESTIGATION_KEY in run.data.tags
     document = (fetch_document(client, run_id, names.INVESTIGATION) if ours else None) or {}
     typed = {name: own_parameter(run, name) or "" for name in run.data.params if name in parameters} if ours else {}
-    asked = dict(document.get("parameters", typed))
-    if len(document.get("factors", ())) > 1:
-        asked["design"] = run.data.tags[names.DESIGN]
     return Source(
         task=str(document.get("task", {}).get("name", "")),
         approach=str(document.get("approach", {}).get("name", "")),
@@ -248,13 +247,21 @@ def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> 
         run_id=run_id,
         address=runs_page(client, str(run.info.experiment_id)),
         given={
-            name: value for name, value in asked.items() if name in parameters and value != parameters[name].default
+            name: value
+            for name, value in (typed_parameters(document) or typed).items()
+            if name in parameters and value != parameters[name].default
         },
         classes=tuple(document.get("task", {}).get("classes", ())),
         date=heading(run_id)["date"][:10],
         version=__version__,
         root_seed=typed.get("root_seed", ""),
     )
+
+
+def typed_parameters(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return what was typed by the document of a study; of several factors also their design, which may be `auto`."""
+    typed = dict(document.get("parameters", {}))
+    return {**typed, "design": document["design"]["name"]} if len(document.get("factors", ())) > 1 else typed
 
 
 def _last_step(analysis: Analysis, parent: Run) -> int:

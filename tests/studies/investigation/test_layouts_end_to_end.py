@@ -268,7 +268,7 @@ def test_a_stopping_rule_is_not_run_over_by_large_calls(migrated_store, tmp_path
 
 
 def test_design_auto_continues_what_an_earlier_command_began(place: Place) -> None:
-    """One of before there was `auto`, whose default was crossed, and a command of its report that asks for more rows."""
+    """The command of an earlier version, whose default was crossed, and one of its report that asks for more rows."""
     common = {"factor": "data_split,data_order", "investigation_runs": 10, "golden_runs": "auto", "mitigation_runs": 2}
     before = run(place, **common, design="crossed")
     again = run(place, **common)
