@@ -57,8 +57,8 @@ class Runs(TypedDict, total=False):
         int | Auto,
         Of(
             "auto",
-            "M: configurations of all other factors, the rows; auto is 20, design=radial: 100 base runs, and 320 at most "
-            "where stop= may end it",
+            "M: configurations of all other factors, the rows; auto is 20, design=radial: 100 base runs, and 320 "
+            "at most where stop= may end it",
             low=2,
             high=MOST_RUNS,
         ),
@@ -98,8 +98,9 @@ class Layout(TypedDict, total=False):
         str | Auto,
         Of(
             "auto",
-            "how cells are laid out; auto is crossed, the published way, for one factor; for several it is radial, which "
-            "needs fewer trainings, or crossed if something that only tables have is asked for, see docs/designs.md",
+            "how cells are laid out; auto is crossed, the published way, for one factor; for several it is radial, "
+            "which needs fewer trainings, or crossed if something that only tables have is asked for, see "
+            "docs/designs.md",
             registered=True,
         ),
     ]
