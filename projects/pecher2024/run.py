@@ -222,7 +222,7 @@ def _check(what: What, more: Mapping[str, Any]) -> None:
 
 
 _FLAG = ("true", "false")
-_OWN = ("approach", "model", "task", "factor", "over", "file", "dry_run")
+_OWN = ("approach", "model", "task", "factor", "over", "file")
 """Parameters that the table or figure decides."""
 
 

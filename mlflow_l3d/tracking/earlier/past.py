@@ -82,9 +82,13 @@ def earlier_parent(context_key: str, factors: str, design: str, typed: Mapping[s
     """
     wanted = {names.ROLE: "investigation", names.CONTEXT_KEY: context_key, names.FACTOR: factors}
     same = ("investigation_runs", "golden_runs", "joint", "mitigation", "stop", "missing", "metric", "root_seed")
+
+    def is_continued(run: Run) -> bool:
+        # An earlier version may lack a parameter, and `mlflow run` may quote one.
+        return all(run.data.params.get(name, typed[name]).strip("'\"") == typed[name] for name in same)
+
     try:
-        runs = search(connect(), None, condition(wanted))
-        continued = [run for run in runs if all(run.data.params.get(name) == typed[name] for name in same)]
+        continued = [*filter(is_continued, search(connect(), None, condition(wanted)))]
     except L3DError:  # whoever needs the server says that it does not answer
         return None
     is_of_design = bool(continued) and continued[-1].data.tags.get(names.DESIGN) == design
