@@ -80,9 +80,10 @@ def section(verb: Verb) -> str:
     ways += [project] if verb.entry_point else []
     ways += [f"`mlflow_l3d.{verb.function}()`"]
     text = f"\n## {verb.name}\n\n{verb.description[:1].upper()}{verb.description[1:]}.\n\n{' · '.join(ways)}\n"
-    shared = [name for name, parameter in verb.parameters.items() if parameter == MAIN.get(name)]
+    main = verbs()["investigate"]
+    shared = [name for name, parameter in verb.parameters.items() if parameter == main.parameters.get(name)]
     own = {name: parameter for name, parameter in verb.parameters.items() if name not in shared}
-    if not shared or verb.parameters is MAIN:
+    if not shared or verb is main:
         return text + table({**verb.words, **verb.parameters})
     names = ", ".join(f"`{name}`" for name in shared)
     return f"{text}\nAs for [investigate](#investigate): {names}.\n" + (table(own) if own else "")
@@ -105,7 +106,8 @@ def table(parameters: Parameters) -> str:
 def allowed(parameter: Parameter) -> str:
     """Return what a parameter may be; which entry points there are, depends on what is installed."""
     if isinstance(parameter.values, Registered):
-        return f"an entry point of the group `{GROUPS[parameter.values.parameter]}`"
+        words = "".join(f"{word} or " for word in parameter.values.words)
+        return f"{words}an entry point of the group `{GROUPS[parameter.values.parameter]}`"
     return str(parameter.values or "")
 
 

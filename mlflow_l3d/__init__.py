@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.ablation.run import Ablation, ablation
     from mlflow_l3d.studies.comparison.results import ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare
+    from mlflow_l3d.studies.dry_run import StudyPlan
     from mlflow_l3d.studies.evaluation.run import Deletion, Evaluation, delete, evaluate, load
     from mlflow_l3d.studies.evaluation.view import Viewed, view
     from mlflow_l3d.studies.gate.conduct import Gate
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.investigation.run import Investigation, investigate, self_test
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan
+    from mlflow_l3d.studies.search.dry_run import plan_search
     from mlflow_l3d.studies.search.run import HyperparameterSearch, search
     from mlflow_l3d.studies.seeds.numbers.study import seeds_study
-    from mlflow_l3d.studies.seeds.run import SeedsRun, seeds, self_test_seeds
+    from mlflow_l3d.studies.seeds.run import SeedsRun, plan_seeds, seeds, self_test_seeds
     from mlflow_l3d.studies.self_test import SelfTest
-    from mlflow_l3d.studies.strategies.run import ComparedStrategies, strategies
+    from mlflow_l3d.studies.strategies.run import ComparedStrategies, plan_strategies, strategies
     from mlflow_l3d.studies.sweep.plan import SweepPlan
     from mlflow_l3d.studies.sweep.run import Sweep, plan_sweep, sweep
     from mlflow_l3d.tasks.identity import make_task
@@ -61,6 +63,7 @@ __all__ = [
     "Plan",
     "SeedsRun",
     "SelfTest",
+    "StudyPlan",
     "Sweep",
     "SweepPlan",
     "Viewed",
@@ -80,6 +83,9 @@ __all__ = [
     "new",
     "plan",
     "plan_gate",
+    "plan_search",
+    "plan_seeds",
+    "plan_strategies",
     "plan_sweep",
     "radial_importance",
     "search",

@@ -19,6 +19,8 @@ from typing import Any, Final, NoReturn
 from mlflow_l3d import __version__, registry
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.parameters.shared import DRY_RUN
+from mlflow_l3d.parameters.values import Flag
 from mlflow_l3d.parameters.verbs import Verb, verbs
 from mlflow_l3d.privacy import public_text
 
@@ -30,7 +32,7 @@ GROUP_OF: Final[Mapping[str, str]] = {
         "half_width epsilon self_test missing root_seed",
         "data": "num_labelled test_size test_selection text_column label_column task_kind choice_columns "
         "validation_fraction",
-        "where it runs": "device deterministic executor workers cell_timeout executor_options",
+        "where it runs": "device deterministic executor workers cell_timeout executor_options dry_run",
     }.items()
     for name in names.split()
 } | dict.fromkeys(OWN_PARAMETERS, "what is studied")
@@ -118,7 +120,7 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
                 parameter.option,
                 dest=parameter.name,
                 default=parameter.default,
-                metavar="VALUE",
+                metavar="[VALUE]" if isinstance(parameter.values, Flag) else "VALUE",
                 help=text if is_shown else argparse.SUPPRESS,
             )
         if verb.asks:
@@ -212,7 +214,9 @@ def _with_values(words: list[str]) -> list[str]:
     flags = {each.option for each in (verb.parameters.values() if verb else ()) if each.default in ("true", "false")}
     valued = []
     for at, word in enumerate(words):
-        is_alone = at + 1 == len(words) or words[at + 1].startswith("--")
+        following = words[at + 1] if at + 1 < len(words) else "--"
+        is_dry = word == "--dry-run" and following not in ("true", "false")  # a task may stand behind it
+        is_alone = is_dry or following.startswith("--")
         valued += [word, "true"] if word in flags and is_alone else [word]
     return valued
 
@@ -250,6 +254,9 @@ def _run(verb: str, options: dict[str, str]) -> Any:
         if options.get(name, "").lower() == value:
             del options[name]
             module, _, function_name = target.partition(":")
+    for name, parameter in DRY_RUN.items() if row.plans else ():
+        if parameter.read(options.pop(name)):
+            module, _, function_name = row.plans.partition(":")
     function = getattr(import_module(module), function_name)
     more = {"progress": True} if "progress" in signature(function).parameters else {}
     if row.asks:

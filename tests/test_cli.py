@@ -20,6 +20,7 @@ import pytest
 import mlflow_l3d
 from mlflow_l3d import __version__, cli
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.shared import DRY_RUN
 from mlflow_l3d.parameters.verbs import public_names, verbs
 
 TINY = ["--approach", "synthetic", "--executor", "inline"]
@@ -65,8 +66,9 @@ def test_help_lists_every_parameter_with_its_default(verb: str, capsys: Capture)
     parameters = verbs()[verb].parameters.values()
     for parameter in parameters:
         allowed = f"{parameter.values}; " if parameter.values else ""
-        assert f"{parameter.option} VALUE {parameter.help} ({allowed}default: {parameter.default})" in shown
-    assert set(re.findall(r"(--[a-z-]+) VALUE", shown)) == {parameter.option for parameter in parameters}
+        value = "[VALUE]" if parameter.default in ("true", "false") else "VALUE"
+        assert f"{parameter.option} {value} {parameter.help} ({allowed}default: {parameter.default})" in shown
+    assert set(re.findall(r"(--[a-z-]+) \[?VALUE", shown)) == {parameter.option for parameter in parameters}
 
 
 @pytest.mark.parametrize("verb", sorted(verbs()))
@@ -76,7 +78,7 @@ def test_help_fits_on_a_screen_with_what_most_people_need(verb, monkeypatch, cap
         cli.main([verb, "--help"])
     shown, row = capsys.readouterr().out, verbs()[verb]
     assert len(shown.splitlines()) <= 50, "name the parameters that most people need as `usual` of the Verb"
-    assert {*re.findall(r"^  (--[a-z-]+) VALUE", shown, re.MULTILINE)} == {
+    assert {*re.findall(r"^  (--[a-z-]+) \[?VALUE", shown, re.MULTILINE)} == {
         row.parameters[name].option for name in row.usual.split() or row.parameters
     }
     assert len(row.usual.split()) <= 8
@@ -123,7 +125,8 @@ def test_defaults_and_values_reach_the_function_and_its_summary_is_printed(verb,
 
     monkeypatch.setattr(import_module(row.module), row.function, call)
     words = [f"the {name}" for name in row.words]
-    given = {name: f"a {name}; $(ls) '\"\n{{x}}" for name in row.parameters}
+    parameters = {name: each for name, each in row.parameters.items() if name not in DRY_RUN}
+    given = {name: f"a {name}; $(ls) '\"\n{{x}}" for name in parameters}
     arguments = [text for name, value in given.items() for text in (row.parameters[name].option, value)]
     assert cli.main([verb, *words]) == cli.main([verb, *words, *arguments]) == 0
     assert capsys.readouterr().out == "what was found\n" * 2
@@ -132,7 +135,7 @@ def test_defaults_and_values_reach_the_function_and_its_summary_is_printed(verb,
         **({"ask": True} if row.asks else {}),
         **({"progress": True} if "progress" in inspect.signature(function).parameters else {}),
     }
-    defaults = {name: parameter.default for name, parameter in row.parameters.items()}
+    defaults = {name: parameter.default for name, parameter in parameters.items()}
     assert called == [{**defaults, **always}, {**given, **always}]
 
 
@@ -141,7 +144,7 @@ def test_function_of_a_verb_takes_its_parameters_with_the_same_defaults(verb: st
     row = verbs()[verb]
     found = inspect.signature(getattr(mlflow_l3d, row.function)).parameters
     every = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in found.values())
-    assert every or {*row.words, *row.parameters} - {*row.instead} <= set(found)
+    assert every or {*row.words, *row.parameters} - {*row.instead, *DRY_RUN} <= set(found)
     for name in set(found) & set(row.parameters):
         read, default = row.parameters[name].read, found[name].default
         assert default in {None, inspect.Parameter.empty} or read(default) == read(row.parameters[name].default), name
@@ -332,3 +335,22 @@ def test_a_flag_may_stand_without_its_value() -> None:
     assert cli._parse(["investigate", "reviews.csv", "--show-texts"])["show_texts"] == "true"
     assert cli._parse(["gate", "--dry-run", "--baseline", "abc"])["dry_run"] == "true"
     assert cli._parse(["gate", "--dry-run", "false"])["dry_run"] == "false"
+    before_a_task = cli._parse(["seeds", "--dry-run", "reviews.csv"])
+    assert (before_a_task["dry_run"], before_a_task["task"]) == ("true", "reviews.csv")
+
+
+@pytest.mark.parametrize("verb", [name for name, verb in verbs().items() if verb.plans])
+def test_a_dry_run_calls_what_plans_with_the_same_parameters(verb: str, monkeypatch) -> None:
+    row, called = verbs()[verb], []
+    module, _, function = row.plans.partition(":")
+
+    def call(**options: object) -> SimpleNamespace:
+        called.append(options)
+        return SimpleNamespace(summary=lambda: "")
+
+    monkeypatch.setattr(import_module(module), function, call)
+    monkeypatch.setattr(import_module(row.module), row.function, None)
+    assert cli.main([verb, "--dry-run"]) == cli.main([verb, "--dry-run", "true", "--executor", "inline"]) == 0
+    defaults = {name: each.default for name, each in row.parameters.items() if name not in DRY_RUN}
+    assert called == [defaults, {**defaults, "executor": "inline"}]
+    assert getattr(mlflow_l3d, function)

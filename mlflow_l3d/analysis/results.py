@@ -17,15 +17,13 @@ from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.importance.checks.shape import Collapse, Tails, tails
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
-from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS, Check, Importance
+from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, Check, Importance
 from mlflow_l3d.analysis.importance.verdicts import Advice, StrategyResult, Verdict, verdict_of
 from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.metrics.base import Metric
 
-HEADLINE: Final = (*IMPORTANCE_METRICS, "consistency", "correct_consistency")
-"""Metrics that a parent of one factor has by their plain names, too, so that such parents compare in one chart."""
 OF_ALL_FACTORS: Final = with_interval("golden_std")
-"""Numbers that do not depend on the factor: every parent has them by their plain names."""
+"""Numbers that do not depend on the factor."""
 _IN_FILES: Final = frozenset(FURTHER_METRICS) | {"accuracy_std", "accuracy_std_population"}
 _OF_FILES: Final = ("variance_", "prediction_importance")
 """Numbers of a factor, and how such names begin, that ``importance.json`` has, and no parent as metrics."""
@@ -93,9 +91,10 @@ class Analysis:
     level: float = LEVEL
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:
-        """Return the parent metrics, each by one name: ``<name>/<factor>``, or the plain name where it has no factor.
+        """Return the parent metrics, each once: ``<name>/<factor>``.
 
-        A parent of one factor has those of :data:`HEADLINE` by their plain names, too.
+        Those of the only factor have plain names, so that such parents compare in one chart; so has what no factor
+        changes, :data:`OF_ALL_FACTORS`.
 
         Parameters
         ----------
@@ -104,11 +103,12 @@ class Analysis:
         """
         values: dict[str, float] = {}
         for group in (*self.importances, "golden"):
-            numbers = self.numbers(group, details=details)
-            values |= {f"{name}/{group}": value for name, value in numbers.items() if _logged(name, value)}
-            if group != "golden":
-                plain = HEADLINE if len(self.importances) == 1 else ()
-                values |= {name: numbers[name] for name in (*plain, *OF_ALL_FACTORS) if name in numbers}
+            suffix = "" if [group] == list(self.importances) else f"/{group}"
+            for name, value in self.numbers(group, details=details).items():
+                if name in OF_ALL_FACTORS:
+                    values[name] = value
+                elif _logged(name, value):
+                    values[f"{name}{suffix}"] = value
         if details and self.examples is not None:
             values |= self.examples.shares()
         return values | {"cells_failed": float(self.cells_failed)}

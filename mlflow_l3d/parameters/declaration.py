@@ -156,7 +156,7 @@ def _parameter(name: str, kind: Any, of: Of) -> Parameter:
     elif int in parts and str not in parts:
         values = Whole(int(of.low), None if math.isinf(of.high) else int(of.high), words)
     elif of.registered:
-        values = Registered(name)
+        values = Registered(name, words)
     elif words and str not in parts:
         values = Choice(words)
     help_text = f"approach={of.approach}: {of.help}" if of.approach else of.help

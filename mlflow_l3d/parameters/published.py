@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
@@ -11,6 +12,9 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments
 from mlflow_l3d.parameters.sources import parse
 from mlflow_l3d.parameters.values import Choice
+
+PUBLISHED: Final = "crossed"
+"""The design of the paper."""
 
 
 def as_published(asked: Arguments, approach: Approach) -> tuple[Arguments, tuple[str, ...]]:
@@ -34,6 +38,8 @@ def as_published(asked: Arguments, approach: Approach) -> tuple[Arguments, tuple
     asked = asked.changed(model=_model(asked["model"], study, approach, rate_is_given=study.rate in source.overrides))
     if "mitigation_runs" not in asked:  # a search has no runs of its own
         return asked, ()
+    if asked["design"] == "auto":
+        asked = asked.changed(design=PUBLISHED)
     design = registry.load("design", asked["design"])
     if (asked["mitigation_runs"], asked["stop"]) == ("auto", "none") and getattr(design, "has_columns", False):
         asked = asked.changed(mitigation_runs=study.mitigation_runs)
@@ -61,7 +67,7 @@ def _differences(texts: Mapping[str, str], study: PublishedStudy, *, baseline: b
     """Return what is not as the paper has it, in one sentence; models are another one's business."""
     rows, columns, examples = study.mitigation_runs, study.investigation_runs, study.examples
     theirs = {
-        "design": ("crossed", *((texts["design"],) if baseline else ())),
+        "design": (PUBLISHED, *((texts["design"],) if baseline else ())),
         "investigation_runs": (str(columns),),
         "mitigation_runs": (str(rows),),
         "golden_runs": (str(rows * columns), "auto"),

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.approaches.own_parameters import OwnParameters
-from mlflow_l3d.parameters.declaration import Auto
+from mlflow_l3d.parameters.declaration import Auto, declared
 
 MOST_RUNS: Final = 1_000_000
 """Beyond, columns would use the configurations of rows, and rows those of golden runs."""
@@ -57,7 +57,8 @@ class Runs(TypedDict, total=False):
         int | Auto,
         Of(
             "auto",
-            "M: configurations of all other factors, the rows; auto is 20, and 320 at most where stop= may end it",
+            "M: configurations of all other factors, the rows; auto is 20, design=radial: 100 base runs, and 320 "
+            "at most where stop= may end it",
             low=2,
             high=MOST_RUNS,
         ),
@@ -84,7 +85,7 @@ class Runs(TypedDict, total=False):
         Of(
             "default",
             "`default`, `latest` (finished search) or a search's run id, `paper` (the authors' values, also of model, "
-            "mitigation_runs and metric where these are auto), or a JSON file; "
+            "design, mitigation_runs and metric where these are auto), or a JSON file; "
             "name=value pairs, separated by commas, stand alone or after one of these and override it",
         ),
     ]
@@ -94,7 +95,14 @@ class Layout(TypedDict, total=False):
     """How cells are laid out, and when to stop."""
 
     design: Annotated[
-        str, Of("crossed", "how cells are laid out; crossed is the published way, see docs/designs.md", registered=True)
+        str | Auto,
+        Of(
+            "auto",
+            "how cells are laid out; auto is crossed, the published way, for one factor; for several it is radial, "
+            "which needs fewer trainings, or crossed if something that only tables have is asked for, see "
+            "docs/designs.md",
+            registered=True,
+        ),
     ]
     joint: Annotated[Literal["paired", "product"], Of("paired", "columns of a+b: i-th with i-th, or every combination")]
     stop: Annotated[Literal["none", "interval", "epsilon"], Of("none", "the rule that stops early")]
@@ -181,5 +189,13 @@ class Place(TypedDict, total=False):
     ]
 
 
+class _DryRun(TypedDict, total=False):
+    dry_run: Annotated[
+        bool, Of("false", "say what would be trained, what is done and how long it takes; train nothing")
+    ]
+
+
+DRY_RUN: Final = declared(_DryRun)
+"""Of every verb that trains, on the command line and in MLproject; Python has a function for each."""
 PLACE: Final = tuple(Place.__annotations__)
 """Where and how cells run: one for all cells of a study."""

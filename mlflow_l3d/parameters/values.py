@@ -48,21 +48,27 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The name of an entry point of the group of `parameter`, see :data:`mlflow_l3d.registry.GROUPS`."""
+    """The name of an entry point of the group of `parameter` (`mlflow_l3d.registry.GROUPS`), or one of `words`."""
 
     parameter: str
+    words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return _names_installed(self.parameter)
+        return _names_installed(self)
+
+    @property
+    def choice(self) -> Choice:
+        """What is installed now."""
+        return Choice((*self.words, *registry.names(self.parameter)))
 
     def read(self, name: str, value: object) -> str:
         """Return the value of the parameter `name`, or raise a ParameterError."""
-        return Choice(tuple(registry.names(self.parameter))).read(name, value)
+        return self.choice.read(name, value)
 
 
 @cache
-def _names_installed(parameter: str) -> str:
-    return str(Choice(tuple(registry.names(parameter))))
+def _names_installed(values: Registered) -> str:
+    return str(values.choice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,11 @@ def check_names(
     """Raise a ParameterError for the first name that is neither among those that are known, nor in `more`."""
     known = list(known)
     for name in given:
+        if name == "dry_run" and parameter in ("parameter", "file"):
+            fix = (
+                "In Python call plan, plan_gate, plan_search, plan_seeds, plan_strategies or plan_sweep of mlflow_l3d."
+            )
+            raise ParameterError(name, "...", "is an option of the command line, --dry-run", fix)
         if name not in known and name not in more:
             raise unknown_name(parameter, str(name), known, what)
 

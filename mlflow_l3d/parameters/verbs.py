@@ -14,6 +14,7 @@ from typing import Final
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import Parameters
+from mlflow_l3d.parameters.shared import DRY_RUN
 
 _logger = logging.getLogger(__name__)
 
@@ -55,6 +56,9 @@ class Verb:
         Parameter -> the value for which the command calls another function without it, and its ``module:function``.
     returns
         ``module:name`` of the classes of what it returns; they are public, too.
+    plans
+        ``module:function`` of what says what there is to do and trains nothing: the command calls it for ``--dry-run``,
+        a parameter that each verb with such a function has.
     asks
         Whether it asks before it begins, unless ``--yes`` is given; its function has a parameter `ask`.
     """
@@ -74,6 +78,12 @@ class Verb:
     order: int = 1000
     instead: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     returns: tuple[str, ...] = ()
+    plans: str = ""
+
+    def __post_init__(self) -> None:
+        if self.plans:
+            object.__setattr__(self, "parameters", {**self.parameters, **DRY_RUN})
+            object.__setattr__(self, "usual", f"{self.usual} {' '.join(DRY_RUN)}")
 
     @property
     def is_ours(self) -> bool:
@@ -101,7 +111,7 @@ class Verb:
         return ("main" if self.name == "investigate" else self.name) if self.in_project else ""
 
 
-USUAL: Final = "task approach factor metric num_labelled hyperparameters golden_runs workers"
+USUAL: Final = "task approach factor metric num_labelled hyperparameters workers"
 """What `investigate`, and most who know it, need."""
 
 
@@ -147,9 +157,11 @@ def public_names() -> Mapping[str, Mapping[str, str]]:
     ours = [verb for verb in verbs().values() if verb.is_ours]
     results = [target.partition(":") for verb in ours for target in verb.returns]
     functions = {verb.function: verb.module for verb in ours}
-    others = [target.partition(":") for verb in ours for _, target in verb.instead.values()]
+    others = [
+        target.partition(":") for verb in ours for target in (verb.plans, *(each for _, each in verb.instead.values()))
+    ]
     return {
-        "Studies": functions | {name: module for module, _, name in others},
+        "Studies": functions | {name: module for module, _, name in others if name},
         "What they return": {name: module for module, _, name in results},
         **FIXED,
     }

@@ -12,6 +12,10 @@ from typing import Any
 
 import pandas as pd
 
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.picture import picture
+from mlflow_l3d.tracking import names
+
 _ROWS_AT_ONCE = 500
 
 
@@ -20,6 +24,12 @@ def temporary_folder() -> Iterator[Path]:
     """Yield a folder that is gone afterwards."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
+
+
+def save_report(folder: Path, name: str, report: Document) -> None:
+    """Write the page of a result under a name, and its first screen as a picture, which MLflow's UI shows."""
+    report.save(folder, name)
+    (folder / names.SUMMARY).write_text(picture(report), encoding="utf-8")
 
 
 def json_types(value: Any) -> Any:

@@ -23,8 +23,8 @@ from mlflow_l3d.tracking.children import (
     found,
     metrics_in,
     own_metrics,
-    pruned_trials,
     search,
+    trials_of,
 )
 from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage
@@ -173,7 +173,7 @@ def _note_trials(recorder: RunRecorder[Any], on_server: Mapping[str, Run]) -> No
     for key, run in on_server.items():
         recovered.metrics.setdefault(key, own_metrics(run))
         recovered.runs[key] = str(run.info.run_id)
-    for run in pruned_trials(recorder.client, recorder.parent.experiment_id, recorder.work.card.key):
+    for run in trials_of(recorder.client, recorder.parent.experiment_id, recorder.work.card.key, "pruned"):
         key = run.data.tags.get(names.CELL_KEY, "")
         recovered.pruned.setdefault(run.data.tags.get(names.LEVEL, ""), {}).setdefault(key, metrics_in(run))
         recovered.runs.setdefault(key, str(run.info.run_id))

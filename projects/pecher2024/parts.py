@@ -11,6 +11,7 @@ from definitions import FACTORS, ROWS, SYSTEMS, TASKS, System, What
 
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.studies.investigation.parameters import MAIN
 
 
@@ -58,6 +59,7 @@ class Part:
             "hyperparameters": self.systems[0].hyperparameters,
             "task": list(self.tasks),
             "factor": ",".join(self.factors),
+            "design": PUBLISHED,
             **self.sizes,
             "over": over,
             "exclude": [{"model": model, "task": task} for model, task in without],

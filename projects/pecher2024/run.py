@@ -24,13 +24,14 @@ from kinds import DESIGNS, Done, run, run_small, say
 from parts import REDUCED, Part, parts
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.sweep.parameters import SWEEP
 
 
 def planned(name: str, what: What, found: Sequence[Part], given: Mapping[str, str], *, reduced: bool) -> str:
     """Return points, cells and hours of a table or figure, as text."""
-    designs = DESIGNS.get(what.kind, (given.get("design", "crossed"),))
+    designs = DESIGNS.get(what.kind, (given.get("design", PUBLISHED),))
     lines = [f"{name}: {what.shows}", ""]
     if what.kind == "prompts":
         return "\n".join([*lines, "Nothing is trained.", ""])
@@ -221,7 +222,7 @@ def _check(what: What, more: Mapping[str, Any]) -> None:
 
 
 _FLAG = ("true", "false")
-_OWN = ("approach", "model", "task", "factor", "over", "file", "dry_run")
+_OWN = ("approach", "model", "task", "factor", "over", "file")
 """Parameters that the table or figure decides."""
 
 

@@ -100,7 +100,7 @@ def test_consistencies_are_passed_through():
     counter.add(0, [0, 1], [0, 1], [0, 0])
     found = analyse(frame, Planned(factors=["seed"]), metric="f1_macro", consistencies={"seed": counter.result("seed")})
     assert found.metrics()["consistency"] == 0.5
-    assert found.metrics()["correct_consistency/seed"] == 0.5
+    assert found.metrics()["correct_consistency"] == 0.5
 
 
 def test_an_empty_frame():

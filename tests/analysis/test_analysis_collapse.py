@@ -82,8 +82,8 @@ def test_columns_that_collapse_are_the_doing_of_the_factor_and_the_rest_is_a_tab
     ):
         assert getattr(rest, name) == pytest.approx(getattr(alone, name), rel=1e-9), name
     metrics = found.metrics()
-    assert metrics["importance_corrected_uncollapsed/f"] == rest.importance_corrected
-    assert metrics["collapse_importance_corrected/f"] == 1
+    assert metrics["importance_corrected_uncollapsed"] == rest.importance_corrected
+    assert metrics["collapse_importance_corrected"] == 1
     assert metrics["collapsed_share/golden"] == 0.15
     messages = {check.factor: check.message for check in found.checks if check.code == "L3D005"}
     assert "10.71 to 20.61 % collapse" in messages[None]

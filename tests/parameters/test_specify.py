@@ -141,7 +141,7 @@ def test_document_repeats_the_investigation(tmp_path: Path) -> None:
 
 def test_resolved_holds_what_was_not_typed_and_nothing_else() -> None:
     resolved = small().resolved()
-    assert set(resolved) == {"task", "golden_runs", "device", "metric", "hyperparameters"}
+    assert set(resolved) == {"task", "design", "golden_runs", "device", "metric", "hyperparameters"}
     assert resolved["golden_runs"] == "12"
     assert json.loads(resolved["hyperparameters"])["noise"] == 0.0
     assert "golden_runs" not in small(golden_runs=12).resolved()

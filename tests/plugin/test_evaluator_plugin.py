@@ -141,7 +141,7 @@ def test_a_strangers_runs(stranger: tuple[Place, Foreign]) -> None:
     metrics = evaluated(parent).metrics
     contributed, mitigated = table.std(axis=1).mean(), table.mean(axis=1).std()
     assert metrics["contributed_std"] == pytest.approx(contributed, rel=1e-12)
-    assert metrics["importance/weather"] == pytest.approx((contributed - mitigated) / golden.std(), rel=1e-12)
+    assert metrics["importance"] == pytest.approx((contributed - mitigated) / golden.std(), rel=1e-12)
     pairs = [np.mean(a == b) for row in predictions for i, a in enumerate(row) for b in row[i + 1 :]]
     assert metrics["consistency"] == pytest.approx(np.mean(pairs), rel=1e-12)
     assert metrics["cells_failed"] == 0

@@ -14,12 +14,12 @@ import yaml
 from simulated_analyses import cells_of, simulated
 
 from mlflow_l3d.report.draw import Axis, nice_step
+from mlflow_l3d.report.picture import picture
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.strip import marks_text, strip
 from mlflow_l3d.studies.about import fragile_examples
 from mlflow_l3d.studies.investigation.report import cite
 from mlflow_l3d.studies.investigation.report.page import investigation_document
-from mlflow_l3d.studies.investigation.report.picture import picture
 from mlflow_l3d.studies.investigation.report.runs import MOST_CELLS, Runs, rows_shown
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
@@ -118,13 +118,13 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
 
 def test_the_picture_stands_alone():
     document = investigation_document(simulated("crossed"), title="t", source=SOURCE)
-    drawn = picture(document.headline, document.drawing, document.table)
+    drawn = picture(document)
     assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg" width="860"')
     assert "var(--" not in drawn
     assert "[[" not in drawn
     assert drawn.count('class="bar"') == 5
     none = investigation_document(simulated("random"), title="t")
-    assert "<svg" in picture(none.headline, none.drawing, none.table)
+    assert "<svg" in picture(none)
 
 
 def test_axes_have_round_ticks_and_hold_all_values():

@@ -27,7 +27,7 @@ from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
 from mlflow_l3d.studies.ablation.report import ablation_document, ablation_table, range_table, spread
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.comparison.parents import Parent
-from mlflow_l3d.studies.files import temporary_folder, write_tables
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
 from mlflow_l3d.studies.shown import Reported
 from mlflow_l3d.tracking import names
@@ -232,5 +232,5 @@ def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
 def _write(ablation: Ablation, folder: Path) -> list[str]:
     frame, table = ablation.to_frame().replace([np.inf, -np.inf], np.nan), ablation.table()
     table.columns = pd.Index([" | ".join(column) for column in table.columns])
-    ablation.document.save(folder, names.REPORT)
+    save_report(folder, names.REPORT, ablation.document)
     return write_tables(folder, {FRAME_FILE: frame, TABLE_FILE: table.reset_index()})

@@ -13,6 +13,7 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.comparison.report.words import Side
+from mlflow_l3d.studies.investigation.evaluate import typed_parameters
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.tracking import names
@@ -89,8 +90,9 @@ class Parent:
             return Side(choices=shown)
         is_seeds = "seeds" in self.document
         verb, declared = ("seeds", SEEDS) if is_seeds else ("investigate", MAIN)
-        changed = {n: str(text) for n, text in typed.items() if n in declared and text != declared[n].default}
-        base_runs = changed.get("design") == "radial" and not changed.get("golden_runs", "").isdigit()
+        texts = typed_parameters(self.document).items()
+        changed = {name: str(text) for name, text in texts if name in declared and text != declared[name].default}
+        base_runs = self.run.data.tags.get(names.DESIGN) == "radial"
         runs = "seeds" if is_seeds else "mitigation_runs" if base_runs else "golden_runs"
         source = Source(approach=str(approach.get("name")), given=changed)
         return Side(choices=shown, source=source, verb=verb, runs_parameter=runs)

@@ -16,7 +16,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.comparison.report.pairs import advice_on
 from mlflow_l3d.studies.comparison.report.words import Side
-from mlflow_l3d.studies.files import write_json, write_tables
+from mlflow_l3d.studies.files import save_report, write_json, write_tables
 from mlflow_l3d.studies.shown import Reported
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import run_page
@@ -108,7 +108,7 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     without_functions = replace(comparison, metric=Metric(comparison.metric.name))
     document = {**asdict(without_functions), "metric": comparison.metric.name, **more}
     write_json(folder / DOCUMENT, document, indent=2)
-    compared.document.save(folder, names.REPORT)
+    save_report(folder, names.REPORT, compared.document)
     frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
     importances = None if compared.importances.empty else compared.importances
     frames |= {"importances.json": importances, CHECKS: pd.DataFrame(checks) if checks else None}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Final, Literal, TypedDict
 
 from mlflow_l3d.annotations import Of
-from mlflow_l3d.parameters.declaration import Parameters, declared
+from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
 from mlflow_l3d.parameters.shared import PARENT
 from mlflow_l3d.parameters.verbs import Verb
 
@@ -20,7 +20,10 @@ class EvaluateOptions(TypedDict, total=False):
     ]
     where: Annotated[str, Of("none", "an MLflow filter that finds the cells, in place of the parent's children")]
     metric: Annotated[str, Of("auto", "the metric whose spread is investigated; auto is the parent's own, or f1_macro")]
-    design: Annotated[str, Of("auto", "how cells are laid out; auto is the parent's own, or what their phases say")]
+    design: Annotated[
+        str | Auto,
+        Of("auto", "how cells are laid out; auto is the parent's own, or what their phases say", registered=True),
+    ]
     missing: Annotated[Literal["auto", "anova", "reml"], Of("auto", "as in main; auto is the parent's own, or anova")]
     agreement: Annotated[
         str, Of("auto", "how predictions are compared: auto, regression, or a scoring function (rougeL, ...)")

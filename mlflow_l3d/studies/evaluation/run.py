@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from mlflow_l3d import registry
-from mlflow_l3d.analysis.importance.estimators.missing_cells import MISSING
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.values import as_text, check_names
+from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.base import entry_point
@@ -122,8 +120,8 @@ def evaluate(
         if study == "seeds":
             _check_options(options, "a seeds study")
             return evaluate_seeds(parent_run_id, metric=metric, project_run=project_run.run_id, log=log)
-        check_names("design", [design], ["auto", *registry.names("design")])
-        check_names("missing", [missing], ["auto", *MISSING])
+        for name, value in (("design", design), ("missing", missing)):
+            EVALUATE[name].read(value)
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         with under_way("reading the cells", shown=shown):
             recorded = read_investigation(run_id, client, where="" if where == "none" else where)

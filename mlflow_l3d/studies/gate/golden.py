@@ -12,12 +12,13 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
 from mlflow_l3d.cells.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
-from mlflow_l3d.parameters.published import as_published
+from mlflow_l3d.parameters.published import PUBLISHED, as_published
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.cells import CellStudy
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.investigation.run_plan import CHEAPER
 from mlflow_l3d.studies.loop import CellLoop, State
 from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.studies.self_test import tested
@@ -116,6 +117,7 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
     """
     chosen = {key: value for key, value in parameters.items() if key not in OF_A_PLAN}
     chosen |= {key: value for key, value in machine.items() if value != "auto"}
+    chosen["design"] = CHEAPER if phase == "base" else PUBLISHED
     typed, approach = read_parameters(chosen, MAIN, None, None)
     resolved, _ = as_published(typed, approach)
     root_seed = typed["root_seed"]

@@ -47,15 +47,11 @@ class _Gate(TypedDict, total=False):
     metric: Annotated[str, Of("auto", "what is compared; auto is the baseline's own")]
 
 
-class _DryRun(TypedDict, total=False):
-    dry_run: Annotated[bool, Of("false", "say looks, bounds, power and cost, and start no run")]
-
-
 class GateOptions(_Gate, Place, total=False):
-    """Of `gate`; a dry run is `plan_gate`."""
+    """Of `gate`."""
 
 
-GATE: Final[Parameters] = declared(_Gate, _DryRun, Place)
+GATE: Final[Parameters] = declared(GateOptions)
 """Of `gate`."""
 
 VERB = Verb(
@@ -68,10 +64,10 @@ VERB = Verb(
     examples=(
         "gate --candidate model=bert-base",
         "gate --candidate 'hyperparameters=learning_rate=1e-4' --smallest-effect 2",
-        "gate --baseline RUN_ID --candidate RUN_ID --dry-run true",
+        "gate --baseline RUN_ID --candidate RUN_ID --dry-run",
     ),
-    usual="baseline candidate smallest_effect alpha power most_runs metric dry_run",
+    usual="baseline candidate smallest_effect alpha power most_runs metric",
     order=50,
-    instead={"dry_run": ("true", "mlflow_l3d.studies.gate.run:plan_gate")},
+    plans="mlflow_l3d.studies.gate.run:plan_gate",
     returns=("mlflow_l3d.studies.gate.conduct:Gate", "mlflow_l3d.studies.gate.run:GatePlan"),
 )

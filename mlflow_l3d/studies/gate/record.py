@@ -17,7 +17,7 @@ from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, share_text
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import heading
-from mlflow_l3d.studies.files import write_json
+from mlflow_l3d.studies.files import save_report, write_json
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, Outstanding
 from mlflow_l3d.studies.gate.parameters import GATE
 from mlflow_l3d.studies.gate.report.page import gate_document, gate_markdown
@@ -163,7 +163,7 @@ def write_results(
 ) -> tuple[Document, str]:
     """Write the report and the summary for a CI job, and return them."""
     document = gate_document(answer, source=source, settings=settings)
-    document.save(folder, names.REPORT)
+    save_report(folder, names.REPORT, document)
     summary = gate_markdown(answer, run_id=source.run_id)
     (folder / "gate.md").write_text(summary, encoding="utf-8")
     return document, summary

@@ -110,9 +110,6 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     """
     typed = read_arguments(parameters, GATE)
     given = typed.texts
-    if typed["dry_run"]:
-        allowed = "starts nothing: it is an option of the command line"
-        raise ParameterError("dry_run", "true", allowed, "Use --dry-run true, or call mlflow_l3d.plan_gate.")
     if given["candidate"] == "none":
         raise ParameterError("candidate", "none", "must be a run id, or what differs from the baseline")
     machine = {name: given[name] for name in PLACE}

@@ -13,6 +13,7 @@ from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted, rough_duration
 from mlflow_l3d.studies.base import entry_point, expected_workers, say
+from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.gate.conduct import Conduct, Gate
 from mlflow_l3d.studies.gate.numbers.gate import Forecast
 from mlflow_l3d.studies.gate.numbers.power import Noise
@@ -22,12 +23,13 @@ from mlflow_l3d.studies.gate.report.page import plan_text
 from mlflow_l3d.studies.gate.report.words import plan_lines
 from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
 from mlflow_l3d.studies.gate.runs import SideRuns, systems_of
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client, connect
 
 
-@dataclass(frozen=True)
-class GatePlan:
+@dataclass(frozen=True, repr=False)
+class GatePlan(OnOneScreen):
     """Looks, bounds, power and cost of a gate; nothing was started.
 
     Attributes
@@ -40,8 +42,6 @@ class GatePlan:
         Golden runs of both sides within the budget, and how many of them are done.
     hours
         Wall clock of the others; nan if unknown.
-    exit_status
-        0: a plan is no claim.
     """
 
     request: GateRequest
@@ -49,7 +49,6 @@ class GatePlan:
     runs: int
     done: int
     hours: float
-    exit_status: int = 0
 
     def lines(self) -> list[str]:
         """Return what is said before the first run."""
@@ -175,8 +174,11 @@ def plan_gate(**parameters: Unpack[GateOptions]) -> GatePlan:
     >>> plan.runs, plan.request.plan.looks
     (20, (5, 10))
     """
-    with entry_point():
-        return _planned({**parameters, "dry_run": False}, connect())[0]
+    with entry_point() as project_run:
+        client = connect()
+        plan, _ = _planned(parameters, client)
+        record_plan(client, project_run.run_id, plan, plan.request.title, plan.request.given)
+    return plan
 
 
 def _planned(parameters: Mapping[str, Any], client: Client) -> tuple[GatePlan, Mapping[str, Any] | None]:

@@ -16,9 +16,8 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.files import write_json, write_tables
+from mlflow_l3d.studies.files import save_report, write_json, write_tables
 from mlflow_l3d.studies.investigation.report.page import investigation_document
-from mlflow_l3d.studies.investigation.report.picture import picture
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
@@ -79,8 +78,7 @@ def write_artifacts(
     report = investigation_document(
         analysis, title=title, source=source, runs=runs, notes=notes, settings=settings, paths=paths
     )
-    report.save(folder, names.REPORT)
-    (folder / names.SUMMARY).write_text(picture(report.headline, report.drawing, report.table), encoding="utf-8")
+    save_report(folder, names.REPORT, report)
     return report
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -246,7 +248,7 @@ def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> 
         address=runs_page(client, str(run.info.experiment_id)),
         given={
             name: value
-            for name, value in document.get("parameters", typed).items()
+            for name, value in (typed_parameters(document) or typed).items()
             if name in parameters and value != parameters[name].default
         },
         classes=tuple(document.get("task", {}).get("classes", ())),
@@ -254,6 +256,12 @@ def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> 
         version=__version__,
         root_seed=typed.get("root_seed", ""),
     )
+
+
+def typed_parameters(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return what was typed by the document of a study; of several factors also their design, which may be `auto`."""
+    typed = dict(document.get("parameters", {}))
+    return {**typed, "design": document["design"]["name"]} if len(document.get("factors", ())) > 1 else typed
 
 
 def _last_step(analysis: Analysis, parent: Run) -> int:

@@ -24,11 +24,12 @@ VERB = Verb(
     question="How much of my score is luck, and which kind of luck?",
     examples=(
         "investigate reviews.csv",
-        "investigate reviews.csv --factor all --design radial --num-labelled 200",
+        "investigate reviews.csv --factor all --dry-run",
         "investigate -- python train.py --order {data_order} --init {model_initialisation}",
     ),
     usual=USUAL,
     order=10,
+    plans="mlflow_l3d.studies.planning.run:plan",
     instead={"self_test": ("only", "mlflow_l3d.studies.investigation.run:self_test")},
     returns=("mlflow_l3d.studies.investigation.run:Investigation", "mlflow_l3d.studies.self_test:SelfTest"),
 )

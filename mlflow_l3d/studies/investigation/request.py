@@ -12,22 +12,31 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import content_key
-from mlflow_l3d.cells.factors import OF_NO_APPROACH, REPLICATE, TASK_FACTORS, TEST_SAMPLE
+from mlflow_l3d.cells.factors import OF_NO_APPROACH, TASK_FACTORS
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.configurations import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.published import as_published
+from mlflow_l3d.parameters.published import PUBLISHED, as_published
 from mlflow_l3d.parameters.search_document import Searches, splits_of
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.parameters.values import check_names, names_of
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import versions
 from mlflow_l3d.studies.investigation.parameters import MAIN
-from mlflow_l3d.studies.investigation.run_plan import Plan, parse_plan
+from mlflow_l3d.studies.investigation.run_plan import (
+    CHEAPER,
+    Plan,
+    check_factors,
+    check_levels,
+    choose_design,
+    parse_plan,
+)
 from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import ReadTask
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier.past import earlier_parent
 
 MOST_CELLS: Final = 10_000_000
 
@@ -93,8 +102,10 @@ class InvestigationRequest(CellRequest):
 
     @property
     def offer(self) -> tuple[str, ...]:
-        """What the radial design would save where factors are to be compared."""
-        plan, radial, known = self.plan, design_named("radial"), len(self.factors)
+        """Why several factors have this design, or what the radial one would save."""
+        plan, radial, known = self.plan, design_named(CHEAPER), len(self.factors)
+        if plan.why:
+            return (plan.why,) if known > 1 else ()
         cells, fewer = len(self.design()), radial.count(known, radial.auto_rows, 0, 0)
         own = plan.design.planning is not None and plan.design.mitigates and plan.stop == "none" and not plan.mitigation
         if known < 2 or not own or fewer >= cells:
@@ -106,7 +117,7 @@ class InvestigationRequest(CellRequest):
 
     def tags(self) -> dict[str, str]:
         """Return the tags of the parent."""
-        return {names.FACTOR: ",".join(self.factors), names.DESIGN: self.given["design"], **self.searched()}
+        return {names.FACTOR: ",".join(self.factors), names.DESIGN: self.plan.design.name, **self.searched()}
 
     def final(self) -> dict[str, str]:
         """Return parameters that may come out otherwise than they were typed, as text.
@@ -117,7 +128,15 @@ class InvestigationRequest(CellRequest):
         split = self.split
         labelled, tested = str(len(split.train) + len(split.validation)), str(len(split.test))
         sizes = {"num_labelled": labelled, "test_size": tested} if len(self.setup.task) else {}
-        return {"factor": ",".join(self.factors), **super().final(), **sizes, **runs}
+        about = {"factor": ",".join(self.factors), "design": self.plan.design.name}
+        return {**about, **super().final(), **sizes, **runs}
+
+    def source(self, run_id: str, address: str = "") -> Source:
+        """Return the origin of the result; commands that continue several factors name their design."""
+        source = super().source(run_id, address)
+        if len(self.factors) == 1:
+            return source
+        return replace(source, given={**source.given, "design": self.plan.design.name})
 
     @cached_property
     def split(self) -> Split:
@@ -132,7 +151,8 @@ class InvestigationRequest(CellRequest):
         news = (pair for pair in self.setup.fixed_factors.items() if pair[0] not in self.setup.approach.on_request)
         left_out = (f"{name} has no effect and is left out: {why}" for name, why in news)
         each = (f"Each run: {sizes} examples.",) if sizes else ()
-        return (*each, *super().notes(cells), *left_out)
+        why = (self.plan.why,) if self.plan.why else ()
+        return (*each, *why, *super().notes(cells), *left_out)
 
     def run_numbers(self) -> dict[str, str]:
         """Return the numbers of rows and golden runs as text."""
@@ -190,23 +210,25 @@ def specify(
     """
     typed, approach = read_parameters(parameters, MAIN, approach, task)
     asked, remarks = as_published(typed, approach)
-    plan = parse_plan(asked, approach.factors)
     wanted = _wanted_factors(names_of(asked["factor"]), asked.texts["factor"], approach)
+    design, why = choose_design(asked, wanted)
+    if typed["design"] == "auto" != asked["design"]:
+        why = f"design={design}, as in the paper."
+    plan = parse_plan(asked, approach.factors, design, why)
     setup = set_up(asked, approach, task, root_seed=plan.root_seed, searches=searches, read=read)
     metric = headline_metric(setup)
     factors = _effective(wanted, approach, setup.fixed_factors)
-    if REPLICATE in factors and not plan.design.repeats:
-        allowed = f"repeats a cell, which design={plan.design.name} has no place for"
-        raise ParameterError("factor", REPLICATE, allowed, "Use design=crossed, nested or radial.")
-    if TEST_SAMPLE in factors and (plan.design.tables_are_golden or not plan.design.repeats):
-        allowed = f"draws halves of a row's test examples, which design={plan.design.name} has no place for"
-        raise ParameterError("factor", TEST_SAMPLE, allowed, "Use design=crossed or nested.")
-    if TEST_SAMPLE in factors and metric.function is None:
-        allowed = f"draws test examples, and {metric} comes from the approach itself, not from predictions"
-        raise ParameterError("factor", TEST_SAMPLE, allowed, "Name another metric.")
+    check_factors(plan, factors, metric)
     if plan.design.lists:
-        _check_levels(factors, plan, approach.levels(setup.task, setup.hyperparameters))
+        check_levels(plan, factors, approach.levels(setup.task, setup.hyperparameters))
     context = context_of(setup)
+    if searches is not None and why and design == CHEAPER:
+        published = earlier_parent(context, ",".join(factors), PUBLISHED, typed.texts)
+        if published:
+            why = (
+                f"design={PUBLISHED}, to continue run {published}; design={CHEAPER} starts again, with fewer trainings."
+            )
+            plan = parse_plan(asked, approach.factors, PUBLISHED, why)
     layout = {
         "context": context,
         "factors": list(factors),
@@ -273,16 +295,3 @@ def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mappi
         if set(factor_members(name, active)) == set(active):
             raise ParameterError("factor", name, "joins every factor that has an effect: none is left to mitigate")
     return (*active, *added) if "all" in wanted else wanted
-
-
-def _check_levels(factors: tuple[str, ...], plan: Plan, levels: Mapping[str, int]) -> None:
-    """Raise unless each factor chooses from a list, of as many levels as there are columns."""
-    known = ", ".join(levels)
-    for name in factors:
-        if name not in levels:
-            allowed = f"chooses from no list, and design={plan.design.name} takes every level of one"
-            raise ParameterError("factor", name, allowed, f"Use {known or 'design=crossed'}.")
-        if plan.investigation_runs != levels[name]:
-            allowed = f"must be {levels[name]}, the levels of {name}, each of which is a column"
-            fix = "Investigate lists of other lengths one at a time." if len(factors) > 1 else ""
-            raise ParameterError("investigation_runs", plan.investigation_runs, allowed, fix)

@@ -7,11 +7,18 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
+from mlflow_l3d.cells.factors import REPLICATE, TEST_SAMPLE
 from mlflow_l3d.designs import Design, all_designs, design_named
 from mlflow_l3d.designs.configurations import check_mitigation
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.parameters.declaration import Arguments
+from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.parameters.values import names_of
+from mlflow_l3d.studies.investigation.parameters import MAIN
 
+CHEAPER: Final = "radial"
+"""The design of several factors."""
 MOST_ROWS: Final = FIRST_ANALYSIS * 2**4
 """Rows at most where a stopping rule may end the investigation: its fifth look."""
 
@@ -47,6 +54,8 @@ class Plan:
         Stopping rule and its number.
     most_rows
         Rows that the stopping rule might have gone on to, where it ended the investigation; else 0.
+    why
+        Why it is this design, if ``design=auto`` left the choice to us.
     """
 
     design: type[Design]
@@ -61,6 +70,7 @@ class Plan:
     half_width: float = 0.1
     epsilon: float = 0.01
     most_rows: int = 0
+    why: str = ""
 
     def build(self, factors: Sequence[str], all_factors: Sequence[str], context_key: str) -> Design:
         """Return the design, with its cells.
@@ -122,7 +132,72 @@ class Plan:
         return [self.stop, self.half_width if self.stop == "interval" else self.epsilon]
 
 
-def parse_plan(asked: Mapping[str, Any], all_factors: Sequence[str]) -> Plan:
+def choose_design(asked: Arguments, factors: Sequence[str]) -> tuple[str, str]:
+    """Return the name of the design, and if that is left to us a sentence that says why it is this one.
+
+    Several factors are laid out radially, unless something was asked for that only tables have.
+
+    Parameters
+    ----------
+    asked
+        Parameters of `main`.
+    factors
+        Those that are wanted; ``all`` is several.
+    """
+    if asked["design"] != "auto":
+        return asked["design"], ""
+    if len(factors) == 1 and "all" not in factors:
+        return PUBLISHED, f"design={PUBLISHED}: one factor, as published."
+    radial, columns = design_named(CHEAPER), MAIN["investigation_runs"]
+    only_tables = {
+        "investigation_runs": not radial.has_columns and asked["investigation_runs"] != columns.python_default,
+        "golden_runs": radial.tables_are_golden and asked["golden_runs"] != "auto",
+        "mitigation": not radial.mitigates and names_of(asked["mitigation"]) != ("none",),
+        "joint": not radial.products and asked["joint"] == "product",
+        "stop": asked["stop"] not in ("none", *radial.stops),
+        "missing": asked["missing"] != "anova",
+        "factor": radial.tables_are_golden and TEST_SAMPLE in factors,
+    }
+    of_tables = {name: asked.texts[name] for name, is_asked in only_tables.items() if is_asked}
+    if of_tables:
+        what = " and ".join(f"{name}={text}" for name, text in of_tables.items())
+        return (
+            PUBLISHED,
+            f"design={PUBLISHED}: only tables have {what}; without, several factors take design={CHEAPER}.",
+        )
+    return (
+        CHEAPER,
+        f"design={CHEAPER}: several factors need fewer trainings than in the published {PUBLISHED} design.",
+    )
+
+
+def check_factors(plan: Plan, factors: Sequence[str], metric: Metric) -> None:
+    """Raise a ParameterError if a factor of no approach is investigated where the design, or the metric, has no way."""
+    if REPLICATE in factors and not plan.design.repeats:
+        allowed = f"repeats a cell, which design={plan.design.name} has no place for"
+        raise ParameterError("factor", REPLICATE, allowed, "Use design=crossed, nested or radial.")
+    if TEST_SAMPLE in factors and (plan.design.tables_are_golden or not plan.design.repeats):
+        allowed = f"draws halves of a row's test examples, which design={plan.design.name} has no place for"
+        raise ParameterError("factor", TEST_SAMPLE, allowed, "Use design=crossed or nested.")
+    if TEST_SAMPLE in factors and metric.function is None:
+        allowed = f"draws test examples, and {metric} comes from the approach itself, not from predictions"
+        raise ParameterError("factor", TEST_SAMPLE, allowed, "Name another metric.")
+
+
+def check_levels(plan: Plan, factors: Sequence[str], levels: Mapping[str, int]) -> None:
+    """Raise unless each factor chooses from a list, of as many levels as there are columns."""
+    known = ", ".join(levels)
+    for name in factors:
+        if name not in levels:
+            allowed = f"chooses from no list, and design={plan.design.name} takes every level of one"
+            raise ParameterError("factor", name, allowed, f"Use {known or 'design=crossed'}.")
+        if plan.investigation_runs != levels[name]:
+            allowed = f"must be {levels[name]}, the levels of {name}, each of which is a column"
+            fix = "Investigate lists of other lengths one at a time." if len(factors) > 1 else ""
+            raise ParameterError("investigation_runs", plan.investigation_runs, allowed, fix)
+
+
+def parse_plan(asked: Mapping[str, Any], all_factors: Sequence[str], design_name: str, why: str = "") -> Plan:
     """Return the plan that the parameters of `main` describe.
 
     Parameters
@@ -131,13 +206,15 @@ def parse_plan(asked: Mapping[str, Any], all_factors: Sequence[str]) -> Plan:
         Parameters of `main`.
     all_factors
         Every factor of the approach, for the mitigation strategies.
+    design_name, why
+        See :func:`choose_design`.
 
     Raises
     ------
     ParameterError
         For the first that is not allowed.
     """
-    design, stop, joint = design_named(asked["design"]), asked["stop"], asked["joint"]
+    design, stop, joint = design_named(design_name), asked["stop"], asked["joint"]
     if stop != "none" and stop not in design.stops:
         allowed = " or ".join(name for name, other in all_designs().items() if stop in other.stops)
         raise ParameterError("stop", stop, f"needs design={allowed}, not {design.name}")
@@ -170,6 +247,7 @@ def parse_plan(asked: Mapping[str, Any], all_factors: Sequence[str]) -> Plan:
         stop=stop,
         half_width=asked["half_width"],
         epsilon=asked["epsilon"],
+        why=why,
     )
 
 

@@ -147,11 +147,9 @@ class _Counted:
         last = self._last
         if last is None or last.phase != "investigation" or self._design.baseline:
             return
+        group = "" if len(self._factors) == 1 else f"/{last.factor}"
         metrics = self.stability.metrics_of(str(last.factor))
-        step = self.steps.setdefault(int(last.row) + 1, {})
-        step.update({f"{key}/{last.factor}": value for key, value in metrics.items()})
-        if len(self._factors) == 1:
-            step.update(metrics)
+        self.steps.setdefault(int(last.row) + 1, {}).update({f"{key}{group}": value for key, value in metrics.items()})
 
     def agreement_of_cells(self) -> list[float]:
         """Return one value per cell, nan for a cell without predictions."""

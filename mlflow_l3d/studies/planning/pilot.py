@@ -160,7 +160,8 @@ def pilot_parameters(request: InvestigationRequest) -> dict[str, Any]:
     golden = "auto" if plan.design.tables_are_golden else "pooled"
     if not plan.design.tables_are_golden and not plan.golden_pooled:
         golden = str(min(rows * columns, plan.golden_runs))
-    return {"investigation_runs": columns, "mitigation_runs": rows, "golden_runs": golden, "stop": "none"}
+    sizes = {"investigation_runs": columns, "mitigation_runs": rows, "golden_runs": golden}
+    return {"design": plan.design.name, **sizes, "stop": "none"}
 
 
 def _variances(request: InvestigationRequest, recorded: Recorded) -> dict[str, FactorPilot]:

@@ -127,7 +127,7 @@ def design_table(
     factors: pd.DataFrame,
     assurance: float,
 ) -> pd.DataFrame:
-    """Put the designs side by side: the same numbers of rows and columns in each.
+    """Put the designs side by side: the same numbers of rows and columns in each; if rows are auto, those of each.
 
     Parameters
     ----------
@@ -153,19 +153,21 @@ def design_table(
     """
     plan = request.plan
     factor_count, columns = len(request.factors), plan.investigation_runs
-    golden = plan.mitigation_runs * columns if plan.design.tables_are_golden else plan.golden_runs
+    is_auto = request.given["mitigation_runs"] == "auto" and plan.mitigation_runs == plan.design.auto_rows
     rows = []
     for name, design in plannable_designs().items():
+        own_rows = design.auto_rows if is_auto else plan.mitigation_runs
+        golden = own_rows * columns if plan.design.tables_are_golden else plan.golden_runs
         golden_runs = 0 if design.tables_are_golden else golden
-        cells = design.count(factor_count, plan.mitigation_runs, columns, golden_runs)
+        cells = design.count(factor_count, own_rows, columns, golden_runs)
         needed = _cells_needed(factors, name)
-        row: dict[str, Any] = {"design": name, "rows": plan.mitigation_runs}
+        row: dict[str, Any] = {"design": name, "rows": own_rows}
         row |= {"columns": design.table_columns or columns, "golden_runs": golden_runs, "cells": cells}
         row["hours"] = seconds * cells / 3600 / workers
         for factor in request.factors:
             pilot = pilots.get(factor)
             row[f"half_width/{factor}"] = (
-                design.half_width(pilot.outlook, rows=plan.mitigation_runs, columns=columns, assurance=assurance)
+                design.half_width(pilot.outlook, rows=own_rows, columns=columns, assurance=assurance)
                 if pilot
                 else math.nan
             )

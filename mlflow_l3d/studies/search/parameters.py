@@ -72,7 +72,8 @@ VERB = Verb(
         "search reviews.csv --space learning_rate=1e-4..1e-2,batch_size=4|8",
         "search reviews.csv --approach meta_learning --fine-trials 0",
     ),
-    usual="task approach space metric hyperparameters coarse_trials fine_trials held_out_runs",
+    usual="task approach space metric hyperparameters coarse_trials fine_trials",
     order=30,
+    plans="mlflow_l3d.studies.search.dry_run:plan_search",
     returns=("mlflow_l3d.studies.search.run:HyperparameterSearch",),
 )

@@ -15,7 +15,7 @@ from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.search_document import search_document
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
-from mlflow_l3d.studies.files import temporary_folder, write_json, write_table
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_table
 from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
 from mlflow_l3d.studies.search.optimiser import Stage, compute_importances
@@ -292,5 +292,5 @@ def write_search(folder: Path, request: SearchRequest, result: SearchResult, add
     del settings["hyperparameters"]  # the page shows them next to those that were found
     lines = [f"MLflow run {result.run_id}; search.html is among its artifacts"]
     report = search_report(result, source=request.source(result.run_id, address), lines=lines, settings=settings)
-    report.save(folder, names.SEARCH_REPORT)
+    save_report(folder, names.SEARCH_REPORT, report)
     return report

@@ -75,8 +75,9 @@ VERB = Verb(
         "seeds mrpc --seeds 10",
         "seeds -- python train.py --seed {seed}",
     ),
-    usual="task approach command model seeds metric hyperparameters workers",
+    usual="task approach command model seeds metric hyperparameters",
     order=40,
+    plans="mlflow_l3d.studies.seeds.run:plan_seeds",
     instead={"self_test": ("only", "mlflow_l3d.studies.seeds.run:self_test_seeds")},
-    returns=("mlflow_l3d.studies.seeds.run:SeedsRun",),
+    returns=("mlflow_l3d.studies.seeds.run:SeedsRun", "mlflow_l3d.studies.dry_run:StudyPlan"),
 )

@@ -14,7 +14,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
-from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.evaluate import recorded_source
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
@@ -60,7 +60,7 @@ def write_scores(
         notes=notes,
         settings=settings,
     )
-    report.save(folder, names.REPORT)
+    save_report(folder, names.REPORT, report)
     return report
 
 
@@ -85,7 +85,7 @@ def write_over_tasks(
     for number, model in enumerate(models):
         ending = f"-{number}" if len(models) > 1 else ""
         model.matrix.to_csv(folder / f"seed_by_task{ending}.csv")
-    over_tasks_document(models, title=title, source=source, sources=sources).save(folder, names.REPORT)
+    save_report(folder, names.REPORT, over_tasks_document(models, title=title, source=source, sources=sources))
     return write_tables(folder, {"tasks.json": rows})
 
 

@@ -13,7 +13,9 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.studies.base import entry_point, specified
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
+from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SeedsOptions
@@ -24,6 +26,7 @@ from mlflow_l3d.studies.shown import under_way
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tasks.sources.glue import benchmark_of
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.pages import runs_page
 
 
@@ -85,6 +88,38 @@ def seeds(
     2     3     0.190        0.949
     """
     return SeedsStudyRun.conduct(parameters, approach=approach, task=task, progress=progress)
+
+
+@with_signature(SeedsOptions)
+def plan_seeds(
+    task: TaskLike = None, *, approach: Approach | str | None = None, **parameters: Unpack[SeedsOptions]
+) -> StudyPlan:
+    """Return what a study of seeds would train, what of it is done, and how long the rest takes; no run starts.
+
+    Parameters
+    ----------
+    task, approach, **parameters
+        Those of :func:`seeds`.
+
+    Raises
+    ------
+    L3DError
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> plan = mlflow_l3d.plan_seeds("synthetic", approach="synthetic", seeds=30)
+    >>> plan.to_frame()[["part", "runs"]]
+        part  runs
+    0  seeds    30
+    """
+    with entry_point() as project_run:
+        request: SeedsRequest = specified(specify_seeds, approach, task, parameters)
+        client = connect()
+        plan = plan_cells(client, request.title, {"seeds": request})
+        record_plan(client, project_run.run_id, plan, request.title, request.given)
+    return plan
 
 
 @with_signature(SeedsOptions)

@@ -25,5 +25,6 @@ VERB = Verb(
     examples=("strategies reviews.csv", "strategies rotten_tomatoes --factor all", "strategies --num-labelled 200"),
     usual=USUAL,
     order=60,
+    plans="mlflow_l3d.studies.strategies.run:plan_strategies",
     returns=("mlflow_l3d.studies.strategies.run:ComparedStrategies",),
 )

@@ -23,8 +23,9 @@ from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import entry_point, say, specified
-from mlflow_l3d.studies.files import temporary_folder, write_tables
-from mlflow_l3d.studies.investigation.request import specify
+from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
+from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
 from mlflow_l3d.studies.shown import Reported
 from mlflow_l3d.studies.strategies.parameters import STRATEGIES, StrategiesOptions
@@ -123,19 +124,12 @@ def strategies(
     {'random': '9.653 (*)', 'fixed': '9.739 (*)', 'interactions': '9.281 (*)'}
     """
     with entry_point() as project_run:
-        check_names("parameter", parameters, STRATEGIES)
-        searches = cache(find_search)  # the latest search is the same one for all strategies
-        requests = {
-            design: specified(specify, approach, task, {**parameters, "design": design}, searches) for design in DESIGNS
-        }
+        requests, title, texts = _specified(approach, task, parameters)
         client = connect()
-        crossed = requests["crossed"]
-        say(crossed.setup.origin.notes)
-        title = crossed.setup.title(f"strategies: {crossed.factor_words}")
-        given = {name: crossed.given[name] for name in STRATEGIES}
+        say(requests["crossed"].setup.origin.notes)
         with (
             temporary_folder() as folder,
-            auxiliary_run(client, project_run.take(), role="comparison", title=title, parameters=given) as opened,
+            auxiliary_run(client, project_run.take(), role="comparison", title=title, parameters=texts) as opened,
         ):
             parts: dict[str, Investigation] = {}
             for design, request in requests.items():
@@ -143,12 +137,60 @@ def strategies(
                 parts[design] = InvestigationStudy(request, progress=progress).run(part)
                 set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
             comparison = _compared(opened.run_id, parts)
-            comparison.document.save(folder, names.REPORT)
+            save_report(folder, names.REPORT, comparison.document)
             frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
             run_ids = ",".join(each.run_id for each in parts.values())
             tags = {names.INVESTIGATIONS: run_ids, names.NOTE: comparison.note()}
             opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=write_tables(folder, frames))
     return comparison
+
+
+@with_signature(StrategiesOptions)
+def plan_strategies(
+    task: TaskLike = None, *, approach: Approach | str | None = None, **parameters: Unpack[StrategiesOptions]
+) -> StudyPlan:
+    """Return what each strategy would train, what of it is done, and how long the rest takes; no run starts.
+
+    Parameters
+    ----------
+    task, approach, **parameters
+        Those of :func:`strategies`.
+
+    Raises
+    ------
+    L3DError
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> plan = mlflow_l3d.plan_strategies("synthetic", approach="synthetic", golden_runs=50)
+    >>> plan.to_frame()[["part", "runs", "to_train"]]
+          part  runs  to_train
+    0   random   250       250
+    1    fixed   250       200
+    2  crossed   250       190
+    """
+    with entry_point() as project_run:
+        requests, title, texts = _specified(approach, task, parameters)
+        client = connect()
+        plan = plan_cells(client, title, requests)
+        record_plan(client, project_run.run_id, plan, title, texts)
+    return plan
+
+
+def _specified(
+    approach: Approach | str | None, task: TaskLike, parameters: Mapping[str, object]
+) -> tuple[dict[str, InvestigationRequest], str, dict[str, str]]:
+    """Return the request of each strategy, what they are together, and the parameters as text."""
+    check_names("parameter", parameters, STRATEGIES)
+    searches = cache(find_search)  # the latest search is the same one for all strategies
+    requests: dict[str, InvestigationRequest] = {
+        design: specified(specify, approach, task, {**parameters, "design": design}, searches) for design in DESIGNS
+    }
+    crossed = requests["crossed"]
+    texts = {name: crossed.given[name] for name in STRATEGIES}
+    return requests, crossed.setup.title(f"strategies: {crossed.factor_words}"), texts
 
 
 def _finished_part(client: Client, key: str) -> str | None:

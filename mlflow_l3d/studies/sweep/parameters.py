@@ -25,11 +25,7 @@ class SweepOptions(TypedDict, total=False):
     ]
 
 
-class _DryRun(TypedDict, total=False):
-    dry_run: Annotated[bool, Of("false", "say what there is to do, and start no run")]
-
-
-SWEEP: Final[Parameters] = declared(Task, Approach, InvestigateOptions, SweepOptions, _DryRun)
+SWEEP: Final[Parameters] = declared(Task, Approach, InvestigateOptions, SweepOptions)
 """Of `sweep`: those of `investigate`, which may be lists, and its own."""
 
 VERB = Verb(
@@ -41,10 +37,10 @@ VERB = Verb(
     examples=(
         "sweep --task rotten_tomatoes,trec --budget 2h",
         "sweep reviews.csv --approach finetuning,meta_learning --factor all",
-        "sweep reviews.csv --num-labelled 50,100,200 --dry-run true",
+        "sweep reviews.csv --num-labelled 50,100,200 --dry-run",
     ),
-    usual="task approach factor num_labelled over budget dry_run golden_runs",
+    usual="task approach factor num_labelled over budget golden_runs",
     order=20,
-    instead={"dry_run": ("true", "mlflow_l3d.studies.sweep.run:plan_sweep")},
+    plans="mlflow_l3d.studies.sweep.run:plan_sweep",
     returns=("mlflow_l3d.studies.sweep.run:Sweep", "mlflow_l3d.studies.sweep.plan:SweepPlan"),
 )

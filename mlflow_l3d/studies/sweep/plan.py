@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import groupby
 from typing import Final
 
@@ -13,15 +12,14 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.report.numbers import counted, rough_duration
 from mlflow_l3d.studies.base import expected_workers
-from mlflow_l3d.studies.budget import duration_text
+from mlflow_l3d.studies.dry_run import cost_words, seconds_per_run
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.numbers.point import value_text
 from mlflow_l3d.studies.sweep.request import PointRequest, SweepRequest
 from mlflow_l3d.tracking.children import finished_cells
-from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.earlier.past import similar_cells
+from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.opening import spooled_cells
 
 FIRST_STEPS: Final = 2
@@ -69,11 +67,7 @@ class SweepPlan(OnOneScreen):
         """Return what there is to do, in one line."""
         frame, budget = self.points, self.request.budget
         done, to_compute = int(frame["done"].sum()), int(frame["to_compute"].sum())
-        cost = (
-            f"about {duration_text(3600 * self.hours)} with {self.workers} worker{'s' * (self.workers > 1)}"
-            if math.isfinite(self.hours)
-            else "no earlier cells of the same task, approach and model tell how long they take"
-        )
+        cost = cost_words(self.hours, self.workers)
         points, cells = counted(len(frame), "point"), counted(int(frame["cells"].sum()), "cell")
         parts = [f"{points}, {cells}, {done:,} done, {to_compute:,} to compute: {cost}"]
         if budget:
@@ -96,7 +90,7 @@ class SweepPlan(OnOneScreen):
             frame = frame.drop(columns=["steps", "steps_in_budget"])
         choices = frame.columns[: frame.columns.get_loc("cells")]
         texts = {name: ["" if pd.isna(value) else value_text(value) for value in frame[name]] for name in choices}
-        times = [duration_text(3600 * value) if math.isfinite(value) else "?" for value in frame["hours"]]
+        times = [rough_duration(value) for value in frame["hours"]]
         shown = frame.drop(columns="hours").assign(**texts, time=times)
         title = self.request.title
         return "\n".join([title, "=" * len(title), "", shown.to_string(index=False), "", self.line(), ""])
@@ -130,7 +124,8 @@ def make_plan(request: SweepRequest, client: Client) -> SweepPlan:
     contexts = dict.fromkeys(point.context_key for point in points)
     done = {context: finished_cells(client, context) for context in contexts}
     left = [_left(point, {*done[point.context_key], *spooled_cells(client, point.key)}) for point in points]
-    seconds = _seconds(points, client, done)
+    finished = [done[point.context_key].values() for point in points]
+    seconds = seconds_per_run(client, [point.setup for point in points], finished)
     workers = expected_workers(points[0].setup)
     new = _new(left)
     rows = []
@@ -186,22 +181,3 @@ def _new(left: Sequence[Sequence[Sequence[str]]]) -> list[list[int]]:
         counts[point][step] = len(fresh)
         seen |= fresh
     return counts
-
-
-def _seconds(points: Sequence[PointRequest], client: Client, done: Mapping[str, Mapping[str, Run]]) -> list[float]:
-    """Return for each point how long earlier cells took: of its settings, else of its task, approach and model."""
-
-    @cache
-    def similar(task: str, approach: str, model: str) -> float:
-        return _mean(similar_cells(client, task=task, approach=approach, model=model))
-
-    means = [_mean(list(done[point.context_key].values())) for point in points]
-    setups = [point.setup for point in points]
-    others = (similar(setup.task.name, setup.approach.name, setup.model) for setup in setups)
-    return [other if math.isnan(mean) else mean for mean, other in zip(means, others, strict=True)]
-
-
-def _mean(runs: Sequence[Run]) -> float:
-    """Return the mean wall clock of some cells; nan if there are none."""
-    values = [run.data.metrics["duration_seconds"] for run in runs if "duration_seconds" in run.data.metrics]
-    return float(np.mean(values)) if values else math.nan

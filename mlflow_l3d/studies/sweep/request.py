@@ -10,6 +10,7 @@ from typing import Any
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.parameters.values import as_text, public_parameter
@@ -69,7 +70,7 @@ class PointRequest(InvestigationRequest):
 def specify_points(
     asked: Sequence[Asked], *, searches: Searches | None = None, budgeted: bool = False
 ) -> tuple[PointRequest, ...]:
-    """Specify every point; data that several share is read once, and is one object.
+    """Specify every point; data that several share is read once, and is one object, and all have one ``design=auto``.
 
     Raises
     ------
@@ -85,6 +86,14 @@ def specify_points(
         if type(task := request.setup.task) is Task:
             task = shared.setdefault((task.fingerprint, task.name, task.settings, task.notes), task)
         requests.append(replace(request, setup=replace(request.setup, task=task)))
+    left_to_us = [request.given["design"] == "auto" for request in requests]
+    several = [
+        request for request, is_auto in zip(requests, left_to_us, strict=True) if is_auto and request.factors[1:]
+    ]
+    if len({request.plan.design for request in several}) > 1:  # one point needs tables, so that all of them have some
+        tables = Asked({"design": PUBLISHED}, {})
+        alike = [each.changed(tables) if is_auto else each for each, is_auto in zip(asked, left_to_us, strict=True)]
+        return specify_points(alike, searches=searches, budgeted=budgeted)
     choices = _choices(asked, requests)
     points = tuple(
         PointRequest(
@@ -252,7 +261,6 @@ def specify_sweep(
     approach: Approach | str | None = None,
     task: Task | str | None = None,
     searches: Searches | None = None,
-    plans: bool = False,
 ) -> SweepRequest:
     """Check the parameters of `sweep`, and load what they name.
 
@@ -264,8 +272,6 @@ def specify_sweep(
         Names, objects, or lists of them, for the Python API.
     searches
         See :func:`mlflow_l3d.studies.investigation.request.specify`; each search is looked up once.
-    plans
-        Whether nothing is to be started, so that ``dry_run`` may be true.
 
     Raises
     ------
@@ -276,10 +282,6 @@ def specify_sweep(
     given = merged({**parameters, **objects})
     texts = {name: typed_text(name, given.get(name, parameter.default)) for name, parameter in SWEEP.items()}
     budget = Budget.parse(given.pop("budget", SWEEP["budget"].default))
-    is_dry = SWEEP["dry_run"].read(given.pop("dry_run", False))
-    if is_dry and not plans:
-        allowed = "starts nothing: it is an option of the command line"
-        raise ParameterError("dry_run", "true", allowed, "Use --dry-run true, or call mlflow_l3d.plan_sweep.")
     once = None if searches is None else cache(searches)
     points = specify_points(read_request(given).points(), searches=once, budgeted=bool(budget))
     if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:

@@ -15,7 +15,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
-from mlflow_l3d.studies.files import temporary_folder, write_tables
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen, Reported
 from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
@@ -93,7 +93,7 @@ def write_sweep(
     frames = {names.POINTS: shown.rows, **{name: frame for name, frame in frames.items() if len(frame)}}
     tables = write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
     document = sweep_document(sweep, title=title, source=source, links=links)
-    document.save(folder, names.SWEEP_REPORT)
+    save_report(folder, names.SWEEP_REPORT, document)
     return SweepResult(sweep, document, tuple(tables))
 
 

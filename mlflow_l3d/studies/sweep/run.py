@@ -14,6 +14,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import Study, entry_point, say
+from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.self_test import tested
@@ -148,10 +149,12 @@ def plan_sweep(task: Any = None, *, approach: Any = None, **parameters: Any) -> 
     0  crossed    600
     1   radial    300
     """
-    with entry_point():
-        request = specify_sweep(parameters, approach=approach, task=task, searches=find_search, plans=True)
+    with entry_point() as project_run:
+        client, request = connect(), specify_sweep(parameters, approach=approach, task=task, searches=find_search)
         say(request.remarks)
-        return make_plan(request, connect())
+        plan = make_plan(request, client)
+        record_plan(client, project_run.run_id, plan, request.title, request.given)
+    return plan
 
 
 class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):

@@ -70,6 +70,31 @@ def investigations(client: MlflowClient, context_key: str) -> list[Run]:
     return sorted(newest_first, key=lambda run: -_size(run))
 
 
+def earlier_parent(context_key: str, factors: str, design: str, typed: Mapping[str, str]) -> str | None:
+    """Return the newest investigation that a command may mean to continue, if it has a design; else None.
+
+    Parameters
+    ----------
+    context_key, factors, design
+        What both investigate, and the design.
+    typed
+        Parameters of the command: those of the investigation but for the number of rows, which may grow.
+    """
+    wanted = {names.ROLE: "investigation", names.CONTEXT_KEY: context_key, names.FACTOR: factors}
+    same = ("investigation_runs", "golden_runs", "joint", "mitigation", "stop", "missing", "metric", "root_seed")
+
+    def is_continued(run: Run) -> bool:
+        # An earlier version may lack a parameter, and `mlflow run` may quote one.
+        return all(run.data.params.get(name, typed[name]).strip("'\"") == typed[name] for name in same)
+
+    try:
+        continued = [*filter(is_continued, search(connect(), None, condition(wanted)))]
+    except L3DError:  # whoever needs the server says that it does not answer
+        return None
+    is_of_design = bool(continued) and continued[-1].data.tags.get(names.DESIGN) == design
+    return str(continued[-1].info.run_id) if is_of_design else None
+
+
 def parents_of(client: MlflowClient, cells: list[Run]) -> list[Run]:
     """Return the complete parents of some cells, in the order of the cells."""
     parents = dict.fromkeys(run.data.tags.get(names.PARENT_RUN_ID, "") for run in cells)

@@ -92,7 +92,14 @@ def test_the_run_holds_everything(place: Place, parents: list[str], compared: Co
     assert wanted <= set(run.data.metrics)
     found = {each.path for each in place.client.list_artifacts(compared.run_id)}
     assert found == {
-        *("comparison.json", "differences.csv", "differences.json", "differences.parquet", "report.html"),
+        *(
+            "comparison.json",
+            "differences.csv",
+            "differences.json",
+            "differences.parquet",
+            "report.html",
+            "summary.svg",
+        ),
         *("ranks.json", "scores.parquet", "self_check.json", "importances.json"),
     }
     frame = pd.read_parquet(artifact(place, compared.run_id, "differences.parquet", tmp_path))

@@ -167,16 +167,15 @@ def test_texts_are_compared_letter_by_letter_and_never_logged(place: Place, tmp_
     data = place.client.get_run(parent).data
     row_0, row_1 = 1 / 3, 1 / 3
     assert ANSWERS[2][1] != ANSWERS[3][1]
-    assert pair_of(data.metrics, "/order") == pytest.approx(((row_0 + row_1) / 2,) * 2, rel=1e-12)
+    assert pair_of(data.metrics) == pytest.approx(((row_0 + row_1) / 2,) * 2, rel=1e-12)
     assert pair_of(data.metrics, "/golden") == pytest.approx((2 / 9, 2 / 9), rel=1e-12)
-    assert pair_of(data.metrics) == pair_of(data.metrics, "/order")
     assert data.metrics["unparsed_share/golden"] == pytest.approx(2 / 9)
-    assert data.metrics["unparsed_share/order"] == pytest.approx(1 / 12)
+    assert data.metrics["unparsed_share"] == pytest.approx(1 / 12)
     share = (1 - 1 / 3) / (1 - 2 / 9)
-    assert data.metrics["prediction_share/order"] == pytest.approx(share)
-    assert not {"fleiss_kappa/order", "robust_share", "consistency_ccc/order"} & set(data.metrics)
+    assert data.metrics["prediction_share"] == pytest.approx(share)
+    assert not {"fleiss_kappa", "robust_share", "consistency_ccc"} & set(data.metrics)
     assert data.metrics == pytest.approx({**found.analysis.metrics()}, rel=1e-12)
-    history = place.client.get_metric_history(parent, "consistency/order")
+    history = place.client.get_metric_history(parent, "consistency")
     assert {each.step: each.value for each in history} == pytest.approx({1: 1 / 3, 2: 1 / 3})
 
     files = artifacts_of(place, parent, tmp_path / "downloaded")
@@ -267,12 +266,11 @@ def test_numbers_are_regression(place: Place, tmp_path: Path, capsys: pytest.Cap
     metrics = place.client.get_run(parent).data.metrics
     order = means([correlations(NUMBERS[:2]), correlations(NUMBERS[2:4])])
     golden = correlations(NUMBERS[4:])
-    assert numbers_in(metrics, "/order") == pytest.approx(order, rel=1e-9)
-    assert numbers_in(metrics) == numbers_in(metrics, "/order")
+    assert numbers_in(metrics) == pytest.approx(order, rel=1e-9)
     assert numbers_in(metrics, "/golden") == pytest.approx(golden, rel=1e-9)
     assert not [name for name in metrics if name.startswith(("consistency/", "correct_consistency", "robust_share"))]
     assert "consistency" not in metrics
-    history = place.client.get_metric_history(parent, "consistency_ccc/order")
+    history = place.client.get_metric_history(parent, "consistency_ccc")
     assert {each.step: each.value for each in history} == pytest.approx({1: correlations(NUMBERS[:2])[1], 2: order[1]})
 
     files = artifacts_of(place, parent, tmp_path / "downloaded")
@@ -375,7 +373,7 @@ def test_a_class_that_is_null_is_an_answer_that_names_none(place: Place, tmp_pat
     expected = direct(tmp_path, CLASSES, [0, 1, 1])
     assert found.agreement is None
     assert found.consistencies == expected.consistencies
-    assert {"fleiss_kappa/order", "robust_share"} <= set(found.metrics())
+    assert {"fleiss_kappa", "robust_share"} <= set(found.metrics())
     assert found.metrics()["unparsed_share/golden"] == pytest.approx(1 / 9)
     files = artifacts_of(place, parent, tmp_path / "downloaded")
     written = pd.read_parquet(files["predictions.parquet"])["prediction"]
@@ -397,7 +395,7 @@ def test_a_class_that_is_null_in_the_first_cell(tmp_path: Path, first: list[int]
         found.append((analysis.metrics(), pd.read_parquet(file).to_dict("list")["prediction"]))
     assert found[0] == found[1]
     assert found[0][1] == list(itertools.chain(*classes))
-    assert "fleiss_kappa/order" in found[0][0]
+    assert "fleiss_kappa" in found[0][0]
 
 
 def test_truth_values_are_classes(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_equivalent_candidate_passes_and_leaves_a_true_record(
     history = place.client.get_metric_history(run.info.run_id, "difference")
     assert {each.step for each in history} == set(range(1, len(found.answer.looks) + 1))
     names = {artifact.path for artifact in place.client.list_artifacts(found.run_id)}
-    assert names == {"gate.json", "gate.md", "report.html"}
+    assert names == {"gate.json", "gate.md", "report.html", "summary.svg"}
     document = json.loads(place.download(found.run_id, "gate.json", tmp_path).read_text(encoding="utf-8"))
     assert document["looks"][-1]["decision"] == document["decision"] == "equivalent"
     assert summary.read_text(encoding="utf-8").startswith(
@@ -315,7 +315,7 @@ def test_dry_run_says_what_there_is_to_do_and_starts_nothing(
 ) -> None:
     before = len(place.runs())
     with place.entered():
-        arguments = ["gate", "--baseline", baseline, "--candidate", ALIKE, "--dry-run", "true", "--executor", "inline"]
+        arguments = ["gate", "--baseline", baseline, "--candidate", ALIKE, "--dry-run", "--executor", "inline"]
         assert cli.main([*arguments, "--most-runs", "16"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Looks after 5, 7, 9, 12 and 16 runs of either side." in shown

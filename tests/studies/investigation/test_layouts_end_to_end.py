@@ -12,6 +12,7 @@ import pytest
 from run_helpers import Place, calls_of_sessions, sqlite_place
 from synthetic_truth import true_importance_corrected
 
+from mlflow_l3d import plan, plan_sweep
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
@@ -32,6 +33,9 @@ THREE = (
     "a_data_split=2,a_data_order=0,a_model_initialisation=1"
 )
 """Three factors that have an effect: data_split weak, data_order strong, model_initialisation between."""
+
+
+TINY = {"approach": "synthetic", "metric": "synthetic_score", "hyperparameters": THREE}
 
 
 def run(place: Place, **parameters: Any) -> Investigation:
@@ -128,7 +132,7 @@ def test_strategies(place: Place, design: str) -> None:
     metrics = result.analysis.metrics()
     assert "importance" not in metrics
     assert metrics["score_std"] == pytest.approx(np.std(own))
-    assert metrics["golden_share/data_order"] == pytest.approx(np.std(own) / np.std(golden))
+    assert metrics["golden_share"] == pytest.approx(np.std(own) / np.std(golden))
     assert_back_again(place, result)
 
 
@@ -261,3 +265,25 @@ def test_a_stopping_rule_is_not_run_over_by_large_calls(migrated_store, tmp_path
     assert with_calls.analysis.metrics() == one_by_one.analysis.metrics()
     assert one_by_one.computed <= with_calls.computed <= 2 * one_by_one.computed
     assert with_calls.computed < 300
+
+
+def test_design_auto_continues_what_an_earlier_command_began(place: Place) -> None:
+    """The command of an earlier version, whose default was crossed, and one of its report that asks for more rows."""
+    common = {"factor": "data_split,data_order", "investigation_runs": 10, "golden_runs": "auto", "mitigation_runs": 2}
+    before = run(place, **common, design="crossed")
+    again = run(place, **common)
+    assert (again.computed, again.reused, again.analysis.metrics()) == (0, 60, before.analysis.metrics())
+    more = run(place, **{**common, "mitigation_runs": 3})
+    assert (more.analysis.design, more.reused, more.computed) == ("crossed", 60, 30)
+    assert f"design=crossed, to continue run {again.run_id}" in more.summary()
+    other = run(place, **common, root_seed=1)
+    assert (other.analysis.design, other.computed) == ("radial", 6)
+    params = place.client.get_run(other.run_id).data.params
+    assert (params["design"], params["resolved.design"]) == ("auto", "radial")
+    assert "--design radial" in other.request.source(other.run_id).command()
+    assert run(place, **common, root_seed=1).computed == 0
+    with place.entered():
+        assert plan(**TINY, **common).request.plan.design.name == "crossed"
+        points = plan_sweep(**TINY, **common, root_seed=[0, 1]).request.points
+    # One design for all points, that of the one that was begun as crossed.
+    assert {point.plan.design.name for point in points} == {"crossed"}

@@ -143,7 +143,6 @@ def test_data_that_points_share_is_read_once_and_is_one_object() -> None:
         ({"over": {"noise": [0.5, "0.50"]}}, r"point=2 \(noise=0\.50\): is the same .* as point 1 \(noise=0\.5\)\. .*"),
         ({"missing": "anova,reml"}, r"point=2 \(missing=reml\): is the same investigation as point 1 .*"),
         ({"budget": "2 days"}, r"budget=2 days: must be none, a time as in .*"),
-        ({"dry_run": "yes"}, r"dry_run='yes': must be one of false, true.*"),
         ({"file": "no.yaml"}, r"file=no\.yaml: the file cannot be read \(No such file or directory\)\."),
     ],
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -168,7 +168,6 @@ def _solved(sums: _Sums, floor: float) -> _Fit:
 
 
 Missing = Literal["anova", "reml"]
-MISSING: Final = get_args(Missing)
 """How the corrected score of a table that lacks cells is estimated."""
 MOST_FITS: Final = 130
 """Rows and columns together up to which :func:`reml_estimate` gives an interval."""

@@ -149,10 +149,12 @@ def gate_document(
 def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
     """Return the summary for a CI job, which is also the description of the run: the headline comes first."""
     tables = [*([look_table(answer)] if answer.looks else []), power_table(answer)]
+    first, *others = words.answers(answer)
     blocks = [
         f"## {words.headline(answer)}",
+        first.markdown(),
         f"Exit status {answer.exit_status} ({answer.decision}): `{answer.candidate}` against `{answer.baseline}`.",
-        *[each.markdown() for each in (*words.answers(answer), words.advice_on(answer))],
+        *[each.markdown() for each in (*others, words.advice_on(answer))],
         *[table.markdown() for table in tables],
         *(["\n".join(f"- {note}" for note in answer.notes)] if answer.notes else []),
         f"MLflow run `{run_id}`",

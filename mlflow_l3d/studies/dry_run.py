@@ -1,0 +1,143 @@
+"""What a study would train: counted before anything starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.parameters.setup import Setup
+from mlflow_l3d.report.numbers import counted, rough_duration
+from mlflow_l3d.report.table import Table, document
+from mlflow_l3d.studies.base import expected_workers
+from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.request import CellRequest
+from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.children import finished_cells
+from mlflow_l3d.tracking.connection import Client, Run
+from mlflow_l3d.tracking.earlier.past import similar_cells
+from mlflow_l3d.tracking.opening import spooled_cells
+
+
+@dataclass(frozen=True, repr=False)
+class StudyPlan(OnOneScreen):
+    """What a study would train; nothing was started.
+
+    Attributes
+    ----------
+    title
+        Of the study.
+    parts
+        One row per part of it: ``part``, ``runs``, ``done``, ``to_train`` (runs that an earlier part has, too, are
+        counted there) and ``hours``, nan if no earlier run shows how long one takes.
+    workers
+        Runs at a time.
+    notes
+        What was decided before, and what is doubtful.
+    """
+
+    title: str
+    parts: pd.DataFrame
+    workers: int
+    notes: tuple[str, ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return :attr:`parts`."""
+        return self.parts.copy()
+
+    @property
+    def hours(self) -> float:
+        """Hours of all runs that are not done; nan if the cost of one of them is unknown."""
+        return float(self.parts["hours"].sum(skipna=False))
+
+    def summary(self) -> str:
+        """Return the text that the command line prints."""
+        runs, done, left = (int(self.parts[name].sum()) for name in ("runs", "done", "to_train"))
+        line = f"{counted(runs, 'run')}, {done:,} done, {left:,} to train: {cost_words(self.hours, self.workers)}."
+        rows = [
+            {"": part, "runs": f"{runs:,}", "done": f"{done:,}", "to train": f"{left:,}", "time": rough_duration(hours)}
+            for part, runs, done, left, hours in self.parts.itertuples(index=False)
+        ]
+        return document(f"dry run: {self.title}", [line, "Nothing was trained."], [Table.of(rows), *self.notes])
+
+
+def cost_words(hours: float, workers: int) -> str:
+    """Return how long runs take together, in a few words."""
+    if math.isfinite(hours):
+        return f"about {rough_duration(hours)} with {counted(workers, 'worker')}"
+    return "no earlier runs of the same task, approach and model show how long they take"
+
+
+def plan_cells(client: Client, title: str, requests: Mapping[str, CellRequest]) -> StudyPlan:
+    """Count the cells of a study that has one part or several.
+
+    Parameters
+    ----------
+    client
+        The tracking server, which has the cells that are done.
+    title
+        Of the study.
+    requests
+        Name of each part -> its request.
+    """
+    finished = [finished_cells(client, request.context_key) for request in requests.values()]
+    seconds = seconds_per_run(client, [each.setup for each in requests.values()], [each.values() for each in finished])
+    seen: set[str] = set()
+    rows = []
+    for (part, request), found, each in zip(requests.items(), finished, seconds, strict=True):
+        keys = [cell.key for cell in request.design().cells()]
+        done = {*found, *spooled_cells(client, request.key)}.intersection(keys)
+        new = set(keys) - done - seen
+        seen |= new
+        rows.append((part, len(keys), sum(key in done for key in keys), len(new), each))
+    setup = next(iter(requests.values())).setup
+    notes = dict.fromkeys(note for request in requests.values() for note in request.remarks)
+    return study_plan(title, rows, expected_workers(setup), tuple(notes))
+
+
+def study_plan(
+    title: str, rows: Sequence[tuple[str, int, int, int, float]], workers: int, notes: tuple[str, ...] = ()
+) -> StudyPlan:
+    """Return the plan of parts: name, runs, runs that are done, runs to train, and seconds of one."""
+    frame = pd.DataFrame(rows, columns=["part", "runs", "done", "to_train", "hours"])
+    frame["hours"] = (frame["hours"] * frame["to_train"] / 3600 / workers).where(frame["to_train"] > 0, 0.0)
+    return StudyPlan(title, frame, workers, notes)
+
+
+def seconds_per_run(client: Client, setups: Sequence[Setup], finished: Sequence[Iterable[Run]]) -> list[float]:
+    """Return for each setup how long earlier runs took: its own, else those of its task, approach and model."""
+
+    @cache
+    def similar(task: str, approach: str, model: str) -> float:
+        return mean_seconds(similar_cells(client, task=task, approach=approach, model=model))
+
+    means = map(mean_seconds, finished)
+    others = (similar(setup.task.name, setup.approach.name, setup.model) for setup in setups)
+    return [other if math.isnan(mean) else mean for mean, other in zip(means, others, strict=True)]
+
+
+def mean_seconds(runs: Iterable[Run]) -> float:
+    """Return the mean wall clock of some runs; nan if there are none."""
+    values = [run.data.metrics["duration_seconds"] for run in runs if "duration_seconds" in run.data.metrics]
+    return float(np.mean(values)) if values else math.nan
+
+
+def record_plan(
+    client: Client, run_id: str | None, plan: OnOneScreen, title: str, parameters: Mapping[str, str]
+) -> None:
+    """Write a plan to the run that `mlflow run` made for it, if there is one."""
+    if run_id is None:
+        return
+    with (
+        temporary_folder() as folder,
+        auxiliary_run(client, run_id, role="plan", title=f"plan: {title}", parameters=parameters) as run,
+    ):
+        text = f"```text\n{plan.summary()}```\n"
+        (folder / "plan.md").write_text(text, encoding="utf-8")
+        run.finish(folder, metrics={}, tags={names.NOTE: text[:5000]})

@@ -1,0 +1,74 @@
+"""What a dry run says of each study before it, and after it: nothing is trained, and what is done is counted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_helpers import Place, sqlite_place
+
+from mlflow_l3d import cli, plan_search, plan_seeds, plan_strategies, search, seeds, strategies
+from mlflow_l3d.studies.dry_run import StudyPlan
+
+TINY: dict[str, Any] = {"task": "synthetic", "approach": "synthetic", "executor": "inline"}
+STUDIES = {
+    "seeds": (seeds, plan_seeds, {"seeds": [1, 2, 3, 4]}, {"seeds": 4}),
+    "search": (
+        search,
+        plan_search,
+        {"space": "a_data_order=0..9", "metric": "f1_macro", "coarse_trials": 3, "fine_trials": 2, "held_out_runs": 2},
+        {"coarse": 3, "fine": 2, "held_out": 4},
+    ),
+    # Row 0 of `fixed` is that of `crossed`, and all three share the golden runs.
+    "strategies": (
+        strategies,
+        plan_strategies,
+        {"investigation_runs": 3, "mitigation_runs": 2, "golden_runs": 4},
+        {"random": 10, "fixed": 6, "crossed": 3},
+    ),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path) -> Place:
+    return sqlite_place(migrated_store, tmp_path / "place")
+
+
+def left(plan: StudyPlan) -> dict[str, int]:
+    return plan.to_frame().set_index("part")["to_train"].to_dict()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", STUDIES)
+def test_a_dry_run_counts_what_is_left_and_trains_nothing(verb: str, place: Place) -> None:
+    study, plan, parameters, expected = STUDIES[verb]
+    with place.entered():
+        before = plan(**TINY, **parameters)
+        assert place.runs() == []
+        assert left(before) == expected
+        assert "no earlier runs of the same task, approach and model" in before.summary()
+        study(**TINY, **parameters)
+        runs = len(place.runs())
+        after = plan(**TINY, **parameters)
+    assert set(left(after).values()) == {0}
+    assert (after.to_frame()["done"] == after.to_frame()["runs"]).all()
+    assert after.hours == 0
+    assert len(place.runs()) == runs
+
+
+def test_the_run_of_mlflow_holds_what_a_dry_run_said(place: Place, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    options = [f"--{name}={value}" for name, value in TINY.items()]
+    for verb in ("investigate", "seeds", "sweep"):
+        made = place.client.create_run("0").info.run_id
+        monkeypatch.setenv("MLFLOW_RUN_ID", made)
+        with place.entered():
+            assert cli.main([verb, *options, "--dry-run", "true"]) == 0
+        assert "MLFLOW_RUN_ID" not in os.environ
+        run = place.client.get_run(made)
+        assert (run.info.status, run.data.tags["l3d.role"]) == ("FINISHED", "plan")
+        assert run.info.run_name.startswith("plan: ")
+        assert "plan.md" in {each.path for each in place.client.list_artifacts(made)}
+        assert capsys.readouterr().out.strip().splitlines()[0] in run.data.tags["mlflow.note.content"]
+    assert place.cells() == []
