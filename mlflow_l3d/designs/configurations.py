@@ -58,7 +58,7 @@ def check_factors(factors: Sequence[str], all_factors: Sequence[str]) -> None:
         members = factor_members(name, all_factors)
         canonical = name if name in all_factors else joint_name(members, all_factors)
         if name != canonical:
-            raise ParameterError("factor", name, f"joint factors stand in the approach's order: {canonical}")
+            raise ParameterError("factor", name, f"joint factors must be in the approach's order: {canonical}")
         if name in factors[:position]:
             raise ParameterError("factor", name, "is investigated twice", "Name every factor once.")
 

@@ -50,7 +50,7 @@ class RadialDesign(Design):
         compared="two base runs",
         examples="base runs",
         reading=(
-            ("Base run, swap run", "A base run draws every factor; a swap run repeats it with one factor drawn anew."),
+            ("Base run, swap run", "A base run draws every factor; a swap run repeats it with one factor redrawn."),
             (
                 "Contributed, mitigated, golden standard deviation",
                 "What the published method's numbers tend to with many columns, estimated without bias: root of the "
@@ -84,7 +84,7 @@ class RadialDesign(Design):
     def check_runs(self) -> None:
         """Raise ParameterError without a factor, and where configurations would repeat."""
         if not self.factors:
-            raise ParameterError("factor", "", "the radial design needs a factor to draw anew", "Use factor=all.")
+            raise ParameterError("factor", "", "the radial design needs a factor to redraw", "Use factor=all.")
         check_number("mitigation_runs", self.mitigation_runs, 1, SWAP_BASE - RADIAL_BASE)
 
     def cells(self) -> Iterator[Cell]:

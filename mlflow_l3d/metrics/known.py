@@ -46,7 +46,7 @@ def registered() -> Mapping[str, Metric]:
             _warn(str(error))
             continue
         if name in metrics or not isinstance(metric, Metric) or metric.name != name or metric.function is None:
-            _warn(f"metric={name}: is no Metric with a function under this name, or it is one of ours. Left out.")
+            _warn(f"metric={name}: is not a Metric with a function of this name, or is built in. Left out.")
         else:
             metrics[name] = metric
     return metrics

@@ -199,7 +199,7 @@ def check_approach(approach: object) -> None:
         raise ParameterError("approach", approach.__name__, "must be an object, not its class", "Call the class first.")
     if wrong := defect(approach):
         fix = "Wrap a function in mlflow_l3d.FunctionApproach." if callable(approach) else ""
-        raise ParameterError("approach", type(approach).__name__, f"is no approach: {wrong}", fix)
+        raise ParameterError("approach", type(approach).__name__, f"is not an approach: {wrong}", fix)
 
 
 def check_task(task: object, asked: Arguments) -> None:

@@ -210,7 +210,7 @@ class Place(TypedDict, total=False):
         float | Literal["auto", "none"] | None,
         Of(
             "auto",
-            "most seconds per cell; auto is 20 times the median of finished cells, at least 600; none is no limit",
+            "most seconds per cell; auto is 20 times the median of finished cells, at least 600; none: unlimited",
         ),
     ]
     executor_options: Annotated[

@@ -238,7 +238,7 @@ def choose(
     except ParameterError as error:
         if given.source in ("default", "inline"):
             raise
-        fix = f"{error.fix} The values are those of {given.name}; name=value after it overrides one.".strip()
+        fix = f"{error.fix} The values come from {given.name}; name=value after it overrides one.".strip()
         raise ParameterError(error.name, error.value, error.allowed, fix) from error
     return complete, replace(origin, overridden=tuple(overrides), values=own)
 

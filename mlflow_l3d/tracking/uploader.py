@@ -92,7 +92,7 @@ class _Line:
             if self.outage_since is not None:
                 away = time.monotonic() - self.outage_since
                 if self._told:
-                    _logger.warning("The tracking server is back after %.0f s; uploads go on.", away)
+                    _logger.warning("The tracking server is back after %.0f s; uploads continue.", away)
                 self._away += away
                 self.outage_since = None
 

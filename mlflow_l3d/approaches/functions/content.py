@@ -92,7 +92,7 @@ class _Content:
         try:
             self.texts[called] = inspect.getsource(thing.__code__ if isinstance(thing, FunctionType) else thing)
         except (OSError, TypeError):
-            allowed = f"has no source of {called} to be told apart by"
+            allowed = f"has no source of {called} to distinguish it by"
             raise ParameterError("function", self.name, allowed, _VERSION) from None
         if id(thing) in self._followed:
             return

@@ -94,7 +94,7 @@ class Question:
         allowed_slots = (*input_slots, _REFERENCE, _ANSWER, _OPTIONS)
         for match in _BRACES.finditer(text):
             if match[0] not in allowed_slots:
-                allowed = f"{match[0]} is no slot; there are {', '.join(allowed_slots)}"
+                allowed = f"{match[0]} is not a slot; there are {', '.join(allowed_slots)}"
                 raise ParameterError(PARAMETER, text.replace("\n", "\\n"), allowed)
         if _ANSWER not in text:
             raise ParameterError(

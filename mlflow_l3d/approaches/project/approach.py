@@ -246,5 +246,5 @@ def _pairs(given: str | Mapping[str, object]) -> dict[str, str]:
     pairs = [part.partition("=") for part in given.split(",") if part.strip()]
     if wrong := next((name for name, equals, _ in pairs if not equals), ""):
         fix = 'A value that has a comma needs JSON: {"name": "a,b"}.'
-        raise ParameterError("project_parameters", given, f"has {wrong.strip()}, which is no name=value", fix)
+        raise ParameterError("project_parameters", given, f"has {wrong.strip()}, which is not name=value", fix)
     return {name.strip(): value.strip() for name, _, value in pairs}

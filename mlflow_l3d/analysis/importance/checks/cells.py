@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.importance.results import Check, Importance, counted_of
 from mlflow_l3d.cells.factors import REPLICATE
 
 OF_RUNS_THAT_END: Final = (
-    "All numbers are those of runs that end: where runs fail that would have scored low, luck looks smaller."
+    "All numbers describe only runs that finished. If the failed runs would have scored low, the true spread is larger."
 )
 DRAWS: Final = 1999
 """Random placements of the failures that those seen are compared with."""
@@ -79,7 +79,7 @@ def missing_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
         message += "What the factor contributes comes from the rows that have all their runs. "
     else:
         message += (
-            "The published score takes the scores that each row has, as the authors' code does; the corrected score "
+            "The importance uses the scores that each row has, as the authors' code does; the corrected importance "
             f"and its interval come from every cell, by {method}. "
         )
     if by_reml and math.isnan(record.importance_corrected_ci_low):
@@ -96,7 +96,7 @@ def missing_runs(record: Importance, _: Evidence) -> Iterator[Check]:
     if record.cells_missing:
         message = (
             f"{counted_of(record.cells_missing, 'run', record.table.size, 'has')} no score; the "
-            f"standard deviation is that of the others. {_AGAIN}"
+            f"standard deviation is computed from the others. {_AGAIN}"
         )
         yield Check("L3D002", "warning", "Cells missing", message, record.factor)
 
@@ -110,7 +110,7 @@ def selected_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
     crowds = ((failed.p_columns, "column", record.factor), (failed.p_rows, "row", "the other factors"))
     for p, noun, factor in crowds:
         if p <= FAILURE_LEVEL:
-            message += f" Failures crowd into {noun}s (p = {p:.3g}): they go with the configurations of {factor}."
+            message += f" Failures concentrate in {noun}s (p = {p:.3g}): they depend on the configurations of {factor}."
     message += counted_at_chance(failed.at_chance)
     yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
 
@@ -133,7 +133,7 @@ def counted_at_chance(again: Importance | None) -> str:
     if again is None or not math.isfinite(again.importance):
         return ""
     return (
-        f" With every failure counted as a score of guessing the published score is {again.importance:+.2f}, the "
+        f" If every failure counts as a score at chance, the importance is {again.importance:+.2f}, the "
         f"corrected one {again.importance_corrected:+.2f}, the golden standard deviation {points(again.golden_std)} "
         "points."
     )

@@ -166,7 +166,7 @@ def in_two_parts(check: Check, found: Collapse, record: Importance | None) -> Ch
         message += f" For which runs collapse its importance is {_score(cause)}."
     if math.isfinite(rest.importance):
         message += (
-            f" Among the runs that do not, the published score is {rest.importance:+.2f}, the corrected one "
+            f" Among the other runs, the importance is {rest.importance:+.2f}, the corrected one "
             f"{_score(rest)}, the golden standard deviation {points(rest.golden_std)} points."
         )
     return replace(check, message=message)

@@ -64,7 +64,7 @@ def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = 
     for place, word in enumerate(words):
         first = seen.setdefault(tuple(parts(word)), place)
         if first != place:
-            allowed = f"{words[first]!r} and {word!r} cannot be told apart in an answer"
+            allowed = f"{words[first]!r} and {word!r} cannot be distinguished in an answer"
             raise ParameterError(PARAMETER, shown, allowed, "Give the classes different words.")
     return tuple(words)
 
