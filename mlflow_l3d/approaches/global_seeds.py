@@ -20,7 +20,7 @@ def seeded(seed: int, device: str = "cpu", *, forbidden: str = "") -> Iterator[N
     seed
         In ``[0, 2**63)``, from :func:`mlflow_l3d.cells.factors.stream_seed`. Zero is a seed.
     device
-        The device that is used beside the CPU; other accelerators are left alone.
+        The device that is used next to the CPU; other accelerators are left alone.
     forbidden
         Raise an :class:`~mlflow_l3d.errors.L3DError` that says this, if something was drawn in the block.
     """

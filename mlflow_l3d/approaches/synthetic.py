@@ -114,7 +114,7 @@ class Synthetic(Approach):
         }
 
     def numerics(self, device: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing but the dtype: the device has no part in it."""
+        """Return nothing but the dtype: the device has no effect in it."""
         return {"dtype": "float64"}
 
     def prepare(

@@ -10,7 +10,7 @@ from mlflow_l3d.analysis.importance.verdicts import FEWEST_AT_BOUNDARY, FEWEST_R
 from mlflow_l3d.designs import Design, design_named
 
 SMALLEST_DISTANCE: Final = 0.05
-"""A corrected importance nearer to 0 than this is not told from it by numbers of runs that people can afford."""
+"""A corrected importance nearer to 0 than this is not distinguished from it by an affordable number of runs."""
 MOST_TIMES: Final = 20
 """More rows than this many times those there are is no advice."""
 _RADIAL: Final = "radial"

@@ -18,7 +18,7 @@ def joint_name(members: Iterable[str], all_factors: Sequence[str]) -> str:
     Raises
     ------
     ParameterError
-        If there is no member, one is not in `all_factors`, or one stands there twice; the parameter is ``factor``.
+        If there are no members, one is not in `all_factors`, or one is listed twice; the parameter is ``factor``.
     """
     listed = list(members)
     for member in listed:

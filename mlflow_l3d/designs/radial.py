@@ -1,4 +1,4 @@
-"""The radial design: base runs, and the same runs again with one factor drawn anew (Jansen 1999)."""
+"""The radial design: base runs, and the same runs again with one factor redrawn (Jansen 1999)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RadialDesign(Design):
 
     Base run i is an independent draw of every factor, and so is swap i of a factor; the two differ in that factor
     alone (Saltelli et al. 2010). Swap i of a factor takes the same new configuration in every table that it is a
-    member of. `mitigation_runs` is n; `investigation_runs` and `golden_runs` have no part.
+    member of. `mitigation_runs` is n; `investigation_runs` and `golden_runs` have no effect.
     """
 
     name = "radial"

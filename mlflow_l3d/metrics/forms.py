@@ -145,7 +145,7 @@ def _whole(value: Any) -> bool:
 
 
 def _parsed(value: Any, wanted: str) -> Any:
-    """Return what a JSON text holds; what is no text comes back."""
+    """Return what a JSON text holds; what is not a text comes back."""
     if not isinstance(value, str):
         return value
     try:

@@ -185,7 +185,7 @@ def check_kind(
 
 
 def _taking(kind: str, approach: Approach, hyperparameters: Mapping[str, Value]) -> str:
-    """Return one choice of a hyperparameter with which an approach takes a kind of task; empty where there is none."""
+    """Return one choice of a hyperparameter with which an approach takes a kind of task; empty if there is none."""
     for name, declaration in approach.hyperparameters.items():
         for value in declaration.choices or ():
             if kind in approach.task_kinds_under({**hyperparameters, name: value}):

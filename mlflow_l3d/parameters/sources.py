@@ -150,7 +150,7 @@ def _pairs(text: str, pairs: str) -> dict[str, Any]:
 
 
 ValuesFor = Callable[[str, Mapping[str, Value]], Mapping[str, Value] | None]
-"""Task and what the user gives -> published hyperparameters; None where there are none."""
+"""Task and what the user gives -> published hyperparameters; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Origin:
     search_run_id
         The search that found them, the empty text where none did; of a file, the search that wrote it.
     overridden
-        Names of those that were given beside the source.
+        Names of those that were given next to the source.
     searched
         The content of the search's ``hyperparameters.json``; empty where no search is behind them.
     notes

@@ -162,7 +162,7 @@ def connect() -> MlflowClient:
 
 
 def _make(uri: str) -> None:
-    """Make the tables of a new SQLite store beside it, and link it to its place: it appears whole, for one process.
+    """Make the tables of a new SQLite store next to it, and link it to its place: it appears whole, for one process.
 
     MLflow makes them in the file itself, which spoils it if two do so at once, or the process is killed.
     """

@@ -135,8 +135,8 @@ def _lock(folder: Path, role: str) -> BaseFileLock:
 def recover(recorder: RunRecorder[Any]) -> None:
     """Find what is done, take over the children of interrupted parents, and fetch what the tables of the parent need.
 
-    What lies in the spool and not on the server is uploaded. Uploads, moving children and fetching predictions go on in
-    the uploader's threads after the return.
+    What lies in the spool and not on the server is uploaded. Uploads, moving children and fetching predictions continue
+    in the uploader's threads after the return.
     """
     client, spool, work, recovered = recorder.client, recorder.spool, recorder.work, recorder.recovered
     on_server = finished_cells(client, work.context_key, work.kind.role)

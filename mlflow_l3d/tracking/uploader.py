@@ -1,4 +1,4 @@
-"""Uploads beside the training: threads that outlive an outage of the server and never block who gives them work."""
+"""Uploads next to the training: threads that outlive an outage of the server and never block who gives them work."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ MOST_NEEDED: Final = 10_000_000
 _CERTAIN: Final = 30.0
 """Standard errors beyond which a difference is found whatever the degrees of freedom (2 and more) are."""
 _ROUNDING: Final = 1e-9
-"""Part of a score that is no difference."""
+"""Part of a score that is not a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def runs_to_settle(difference: float, found: Spread, smallest_effect: float, lev
 
 
 def examples_needed(effect: float, found: Spread, power: float, level: float = LEVEL) -> float:
-    """Return how many test examples settle the sign with a probability, if there were runs without end."""
+    """Return how many test examples settle the sign with a probability, if there were infinitely many runs."""
     from scipy.special import ndtri
 
     if not abs(effect) > 0:

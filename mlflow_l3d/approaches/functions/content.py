@@ -64,7 +64,7 @@ class _Content:
         self._followed: set[int] = set()
 
     def refer(self, called: str, value: Any) -> None:
-        """Add what stands behind a name."""
+        """Add what is behind a name."""
         value = value.function if isinstance(value, Approach) and hasattr(value, "function") else value
         for decorated in _decorated(value):
             self._refer_plainly(f"{called}, decorated", decorated)
@@ -73,7 +73,7 @@ class _Content:
         self._refer_plainly(called, inspect.unwrap(value))
 
     def _refer_plainly(self, called: str, value: Any) -> None:
-        """Add what stands behind a name, whatever is decorated by it."""
+        """Add what is behind a name, whatever is decorated by it."""
         if called in self.texts or value is None:
             return
         if isinstance(value, FunctionType | type) and _module_of(value) == self.module:

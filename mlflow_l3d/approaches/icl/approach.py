@@ -33,7 +33,7 @@ _TASKS: Final = frozenset({"ag_news", "cola", "dbpedia", "mrpc", "snips", "sst2"
 class InContextLearning(Approach):
     """In-context learning with a language model; see :class:`mlflow_l3d.approaches.base.Approach` for the contract.
 
-    Labelled examples stand in the prompt, nothing is trained (Pecher et al. 2024, sections 4 and D).
+    Labelled examples are in the prompt, nothing is trained (Pecher et al. 2024, sections 4 and D).
     """
 
     name: str = "icl"

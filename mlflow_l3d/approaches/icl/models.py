@@ -1,6 +1,6 @@
 """Language models that answer prompts: any causal or encoder-decoder model of `transformers`.
 
-Safetensors only, evaluation mode, no gradients; code that comes with a model is run only if the user says so.
+Safetensors only, evaluation mode, no gradients; code that comes with a model is run only if the user allows it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Episodes:
     Of each class the labelled training examples are put into a random order, pass after pass, and consecutive pieces of
     `shots` + `queries` examples are the class's part of the tasks. So every example is seen equally often (their counts
     differ by one at most, at any time), and order alone decides which examples meet in a task. What is drawn depends
-    neither on which examples stand in a class nor on the other classes; more tasks begin with the fewer.
+    neither on which examples are in a class nor on the other classes; more tasks begin with the fewer.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class Draws:
     cell
         The cell.
     split
-        Positions of the examples of the classes that are told apart.
+        Positions of the examples of the classes that are distinguished.
     episodes
         Its training tasks.
     adaptation
@@ -196,7 +196,7 @@ def train(
         Where they are trained.
     tell
         If it is given, cells are adapted and evaluated on their validation part after every epoch, too, and one that
-        it wants to end leaves the stack; the others go on without it.
+        it wants to end leaves the stack; the others continue without it.
     """
     epochs = learner.settings.epochs
     parts = [part for draws in drawn for part in (draws.split.train, draws.split.validation, draws.split.test)]

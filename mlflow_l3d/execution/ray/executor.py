@@ -253,7 +253,7 @@ class RayExecutor:
     job
         What the cells share; it is pickled.
     workers
-        Number of actors, at most one a cell; None is as many as the cluster has room for, also while it grows.
+        Number of actors, at most one per cell; None is as many as the cluster has room for, also while it grows.
     options
         Of :data:`OPTIONS`.
 

@@ -24,7 +24,7 @@ DRAWS: Final = 1999
 
 
 FAILURE_LEVEL: Final = 0.01
-"""Failures that crowd into rows or columns so much, or more, by chance are taken for no chance."""
+"""Failures that concentrate in rows or columns so much, or more, by chance are attributed to a cause."""
 _AGAIN: Final = "See the errors of the failed runs, then run the same command again: only missing cells are computed."
 
 
@@ -140,7 +140,7 @@ def counted_at_chance(again: Importance | None) -> str:
 
 
 def _at_random(missing: npt.NDArray[np.bool_]) -> float:
-    """Return how often random placements crowd into rows as much; nan for one failure, which crowds nowhere."""
+    """Return how often random placements concentrate in rows as much; nan for one failure, which cannot concentrate."""
     counts = missing.sum(axis=1)
     total = int(counts.sum())
     if total < 2 or len(counts) < 2:
@@ -163,7 +163,7 @@ def on_searched_split(cells: pd.DataFrame, splits: Sequence[Mapping[str, int]]) 
     Returns
     -------
     ndarray of bool, shape (n,)
-        True where all seeds of a split are those of the cell.
+        True where all seeds of a split equal those of the cell.
     """
     has_split = np.zeros(len(cells), dtype=bool)
     for split in splits:

@@ -215,7 +215,7 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     Notes
     -----
     Welch's t test of the two log variances. Their errors come from leaving out one golden run, row or column at a time,
-    so that scores need not be normal. Where a table has few rows, these may all be ordinary though the scores have a
+    so that scores need not be normal. If a table has few rows, these may all be ordinary though the scores have a
     long tail; so its error is never taken for less than the tail of the golden runs says, with the degrees of freedom
     that the table has for normal scores.
     """

@@ -211,7 +211,7 @@ def is_decoder(config: Any) -> bool:
 def compute_dtype(recipe: Recipe, device: str) -> torch.dtype:
     """Return bfloat16 if it is asked for, or if `auto` meets adapters and a GPU that has it; else float32.
 
-    Cells side by side are float32: bfloat16 would round otherwise with other cells beside one.
+    Cells side by side are float32: bfloat16 would round otherwise with other cells next to one.
 
     Raises
     ------

@@ -158,7 +158,7 @@ class Connection:
     cache
         Where answers are kept, in a folder below.
     again
-        Whether to find out anew what the server gives, as at the start of a study.
+        Whether to find out again what the server gives, as at the start of a study.
 
     Attributes
     ----------

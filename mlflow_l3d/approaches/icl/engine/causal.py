@@ -144,7 +144,7 @@ class CausalEngine(Engine):
     depend on the calls before it, unless one of them ran out of memory and made batches smaller. The weights must stay
     as they are: a model with others needs an engine of its own.
 
-    Parameters are those of :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`, and so are the other attributes.
+    Parameters and other attributes as for :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`.
 
     Attributes
     ----------

@@ -226,7 +226,7 @@ def custom_format(
     template
         One example, with the slot ``{text}``, or ``{text_1}`` and ``{text_2}`` for sentence pairs, and the answer
         either as the slot ``{answer}`` at the end or left out: ``Review: {text}\nSentiment: {answer}``. One blank
-        stands before the answer. The two characters ``\n`` mean a line break, since a command line can hardly hold one.
+        stands before the answer. The two characters ``\n`` mean a line break, since a command line rarely holds one.
     verbaliser
         The words of the classes in label order, or one text with ``;`` between them; None if answers are texts.
     columns
