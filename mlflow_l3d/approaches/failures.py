@@ -1,4 +1,4 @@
-"""What is left of a cell that raised: an outcome that says why; and errors after which no other cell can follow."""
+"""The outcome of a cell that raised, which says why; and errors after which no other cell can follow."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from mlflow_l3d.errors import L3DError
 def seeded(seed: int, device: str = "cpu", *, forbidden: str = "") -> Iterator[None]:
     """Seed torch's global generators inside the block, and put them back as they were, also after an error.
 
-    Dropout, and the weight initialisation of `transformers`, take no generator. What is drawn in the block
-    depends on `seed` alone, and what is drawn after it is what would have been drawn without the block.
+    Dropout, and the weight initialisation of `transformers`, take no generator. The draws in the block
+    depend on `seed` alone, and later draws are as if the block had not run.
 
     Parameters
     ----------

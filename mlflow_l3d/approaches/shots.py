@@ -37,7 +37,7 @@ def random_shots(
     Returns
     -------
     ndarray
-        Shape (classes x shots,): positions, class after class. What is drawn from a class does not depend on which
+        Shape (classes x shots,): positions, class after class. The draws from a class do not depend on which
         other classes there are, and more shots hold the fewer.
 
     Raises

@@ -93,7 +93,7 @@ def analyse(
     cells
         One row per run, see :mod:`mlflow_l3d.analysis.importance.frames`.
     planned
-        What is known of the plan; by default what the cells tell.
+        The facts about the plan; by default what the cells tell.
     metric
         The metric whose spread is investigated, or its name: a column of `cells`.
     consistencies

@@ -188,7 +188,7 @@ def share(waiting: int, loads: Sequence[float], most: int) -> int:
     waiting
         Cells that wait, counted as far as workers could take them at once.
     loads
-        What is left to do for each of the other workers, in cells.
+        Work left for each of the other workers, in cells.
     most
         The most that the worker takes in one call.
     """

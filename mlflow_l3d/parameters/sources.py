@@ -39,7 +39,7 @@ _FILE: Final = re.compile(r"(.*?\.json)\s*,(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was typed, taken apart.
+    """The typed text in its parts.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Given:
 
 
 def parse(hyperparameters: str | Mapping[str, Any]) -> Given:
-    """Take apart what was asked for as hyperparameters.
+    """Parse the value of the parameter `hyperparameters`.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class Origin:
     notes
         What is doubtful, one sentence each.
     values
-        What was given, before the approach completed it: what is not named here may follow from what is.
+        The given values, before the approach completed it: what is not named here may follow from what is.
     """
 
     source: SourceName = "default"
@@ -197,7 +197,7 @@ def choose(
     Parameters
     ----------
     asked
-        What was asked for; see :func:`mlflow_l3d.parameters.sources.parse`.
+        The request; see :func:`mlflow_l3d.parameters.sources.parse`.
     approach
         Whose hyperparameters they are.
     subject
@@ -205,7 +205,7 @@ def choose(
     searches
         Finds searches; None where no tracking server can be asked.
     published
-        Task and what was given -> what `paper` means; None for the approach's own ``published``.
+        Task and given values -> what `paper` means; None for the approach's own ``published``.
 
     Raises
     ------

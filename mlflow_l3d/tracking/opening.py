@@ -218,7 +218,7 @@ def _tell_holders(recorder: RunRecorder[Any], finished: list[Run], taken_over: l
 
 
 def take_over(recorder: RunRecorder[Any], spooled: set[str]) -> list[Run]:
-    """Move the children of interrupted parents of the same work to the new one, and end what was left running.
+    """Move the children of interrupted parents of the same work to the new one, and end those that were still running.
 
     Also of those that another parent continues: it may have been killed before it had all their children.
 

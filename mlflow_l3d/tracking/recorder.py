@@ -114,7 +114,7 @@ class RunRecorder(Generic[R]):
     client, parent
         The tracking server, and the parent run on it.
     work
-        What is recorded.
+        What is to be recorded.
     spool
         Where records lie until the server holds them.
     lock

@@ -68,7 +68,7 @@ class RunRecord(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRecord(RunRecord):
-    """What is known of one cell next to its predictions.
+    """The facts about one cell next to its predictions.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class CellRecord(RunRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord(RunRecord):
-    """What is known of one trial of a search.
+    """The facts about one trial of a search.
 
     Attributes
     ----------

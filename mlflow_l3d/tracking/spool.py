@@ -70,7 +70,7 @@ class Spool(Generic[R]):
         Parameters
         ----------
         record
-            What is known of it.
+            Facts about the cell.
         outcome
             Holds its predictions and artifacts, if any.
         predictions, run_id

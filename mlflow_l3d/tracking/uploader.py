@@ -18,7 +18,7 @@ _LONGEST_PAUSE: Final = 15.0
 
 
 class _Line:
-    """Threads, one queue, and what is known of the server: what several uploaders may share.
+    """Threads, one queue, and the facts about the server: what several uploaders may share.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ class Means:
     means
         Shape (k,).
     of_runs, of_examples
-        Shape (k, k): covariance of the means from runs (with what is left between a run and an example), and from
+        Shape (k, k): covariance of the means from runs (with the rest between a run and an example), and from
         test examples. The latter is estimated without bias and may be negative.
     pairings
         Numbers of two systems, the smaller first, to the runs that they share.

@@ -30,7 +30,7 @@ class Spread:
     Attributes
     ----------
     of_runs, of_examples
-        From runs (with what is left between a run and an example), and from test examples; they add up. Runs bring at
+        From runs (with the rest between a run and an example), and from test examples; they add up. Runs bring at
         least the square of :func:`mlflow_l3d.analysis.comparison.leave_out.least_error`, and so do test examples if
         the two are alike on all of them.
     runs_raw
@@ -49,7 +49,7 @@ class Spread:
     examples
         How many test examples any run saw.
     examples_raw
-        What examples bring together with what is left between a run and an example: how uncertain `of_examples` is.
+        What examples bring together with the rest between a run and an example: how uncertain `of_examples` is.
     """
 
     of_runs: float

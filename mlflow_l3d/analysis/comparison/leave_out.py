@@ -1,4 +1,4 @@
-"""How much each test example moves the score of each run: what is left when the example is left out.
+"""How much each test example moves the score of each run: its change if the example is left out.
 
 For the accuracy that is what the example adds to it. For a score that is not a mean over examples (F1, Matthews') it is
 the jackknife's linear part, and the two-way layout of runs x examples holds for it as it does for the accuracy.

@@ -134,7 +134,7 @@ class PredictionImportance:
     rows
         Rows behind the number.
     interval_over
-        What was left out one at a time: ``rows``, and where given ``columns`` and ``golden runs``; ``rows with golden
+        Units that are left out one at a time: ``rows``, and if given ``columns`` and ``golden runs``; ``rows with golden
         runs`` where the golden runs belong to the rows and left with them.
     """
 
@@ -200,7 +200,7 @@ def prediction_importance(
     A pair of runs disagrees on an example with probability ``1 - CON``, half the expected squared distance of their
     one-hot predictions. So the numerator is the expected variance given all other factors, the denominator the total
     variance: Jansen's form of the total Sobol index, for vectors. Interval: jackknife of its logarithm, t quantiles;
-    variances of what is left out are added.
+    variances over the left-out units are added.
     """
     every = np.asarray(row_values, dtype=np.float64)
     rows = every[~np.isnan(every)]

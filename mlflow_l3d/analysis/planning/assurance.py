@@ -135,7 +135,7 @@ MOST_LEFT: Final = 0.999
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is known of a factor before an investigation.
+    """The facts about a factor before an investigation.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ def half_width_of(
     Parameters
     ----------
     pilot
-        What is known.
+        The known facts.
     model, rows, columns, level
         As for :func:`~mlflow_l3d.analysis.planning.assurance.expected_half_width`.
     assurance

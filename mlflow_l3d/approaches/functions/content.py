@@ -28,7 +28,7 @@ _NUMBERS: Final = (bool, int, float, complex, np.generic, range, slice, type(Non
 _SHOWN: Final = (*_NUMBERS, str, bytes, re.Pattern, PurePath, np.dtype, dt.timedelta, enum.Enum)
 """What these show of themselves is all that they are."""
 _WITHOUT_CONTENT: Final = (ModuleType, np.ufunc, logging.Logger)
-"""What is known by its name alone: the rest is the version of its package."""
+"""Packages whose objects are known by name alone: their content is the version of the package."""
 _VERSION: Final = 'Give a version, which you change with it: version="1".'
 
 

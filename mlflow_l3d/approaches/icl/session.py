@@ -75,7 +75,7 @@ class PromptSession(CellwiseSession):
     Parameters
     ----------
     task, recipe
-        What is asked, and how.
+        The task, and how it is asked.
     model, device, cache
         As for :meth:`mlflow_l3d.approaches.base.Approach.prepare`.
 

@@ -22,7 +22,7 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
 
 _BLOCK: Final = 64
-"""Passes over a class that are drawn at a time at most; what is drawn does not depend on it."""
+"""Passes over a class that are drawn at a time at most; the draws do not depend on it."""
 
 
 class Episodes:
@@ -30,7 +30,7 @@ class Episodes:
 
     Of each class the labelled training examples are put into a random order, pass after pass, and consecutive pieces of
     `shots` + `queries` examples are the class's part of the tasks. So every example is seen equally often (their counts
-    differ by one at most, at any time), and order alone decides which examples meet in a task. What is drawn depends
+    differ by one at most, at any time), and order alone decides which examples meet in a task. The draws depend
     neither on which examples are in a class nor on the other classes; more tasks begin with the fewer.
 
     Parameters

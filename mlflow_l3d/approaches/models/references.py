@@ -114,7 +114,7 @@ def resolve(reference: str) -> ModelReference:
     Raises
     ------
     ParameterError
-        If it leads to no model; the text says what is missing and how to get it.
+        If it leads to no model; the text names the missing part and how to get it.
     """
     try:
         return _resolve(target(reference))
@@ -201,7 +201,7 @@ def find_gguf(reference: str) -> Path | None:
 
 
 def check_folder(folder: Path, reference: str) -> None:
-    """Raise :class:`ParameterError`, saying what is missing, unless `folder` holds a model in safetensors form."""
+    """Raise :class:`ParameterError`, naming the missing part, unless `folder` holds a model in safetensors form."""
     if not (folder / "config.json").is_file():
         raise ParameterError("model", reference, "the folder does not hold a model: config.json is missing")
     if any(folder.glob("*.safetensors")):

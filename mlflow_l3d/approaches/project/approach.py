@@ -235,7 +235,7 @@ def _public(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pairs(given: str | Mapping[str, object]) -> dict[str, str]:
-    """Return what was typed: JSON, or name=value pairs separated by commas."""
+    """Return the typed text: JSON, or name=value pairs separated by commas."""
     if isinstance(given, Mapping):
         return {str(name): str(value) for name, value in given.items()}
     if given.lstrip().startswith("{"):

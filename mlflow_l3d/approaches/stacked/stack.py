@@ -108,7 +108,7 @@ class Stack:
     Attributes
     ----------
     w1, w2
-        Copies of what was given.
+        Copies of the given values.
     g1, g2
         Shaped as `w1` and `w2`: the gradient of the latest step.
 

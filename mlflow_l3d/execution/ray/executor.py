@@ -63,7 +63,7 @@ class ActorWorker(Worker):
         self._calls.append(None if cells is None else list(cells))
 
     def send_calls(self) -> None:
-        """Send what was given so far, in one message."""
+        """Send the collected cells in one message."""
         if self._calls:
             self.actor.give.options(num_returns=0).remote(self._sent, self._calls)
             self._calls, self._sent = [], self._sent + 1

@@ -29,7 +29,7 @@ _AGAIN: Final = "See the errors of the failed runs, then run the same command ag
 
 
 class Failures(NamedTuple):
-    """What is known of the cells of a table that have no score.
+    """The facts about the cells of a table that have no score.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ def repeated_cells(evidence: Evidence) -> Iterator[Check]:
     """L3D014: whether cells that were computed again gave the same result.
 
     The cells of a row of the table of `replicate` are one cell, again and again. If results need not be the same,
-    differences are what was asked for, and the tables show them.
+    differences are expected, and the tables show them.
     """
     record, agreement = evidence.importances.get(REPLICATE), evidence.repeated_agreement
     if record is None:

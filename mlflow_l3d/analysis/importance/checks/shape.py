@@ -152,7 +152,7 @@ class Collapse:
 
 
 def in_two_parts(check: Check, found: Collapse, record: Importance | None) -> Check:
-    """Return L3D005 with what is known of the two parts of the score; `record` belongs to its factor."""
+    """Return L3D005 with the facts about the two parts of the score; `record` belongs to its factor."""
     if record is None:
         ends = found.share_interval()
         more = f" Of all runs that could be drawn, {points(ends[0])} to {points(ends[1])} % collapse "

@@ -216,7 +216,7 @@ def compute_dtype(recipe: Recipe, device: str) -> torch.dtype:
     Raises
     ------
     ParameterError
-        If the device lacks what is asked for.
+        If the device cannot compute this.
     """
     alone = recipe.trainable == "lora" and recipe.lora_cells == 1
     automatic = recipe.dtype == AUTO and alone and torch.device(device).type == "cuda"

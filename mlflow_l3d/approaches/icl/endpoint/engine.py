@@ -163,7 +163,7 @@ class Connection:
     Attributes
     ----------
     served, engine
-        What was found, and what asks.
+        Facts about the server, and the engine that asks it.
 
     Raises
     ------

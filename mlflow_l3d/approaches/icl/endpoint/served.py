@@ -62,7 +62,7 @@ class Served:
 async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     """Ask a server, in at most eight requests of one token each, who it is and what it gives.
 
-    What is found is kept next to the answers, so that all sessions of a study ask in the way that is in its keys. What
+    These facts are kept next to the answers, so that all sessions of a study ask in the way that is in its keys. What
     fails for a moment is tried again: it says nothing of what a server gives.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What both engines share: how work comes in, what is asked of it, and how it is read."""
+"""What both engines share: how work comes in, what it asks, and how answers are read."""
 
 from __future__ import annotations
 
