@@ -46,13 +46,12 @@ entry_points:
 PAGE = """\
 # Parameters
 
-Every verb of the command line with its parameters: their defaults, what they may be, and what they mean. A parameter
-`test_size` is `--test-size 100` on the command line, `-P test_size=100` under `mlflow run`, and `test_size=100` in
-Python, where numbers, lists, mappings, `True` and `False` are given as such. `None` is `none` if that is allowed, else
-the default. Editors and mypy know each name and type. The hyperparameters of the approaches are others: they are values
-of the one parameter `hyperparameters` ([hyperparameters.md](hyperparameters.md)).
+Which parameters does a command have, and what may they be? A parameter `test_size` is `--test-size 100` on the command line,
+`-P test_size=100` under `mlflow run`, and `test_size=100` in Python. Python takes numbers, lists, mappings, `True` and `False` as
+they are; `None` is `none` if that is allowed, otherwise the default. Parameters of an approach, such as the learning rate, are
+values of the one parameter `hyperparameters` ([hyperparameters and luck](concepts/hyperparameters.md)).
 
-This page is written by `.ci/write.py`.
+`.ci/write.py` writes this page.
 """
 
 

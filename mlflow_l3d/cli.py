@@ -47,10 +47,10 @@ studies:
 helpers:
 {helpers}"""
 _OPTIONS = "[--NAME VALUE ...]"
-_MORE = """mlflow-l3d VERB --help has examples and the parameters that most people need; --help-all has all of them.
+_MORE = """mlflow-l3d COMMAND --help has examples and the parameters that most people need; --help-all has all of them.
 Studies, plan and evaluate are entry points of the MLflow Project, and functions of the package (docs/parameters.md):
-mlflow run . --env-manager local -e VERB -P NAME=VALUE, where investigate is main.
-mlflow-l3d names names the factors, tasks, approaches, designs and metrics there are."""
+mlflow run . --env-manager local -e COMMAND -P NAME=VALUE; the entry point of investigate is main.
+mlflow-l3d names lists all factors, tasks, approaches, designs and metrics."""
 
 
 class _UsageError(L3DError):
@@ -86,14 +86,14 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
     )
     root = _Parser(
         prog="mlflow-l3d",
-        usage=f"mlflow-l3d VERB {_OPTIONS}",
+        usage=f"mlflow-l3d COMMAND {_OPTIONS}",
         description=_ABOUT.format(studies=studies, helpers=helpers),
         epilog=_MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     root.add_argument("--version", action="version", version=f"mlflow-l3d {__version__}")
     subparsers = root.add_subparsers(
-        dest="verb", metavar="VERB", required=True, parser_class=_Parser, prog="mlflow-l3d", help=argparse.SUPPRESS
+        dest="verb", metavar="COMMAND", required=True, parser_class=_Parser, prog="mlflow-l3d", help=argparse.SUPPRESS
     )
     for name, verb in verbs().items():
         sub = subparsers.add_parser(
@@ -110,7 +110,7 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
             sub.add_argument(argument.name, metavar=argument.name.upper(), help=argument.help)
         groups: dict[str, Any] = {}
         for parameter in verb.parameters.values():
-            group = GROUP_OF.get(parameter.name, "of this verb")
+            group = GROUP_OF.get(parameter.name, "of this command")
             if group not in groups:
                 groups[group] = sub.add_argument_group(group)
             allowed = f"{parameter.values}; " if parameter.values else ""

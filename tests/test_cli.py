@@ -187,7 +187,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("evaluate --parent-run x", r"option='--parent-run': must be one of .* Did you mean '--parent-run-id'\?"),
         ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
         ("--factor data_order", rf"verb='data_order': must be one of {', '.join(VERBS)}\."),
-        ("", r"the following arguments are required: VERB \(see mlflow-l3d --help\)"),
+        ("", r"the following arguments are required: COMMAND \(see mlflow-l3d --help\)"),
         ("investigate --factor", r"investigate: argument --factor: expected one argument \(see .*"),
         ("investigate --approach syntetic", r"approach='syntetic': must be one of .*\. Did you mean 'synthetic'\?"),
         (f"{MAIN} --factor data_ordr", r"factor='data_ordr': .* Did you mean 'data_order'\?"),

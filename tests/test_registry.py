@@ -200,7 +200,7 @@ def test_something_else_than_an_approach(install: Install) -> None:
     from mlflow_l3d.studies.investigation.request import specify
 
     install("stranger", "[mlflow_l3d.approaches]\nodd = stranger_odd:Odd\n", stranger_odd="class Odd: name = 'odd'\n")
-    with pytest.raises(ParameterError, match=r"^approach=Odd: is no approach: it is not a subclass of"):
+    with pytest.raises(ParameterError, match=r"^approach=Odd: is not an approach: it is not a subclass of"):
         specify({"approach": "odd"})
 
 

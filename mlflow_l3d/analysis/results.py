@@ -50,7 +50,8 @@ class Analysis:
     advice
         Factor -> what to do where its verdict is undecided; empty if the design is a baseline strategy.
     ranking
-        Factors by corrected importance, and which can be told apart; None for one factor, or where designs have none.
+        Factors by corrected importance, and which can be distinguished; None for one factor, or where designs have
+        none.
     prediction_importances
         Factor -> importance for single predictions; empty if there are none.
     examples
@@ -60,7 +61,7 @@ class Analysis:
         Factor or ``golden`` -> ``consistency_pearson`` and ``consistency_ccc``, where predictions are numbers.
     agreement
         How predictions were compared: ``regression``, or a scoring function with its options; None for class numbers,
-        and where there are no predictions.
+        and if there are no predictions.
     strategies
         Factor -> result of the baseline strategy, for the designs ``random`` and ``fixed``; else empty.
     interim_analyses
@@ -120,7 +121,7 @@ class Analysis:
         return None if record is None or record.golden_pooled else tails(record.golden)
 
     def numbers(self, group: str, *, details: bool = True) -> dict[str, float]:
-        """Return the numbers of a factor, or of ``golden``, by their plain names: also those that are no metrics."""
+        """Return the numbers of a factor, or of ``golden``, by their plain names: also those that are not metrics."""
         records = [each for each in (self.importances.get(group), self.consistencies.get(group)) if each is not None]
         numbers = {name: value for record in records for name, value in record.metrics().items()}
         if not details:

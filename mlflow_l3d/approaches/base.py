@@ -96,7 +96,7 @@ class CellwiseSession(Session):
 
     @abstractmethod
     def run_cell(self, cell: Cell) -> Outcome:
-        """Train and evaluate one cell; what is raised is the outcome of that cell, and the others go on."""
+        """Train and evaluate one cell; what is raised is the outcome of that cell, and the others continue."""
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
         """Run the cells in their order, and time each."""
@@ -227,7 +227,7 @@ def resolve_hyperparameters(approach: Approach, given: Mapping[str, Any]) -> dic
 
 
 def defect(approach: object) -> str:
-    """Return what keeps an object from being an approach, as in ``is no approach: ...``; empty if nothing does."""
+    """Return what keeps an object from being an approach, as in ``is not an approach: ...``; empty if nothing does."""
     if not isinstance(approach, Approach):
         return "it is not a subclass of mlflow_l3d.approaches.base.Approach"
     needed = {"name": approach.name, "version": approach.version, "factors": approach.factors}

@@ -29,8 +29,8 @@ def should_stop(
     key, epoch
         See :data:`~mlflow_l3d.approaches.base.OnEpochEnd`.
     logits, labels
-        Shapes (n, C), on the CPU, and (n,), of the validation part; there is no call for an empty one. Float labels are
-        those of a regression, whose logits have one column.
+        Shapes (n, C), on the CPU, and (n,), of the validation part; there is no call for an empty one. Float labels
+        belong to a regression, whose logits have one column.
     """
     if on_epoch_end is None or not len(labels):
         return False

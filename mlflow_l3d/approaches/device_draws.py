@@ -1,8 +1,8 @@
 """Random numbers that are computed on the device that needs them, each from its place in a stream, many at once.
 
 By counter (SplitMix64): each from a key and a number, on any device, in any order, however many others. And those of
-numpy's generators, PCG64 (O'Neill 2014, XSL-RR), to the last bit, so that cells are those of a CPU: a GPU that is fed
-with dropout from the host waits for a core that draws it number by number, and for the copy.
+numpy's generators, PCG64 (O'Neill 2014, XSL-RR), to the last bit, so that cells are equal to those of a CPU: a GPU
+that is fed with dropout from the host waits for a core that draws it number by number, and for the copy.
 
 `torch` is imported with this module, which is imported only where a session is prepared.
 """

@@ -1,4 +1,4 @@
-"""What is left of a cell that raised: an outcome that says why; and errors after which no other cell can follow."""
+"""The outcome of a cell that raised, which says why; and errors after which no other cell can follow."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _LOST: Final = ("cuda error:", "cuda driver error:", "hip error:")
 class LostDeviceError(BaseException):
     """The accelerator takes no more work from this process: whatever is tried there next fails as well.
 
-    It is no `Exception`, so that nothing which goes on after the error of a cell goes on after this one. Executors end
-    the process, or turn it into an :class:`~mlflow_l3d.errors.L3DError`.
+    It is no `Exception`, so that code that continues after the error of a cell does not continue after this one.
+    Executors end the process, or turn it into an :class:`~mlflow_l3d.errors.L3DError`.
     """
 
 

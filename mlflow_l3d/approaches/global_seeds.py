@@ -12,15 +12,15 @@ from mlflow_l3d.errors import L3DError
 def seeded(seed: int, device: str = "cpu", *, forbidden: str = "") -> Iterator[None]:
     """Seed torch's global generators inside the block, and put them back as they were, also after an error.
 
-    Dropout, and the weight initialisation of `transformers`, take no generator. What is drawn in the block
-    depends on `seed` alone, and what is drawn after it is what would have been drawn without the block.
+    Dropout, and the weight initialisation of `transformers`, take no generator. The draws in the block
+    depend on `seed` alone, and later draws are as if the block had not run.
 
     Parameters
     ----------
     seed
         In ``[0, 2**63)``, from :func:`mlflow_l3d.cells.factors.stream_seed`. Zero is a seed.
     device
-        The device that is used beside the CPU; other accelerators are left alone.
+        The device that is used next to the CPU; other accelerators are left alone.
     forbidden
         Raise an :class:`~mlflow_l3d.errors.L3DError` that says this, if something was drawn in the block.
     """

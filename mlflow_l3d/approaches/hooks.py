@@ -112,7 +112,7 @@ class OptionalFactors:
     Attributes
     ----------
     on_request
-        Factors that have an effect only if hyperparameters ask for it: it is no news if they have none.
+        Factors that have an effect only if hyperparameters ask for it: that they have none is expected.
     """
 
     on_request: tuple[str, ...] = ()

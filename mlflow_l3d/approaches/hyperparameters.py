@@ -143,7 +143,7 @@ class Hyperparameter:
     def searched(self) -> Searched | None:
         """Return all that it allows, or None if that is open or a single value.
 
-        The scale is logarithmic if the declaration says so and the lower bound is positive.
+        The scale is logarithmic if the declaration asks for it and the lower bound is positive.
         """
         if self.type is bool:
             return SearchChoices((False, True))

@@ -12,8 +12,7 @@ class CommandParameters(TypedDict, total=False):
     """What is run."""
 
     command: Annotated[
-        str,
-        Of("", "a program and its arguments, with {factor} where a seed belongs", approach="command", text="words"),
+        str, Of("", "program and its arguments, with {factor} in place of a seed", approach="command", text="words")
     ]
 
 
@@ -23,12 +22,12 @@ class ProjectParameters(TypedDict, total=False):
     uri: Annotated[
         str, Of("", "folder of an MLflow project, or address of a git repository", approach="project", text="address")
     ]
-    entry_point: Annotated[str, Of("main", "an entry point of it, or a script", approach="project")]
+    entry_point: Annotated[str, Of("main", "entry point of the project, or a script", approach="project")]
     project_parameters: Annotated[
         str | Mapping[str, Any],
         Of(
             "",
-            "name=value pairs or JSON, with {factor} where a seed belongs: seed={data_order},epochs=3",
+            "name=value pairs or JSON, with {factor} in place of a seed: seed={data_order},epochs=3",
             approach="project",
             text="words",
         ),

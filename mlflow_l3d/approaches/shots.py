@@ -28,7 +28,7 @@ def random_shots(
     labels
         Shape (n,): class of every example of the task.
     classes
-        The classes that are told apart.
+        The classes that are distinguished.
     shots
         Examples of each class.
     hyperparameter
@@ -37,7 +37,7 @@ def random_shots(
     Returns
     -------
     ndarray
-        Shape (classes x shots,): positions, class after class. What is drawn from a class does not depend on which
+        Shape (classes x shots,): positions, class after class. The draws from a class do not depend on which
         other classes there are, and more shots hold the fewer.
 
     Raises
@@ -74,7 +74,7 @@ def nearest_shots(
     Returns
     -------
     ndarray
-        Shape (m, classes x shots): class after class, the most similar first; of equals the one that stands first in
+        Shape (m, classes x shots): class after class, the most similar first; of equals the one that comes first in
         the task.
 
     Raises
@@ -92,7 +92,7 @@ def nearest_shots(
 
 
 def shot_order(seed: int, count: int) -> IntArray:
-    """Return the order in which the chosen examples stand in the prompt, a permutation; from ``data_order``."""
+    """Return the order in which the chosen examples are in the prompt, a permutation; from ``data_order``."""
     return stream(seed, "shot_order").permutation(count)
 
 
@@ -131,13 +131,13 @@ def check_shots(
     task
         The data, with its split settings.
     classes
-        Numbers of the classes that are told apart.
+        Numbers of the classes that are distinguished.
     shots
         Examples of each class that are asked for.
     hyperparameter
         What the user calls `shots`.
     queries
-        Examples of each class that are needed beside them.
+        Examples of each class that are needed next to them.
 
     Raises
     ------

@@ -31,7 +31,7 @@ _HYPERPARAMETERS: Final[Mapping[str, Hyperparameter]] = {
     for factor, default in zip(FACTORS, (1.0, 4.5, 0.0, 9.0, 2.0, 99.0), strict=True)
 } | {
     "noise": Hyperparameter(
-        0.0, "relative half-width of noise that a change of any active factor draws anew", low=0.0, high=1.0
+        0.0, "relative half-width of noise that a change of any active factor redraws", low=0.0, high=1.0
     ),
     "duration": Hyperparameter(0.0, "seconds that a cell sleeps", low=0.0),
     "spin": Hyperparameter(0.0, "milliseconds that a cell keeps its core busy", low=0.0),
@@ -114,7 +114,7 @@ class Synthetic(Approach):
         }
 
     def numerics(self, device: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return nothing but the dtype: the device has no part in it."""
+        """Return nothing but the dtype: the device has no effect in it."""
         return {"dtype": "float64"}
 
     def prepare(

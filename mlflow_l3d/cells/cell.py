@@ -22,9 +22,9 @@ class Cell:
     phase
         ``investigation`` for a cell of a factor's M x N table, ``golden`` for a run in which every factor varies.
         A design may have phases of its own: the radial one ``base`` for a run that is drawn for all factors, ``swap``
-        for its repetition with one factor drawn anew.
+        for its repetition with one factor redrawn.
     factor
-        The factor whose table the cell belongs to, or that was drawn anew; joint factors are joined with ``+``. None
+        The factor whose table the cell belongs to, or that was redrawn; joint factors are joined with ``+``. None
         for golden and base.
     row, column
         Mitigation and investigation run, 0-based; None for golden. Base and swap have a row, the number of the base
@@ -63,7 +63,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """What a training logged itself; it is on the cell's run beside ours.
+    """What a training logged itself; it is on the cell's run next to ours.
 
     Attributes
     ----------
@@ -97,10 +97,10 @@ class Outcome:
     scores
         Shape (n, classes), float32: class scores, or None, as always for a regression.
     metrics
-        Fractions (0..1) and other numbers of the approach's own. Where there are no predictions it must hold the metric
+        Fractions (0..1) and other numbers of the approach's own. If there are no predictions it must hold the metric
         that is investigated.
     curves
-        Name -> one value a step (an epoch, say).
+        Name -> one value per step (an epoch, say).
     duration_seconds
         Wall clock of the training and evaluation of this cell alone.
     logged
@@ -137,6 +137,6 @@ def content_key(content: Mapping[str, Any]) -> str:
 def cell_key(context_key: str, seeds: Mapping[str, int]) -> str:
     """Return ``l3d.cell_key`` from the key of everything that cells share and the seeds of this one.
 
-    Where a cell stands in a design is not part of it: a golden run shared by several factors is one cell.
+    Its place in a design is not part of it: a golden run shared by several factors is one cell.
     """
     return content_key({"context": context_key, "seeds": dict(seeds)})

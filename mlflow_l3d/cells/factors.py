@@ -91,7 +91,7 @@ def stream(seed: int, *purpose: str) -> np.random.Generator:
     seed
         The seed of the factor's configuration, from :func:`configuration_seed`.
     *purpose
-        Words that name what is drawn.
+        Words that name the draws.
     """
     return np.random.default_rng(stream_sequence(seed, *purpose))
 

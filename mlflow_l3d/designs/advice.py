@@ -10,7 +10,7 @@ from mlflow_l3d.analysis.importance.verdicts import FEWEST_AT_BOUNDARY, FEWEST_R
 from mlflow_l3d.designs import Design, design_named
 
 SMALLEST_DISTANCE: Final = 0.05
-"""A corrected importance nearer to 0 than this is not told from it by numbers of runs that people can afford."""
+"""A corrected importance nearer to 0 than this is not distinguished from it by an affordable number of runs."""
 MOST_TIMES: Final = 20
 """More rows than this many times those there are is no advice."""
 _RADIAL: Final = "radial"
@@ -44,7 +44,7 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     if components is None or design.planning is None:
         return Advice("unknown", "How many runs settle it is not known for this design.")
     if not distance >= SMALLEST_DISTANCE:
-        return Advice("unaffordable", "It is so near 0 that hardly any number of runs settles it.")
+        return Advice("unaffordable", "It is so close to 0 that no affordable number of runs establishes its sign.")
     rows, columns = record.table.shape
     if not components.mitigated > 0:
         double = max(FEWEST_AT_BOUNDARY, 2 * rows)

@@ -36,7 +36,7 @@ from mlflow_l3d.metrics.known import as_metric
 class Planned(Sizes, PlanFacts):
     """The known parts of the plan behind some cells; None if only the cells tell.
 
-    Attributes beside those of :class:`mlflow_l3d.designs.base.Sizes` and of
+    Attributes next to those of :class:`mlflow_l3d.designs.base.Sizes` and of
     :class:`mlflow_l3d.analysis.importance.checks.evidence.PlanFacts`:
 
     Attributes
@@ -93,7 +93,7 @@ def analyse(
     cells
         One row per run, see :mod:`mlflow_l3d.analysis.importance.frames`.
     planned
-        What is known of the plan; by default what the cells tell.
+        The facts about the plan; by default what the cells tell.
     metric
         The metric whose spread is investigated, or its name: a column of `cells`.
     consistencies
@@ -221,7 +221,7 @@ def _repeated_agreement(consistencies: Mapping[str, Consistency]) -> float | Non
 
 
 def _ranking(design: type[Design], importances: Mapping[str, Importance], level: float) -> Ranking | None:
-    """Return the ranking where there are several factors on the same rows, and one at least can be ranked."""
+    """Return the ranking if there are several factors on the same rows, and one at least can be ranked."""
     records = list(importances.values())
     alike = len({len(record.table) for record in records}) == 1
     has_importance = any(np.isfinite(record.importance_corrected) for record in records)

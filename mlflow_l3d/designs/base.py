@@ -58,7 +58,7 @@ class Estimator(ABC):
     baseline: ClassVar[bool] = False
     """Whether it is a strategy to compare with: it has no importance score, and no interval."""
     tables_are_golden: ClassVar[bool] = False
-    """Whether the runs of the tables serve as golden runs, so that ``golden_runs`` has no part."""
+    """Whether the runs of the tables serve as golden runs, so that ``golden_runs`` has no effect."""
     ablates: ClassVar[bool] = True
     """Whether the study `ablation` may look at fewer of its runs."""
     model: ClassVar[TableModel] = NESTED
@@ -111,7 +111,7 @@ class Estimator(ABC):
 
     @classmethod
     def independent(cls, scores: Tables) -> FloatArray:
-        """Return the scores of runs that draw every factor anew and share nothing; empty if there are none."""
+        """Return the scores of runs that redraw every factor and share nothing; empty if there are none."""
         return scores.base if cls.tables_are_golden else scores.golden
 
     @classmethod
@@ -202,8 +202,8 @@ class Estimator(ABC):
 class Design(Layout, Estimator):
     """A design: a layout (its cells), an estimator (from tables to importances and checks) and the words of reports.
 
-    A class says how cells are laid out and analysed, an object which cells one investigation has; its attributes are
-    those of :class:`mlflow_l3d.designs.layout.Layout`. A class of your own stands in the entry-point group
+    A class says how cells are laid out and analysed, an object which cells one investigation has; its attributes equal
+    those of :class:`mlflow_l3d.designs.layout.Layout`. A class of your own is in the entry-point group
     ``mlflow_l3d.designs``; see docs/writing-a-design.md.
     """
 

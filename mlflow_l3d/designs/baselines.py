@@ -1,4 +1,4 @@
-"""The baseline strategies that the published score is compared with (Pecher et al. 2024, Tables 1 and 5).
+"""The baseline strategies that the importance is compared with (Pecher et al. 2024, Tables 1 and 5).
 
 Both spend N x M runs a factor, as the crossed design does, and have one row of N x M columns; N and M say only how the
 runs are cut into steps. Both share the golden runs of the other designs: they estimate the same spread for all.

@@ -18,7 +18,7 @@ def joint_name(members: Iterable[str], all_factors: Sequence[str]) -> str:
     Raises
     ------
     ParameterError
-        If there is no member, one is not in `all_factors`, or one stands there twice; the parameter is ``factor``.
+        If there are no members, one is not in `all_factors`, or one is listed twice; the parameter is ``factor``.
     """
     listed = list(members)
     for member in listed:
@@ -58,7 +58,7 @@ def check_factors(factors: Sequence[str], all_factors: Sequence[str]) -> None:
         members = factor_members(name, all_factors)
         canonical = name if name in all_factors else joint_name(members, all_factors)
         if name != canonical:
-            raise ParameterError("factor", name, f"joint factors stand in the approach's order: {canonical}")
+            raise ParameterError("factor", name, f"joint factors must be in the approach's order: {canonical}")
         if name in factors[:position]:
             raise ParameterError("factor", name, "is investigated twice", "Name every factor once.")
 

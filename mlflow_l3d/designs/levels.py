@@ -18,7 +18,7 @@ class LevelsDesign(CrossedDesign):
     """All N levels of the investigated factor under each of M rows, and L golden runs.
 
     The seed of column j is j: a factor that chooses from a list takes the element at its seed modulo the length of the
-    list. Rows and golden runs draw a level like any configuration, each as likely, so that they are those of the
+    list. Rows and golden runs draw a level like any configuration, each as likely, so that they equal those of the
     crossed design.
     """
 

@@ -1,4 +1,4 @@
-"""The radial design: base runs, and the same runs again with one factor drawn anew (Jansen 1999)."""
+"""The radial design: base runs, and the same runs again with one factor redrawn (Jansen 1999)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RadialDesign(Design):
 
     Base run i is an independent draw of every factor, and so is swap i of a factor; the two differ in that factor
     alone (Saltelli et al. 2010). Swap i of a factor takes the same new configuration in every table that it is a
-    member of. `mitigation_runs` is n; `investigation_runs` and `golden_runs` have no part.
+    member of. `mitigation_runs` is n; `investigation_runs` and `golden_runs` have no effect.
     """
 
     name = "radial"
@@ -50,7 +50,7 @@ class RadialDesign(Design):
         compared="two base runs",
         examples="base runs",
         reading=(
-            ("Base run, swap run", "A base run draws every factor; a swap run repeats it with one factor drawn anew."),
+            ("Base run, swap run", "A base run draws every factor; a swap run repeats it with one factor redrawn."),
             (
                 "Contributed, mitigated, golden standard deviation",
                 "What the published method's numbers tend to with many columns, estimated without bias: root of the "
@@ -84,7 +84,7 @@ class RadialDesign(Design):
     def check_runs(self) -> None:
         """Raise ParameterError without a factor, and where configurations would repeat."""
         if not self.factors:
-            raise ParameterError("factor", "", "the radial design needs a factor to draw anew", "Use factor=all.")
+            raise ParameterError("factor", "", "the radial design needs a factor to redraw", "Use factor=all.")
         check_number("mitigation_runs", self.mitigation_runs, 1, SWAP_BASE - RADIAL_BASE)
 
     def cells(self) -> Iterator[Cell]:

@@ -1,4 +1,4 @@
-"""What reports say about a design; the defaults are those of M x N tables with golden runs.
+"""What reports say about a design; the defaults are for M x N tables with golden runs.
 
 In braces stand ``{metric}`` with its ``{unit}`` (short: ``{pp}``), ``{design}``, ``{level}`` (of intervals), ``{runs}``
 (golden runs, pooled runs, ...), ``{golden}`` (the word before *std*); ``{factor}`` and

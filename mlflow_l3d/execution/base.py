@@ -80,10 +80,10 @@ class Executor(Protocol):
     The entry point names a class; it is called with keyword arguments ``job`` and ``workers`` (a positive number, or
     None for the executor's own choice).
 
-    Contract: `run` yields exactly one outcome a cell, in any order, as soon as it is known, and takes from `cells`
+    Contract: `run` yields exactly one outcome per cell, in any order, as soon as it is known, and takes from `cells`
     only what it is about to start, so that memory does not grow with the number of cells. A cell that raises, or that
-    ends its worker, gives an outcome with `error`; the others go on. Closing the iterator, or an exception thrown into
-    it (Ctrl-C), stops the workers at once and leaves none behind.
+    ends its worker, gives an outcome with `error`; the others continue. Closing the iterator, or an exception thrown
+    into it (Ctrl-C), stops the workers at once and leaves none behind.
 
     A session may be given up to its ``cells_at_once`` cells in one call; to share them out
     among workers, as many more as all workers take at once may be taken from `cells`. :class:`CountedCells` say how
@@ -92,7 +92,7 @@ class Executor(Protocol):
     """
 
     one_worker: ClassVar[bool] = False
-    """Whether it runs one cell at a time, so that ``workers`` has no part; a class without it counts as one of many."""
+    """Whether it runs one cell at a time, so that ``workers`` has no effect; a class without it counts as parallel."""
     stops_cells: ClassVar[bool] = False
     """Whether it ends cells that take longer than ``cell_timeout`` of the job, as every one does that uses
     :func:`mlflow_l3d.execution.dispatch.dispatch`; else a number of seconds is refused."""

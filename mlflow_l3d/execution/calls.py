@@ -60,7 +60,7 @@ def half(outcome: Outcome, cell: Cell) -> Outcome:
     -----
     Given the n examples, the mean of k drawn without replacement has the variance ``(1 - k / n) s2 / k`` with the
     sample variance s2 (ddof=1) of what is averaged; for k = n / 2 that is s2 / n, without bias the variance of the mean
-    over n examples drawn anew (McCarthy 1969, Pseudo-replication: half samples).
+    over n examples redrawn (McCarthy 1969, Pseudo-replication: half samples).
     """
     if outcome.predictions is None or outcome.labels is None or outcome.example_ids is None:
         raise ValueError("it has no predictions, of which test_sample could draw")
@@ -188,7 +188,7 @@ def share(waiting: int, loads: Sequence[float], most: int) -> int:
     waiting
         Cells that wait, counted as far as workers could take them at once.
     loads
-        What is left to do for each of the other workers, in cells.
+        Work left for each of the other workers, in cells.
     most
         The most that the worker takes in one call.
     """

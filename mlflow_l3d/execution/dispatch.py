@@ -26,7 +26,7 @@ AHEAD_SECONDS: Final = 0.1
 LOOK_SECONDS: Final = 1.0
 """How often workers are looked for that hang, or that end without a word."""
 MOST_BLAMELESS: Final = 20
-"""So many workers in a row whose machines went away before there was an outcome are no accident."""
+"""So many workers in a row whose machines went away before there was an outcome are not a coincidence."""
 LAST_SECONDS: Final = 60.0
 """For how long workers may keep what was under way when no further cell can be run."""
 

@@ -148,5 +148,5 @@ def places(device: str) -> list[str]:
 
 
 def default_workers(device: str) -> int:
-    """Return how many workers there are if the user does not say: one a core on the CPU, else one a device."""
+    """Return how many workers there are if the user does not say: one per core on the CPU, else one per device."""
     return cores() if device == "cpu" else len(places(device))

@@ -54,5 +54,5 @@ class InlineExecutor:
                 while call := queue.take(share(queue.expected(most), [], most)):
                     yield from run_cells(session, call.cells, self._job)
         except LostDeviceError as error:
-            fix = "The same command computes what is missing; executor=processes replaces such a process by itself."
+            fix = "The same command computes the missing cells; executor=processes replaces such a process by itself."
             raise L3DError(f"device={self._job.device} is lost to this process ({error}). {fix}") from error

@@ -194,7 +194,7 @@ class ProcessExecutor:
     job
         What the cells share; it is pickled, by value what the user's script or notebook defines.
     workers
-        Number of processes, at most one a cell; None is one a core on the CPU, else one a GPU.
+        Number of processes, at most one per cell; None is one per core on the CPU, else one per GPU.
 
     Raises
     ------

@@ -175,7 +175,7 @@ class JointJob(Job):
     Attributes
     ----------
     jobs
-        The jobs; their device is that of the whole.
+        The jobs; all have the device of the whole.
     """
 
     jobs: Sequence[Job] = ()
@@ -198,7 +198,7 @@ def single_jobs(job: Job) -> list[Job]:
 
 
 class JointApproach(Approach):
-    """An approach whose cells are those of several jobs; see :class:`JointSession`.
+    """An approach whose cells come from several jobs; see :class:`JointSession`.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ class JointApproach(Approach):
 class JointSession(Session):
     """Runs the cells of a call job by job, each in the session of its job.
 
-    A job whose session cannot be prepared has outcomes that say so (:data:`NOT_PREPARED`), and is not tried again.
+    A job whose session cannot be prepared has outcomes that report it (:data:`NOT_PREPARED`), and is not tried again.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Ended:
 
 
 Message = Ready | Busy | Outcome | Ended | L3DError
-"""What a worker says; the error is that of the preparation, and ends everything."""
+"""What a worker says; the error comes from the preparation, and ends everything."""
 
 
 class Worker(ABC):
@@ -78,7 +78,7 @@ class Worker(ABC):
     def give(self, cells: list[Cell] | None) -> None:
         """Send the worker the cells of a call, or None: there are no more.
 
-        If it is gone that is not an error, since its pool will say so.
+        If it is gone that is not an error, since its pool will report it.
         """
 
     def send(self, call: Call) -> None:

@@ -16,7 +16,7 @@ from mlflow_l3d.errors import L3DError
 Score: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], float]
 """Labels and predictions, shape (n,) both, to one number."""
 ScoreOfClasses: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any], int], float]
-"""Labels, predictions and how many classes are told apart to one number."""
+"""Labels, predictions and how many classes are distinguished to one number."""
 
 OfEach: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.float64]]
 """Labels and predictions, shape (n,) both, to one number an example."""
@@ -58,16 +58,16 @@ class Metric:
     words
         What it is, in a few words.
     secondary
-        Whether it is recorded and reported beside others only, and not what an investigation or a search is about.
+        Whether it is recorded and reported next to others only, and not what an investigation or a search is about.
     opt_in
         Whether only approaches that name it in their attribute `metrics` record it, and can be investigated by it.
     of_classes
-        The same where it is known how many classes are told apart, for a score that depends on it: also on those that
-        neither a label nor a prediction has. Results, early stopping and pruning take it before `function`.
+        The same where it is known how many classes are distinguished, for a score that depends on it: also on those
+        that neither a label nor a prediction has. Results, early stopping and pruning take it before `function`.
     of_each
         Labels and predictions, as of `function`, to one number an example, shape (n,), where the score is their mean.
     agreement
-        How two predictions are compared under this metric, where they are neither classes nor numbers; see the study
+        How two predictions are compared under this metric, if they are neither classes nor numbers; see the study
         `evaluate`. Where empty they agree if they are equal.
     needs
         The module that `function` imports, where it comes with ``pip install 'mlflow-l3d[agreement]'``: without it the

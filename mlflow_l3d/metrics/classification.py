@@ -61,8 +61,9 @@ def f1_macro(labels: Numbers, predictions: Numbers, classes: int | None = None) 
     labels, predictions
         Shape (n,): class numbers, -1 among the predictions for an answer that names no class.
     classes
-        How many classes are told apart: one that does not occur counts 0, as with ``labels=`` and ``zero_division=0``
-        of scikit-learn. None takes the mean over the classes that occur among labels or predictions.
+        How many classes are distinguished: one that does not occur counts 0, as with ``labels=`` and
+        ``zero_division=0`` of scikit-learn. None takes the mean over the classes that occur among labels or
+        predictions.
     """
     if not len(labels):
         return math.nan
@@ -159,9 +160,9 @@ METRICS: Final = (
 )
 """Metrics of predicted classes. Each equals that of scikit-learn.
 
-A prediction of -1 is wrong. It is no class of its own in the macro averages, which are over the classes that are told
-apart (scikit-learn's ``labels=``); in the correlation it is an answer that is never true. The precision of a class that
-is never predicted is 0, and so is the recall of one that never occurs.
+A prediction of -1 is wrong. It is not a class of its own in the macro averages, which are over the classes that are
+distinguished (scikit-learn's ``labels=``); in the correlation it is an answer that is never true. The precision of a
+class that is never predicted is 0, and so is the recall of one that never occurs.
 
 `f1_macro_published` is what the code of Pecher et al. (2024) computes: ``f1_score(labels, predictions,
 average="macro")`` of scikit-learn, to which -1 is a class like any other. One such answer multiplies the score of C

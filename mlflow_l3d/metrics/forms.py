@@ -72,7 +72,7 @@ def _each(values: Any, what: str, held: Callable[[Any], str]) -> Array:
     """
     entries = values.tolist() if isinstance(values, np.ndarray) else values
     if isinstance(entries, str | Mapping) or not isinstance(entries, Sequence):
-        raise ValueError(f"{what}s must be a list with one entry an example, got {type(values).__name__}")
+        raise ValueError(f"{what}s must be a list with one entry per example, got {type(values).__name__}")
     forms = np.empty(len(entries), dtype=object)
     for place, value in enumerate(entries):
         try:
@@ -88,7 +88,7 @@ def _text(value: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError("is no valid Unicode text") from None
+        raise ValueError("is not valid Unicode text") from None
     return str(value)
 
 
@@ -126,7 +126,7 @@ def _relevant(value: Any) -> str:
     gains = dict(zip(_ids(list(parsed)), parsed.values(), strict=True))
     for gain in gains.values():
         if isinstance(gain, bool) or not isinstance(gain, int | float) or not math.isfinite(gain) or gain < 0:
-            raise ValueError("has a gain that is no finite number of 0 or above")
+            raise ValueError("has a gain that is not a finite number of 0 or above")
     if not any(gains.values()):
         raise ValueError("names no id with a gain above 0")
     return _json(gains)
@@ -145,7 +145,7 @@ def _whole(value: Any) -> bool:
 
 
 def _parsed(value: Any, wanted: str) -> Any:
-    """Return what a JSON text holds; what is no text comes back."""
+    """Return what a JSON text holds; what is not a text comes back."""
     if not isinstance(value, str):
         return value
     try:

@@ -22,7 +22,7 @@ from mlflow_l3d.metrics.forms import form_of
 _ERRORS: Final = frozenset(
     {"loss", "error", "errors", "mae", "mse", "rmse", "rmsle", "mape", "perplexity", "wer", "cer", "ter"}
 )
-"""Words in names of metrics of which less is better, and which are no fractions."""
+"""Words in names of metrics of which less is better, and which are not fractions."""
 _SHARES: Final = re.compile(
     "accuracy|acc|f1|precision|recall|auc|auroc|auprc|em|exact|match|mcc|matthews|kappa|iou|dice|ndcg|mrr|bleu|rouge[1l]?"
 )
@@ -46,7 +46,7 @@ def registered() -> Mapping[str, Metric]:
             _warn(str(error))
             continue
         if name in metrics or not isinstance(metric, Metric) or metric.name != name or metric.function is None:
-            _warn(f"metric={name}: is no Metric with a function under this name, or it is one of ours. Left out.")
+            _warn(f"metric={name}: is not a Metric with a function of this name, or is built in. Left out.")
         else:
             metrics[name] = metric
     return metrics
@@ -137,16 +137,16 @@ def scores_of(
     kind
         That of the task.
     classes
-        How many classes are told apart; None for those that occur here. Not looked at where there are none.
+        How many classes are distinguished; None for those that occur here. Not looked at if there are none.
     only
         Names of metrics of the kind; empty means all that every approach has.
     own
-        Names of metrics that the approach has beside those; of what only the approach can compute nothing is said.
+        Names of metrics that the approach has next to those; of what only the approach can compute nothing is said.
 
     Returns
     -------
     dict
-        Without a metric that has no value here, or whose function fails: a warning says so.
+        Without a metric that has no value here, or whose function fails: a warning reports it.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def score(metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any
     labels, predictions
         As :class:`mlflow_l3d.metrics.base.Metric` says.
     classes
-        How many classes are told apart; None if that is not known, or there are none.
+        How many classes are distinguished; None if that is not known, or there are none.
     """
     try:
         if classes is not None and metric.of_classes is not None:

@@ -185,7 +185,7 @@ def check_kind(
 
 
 def _taking(kind: str, approach: Approach, hyperparameters: Mapping[str, Value]) -> str:
-    """Return one choice of a hyperparameter with which an approach takes a kind of task; empty where there is none."""
+    """Return one choice of a hyperparameter with which an approach takes a kind of task; empty if there is none."""
     for name, declaration in approach.hyperparameters.items():
         for value in declaration.choices or ():
             if kind in approach.task_kinds_under({**hyperparameters, name: value}):
@@ -199,7 +199,7 @@ def check_approach(approach: object) -> None:
         raise ParameterError("approach", approach.__name__, "must be an object, not its class", "Call the class first.")
     if wrong := defect(approach):
         fix = "Wrap a function in mlflow_l3d.FunctionApproach." if callable(approach) else ""
-        raise ParameterError("approach", type(approach).__name__, f"is no approach: {wrong}", fix)
+        raise ParameterError("approach", type(approach).__name__, f"is not an approach: {wrong}", fix)
 
 
 def check_task(task: object, asked: Arguments) -> None:

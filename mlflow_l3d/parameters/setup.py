@@ -51,7 +51,7 @@ class Setup:
     model_reference, model_revision
         The model as it was typed (it may be a private path and is not logged), and what identifies its weights.
     numerics
-        What decides the numbers beside the content.
+        What decides the numbers next to the content.
     fixed_factors
         Factors of the approach without an effect under these choices, each with the reason.
     executor, workers
@@ -119,7 +119,7 @@ def read_parameters(
     *,
     secondary_metrics: bool = False,
 ) -> tuple[Arguments, Approach]:
-    """Return what was asked for, and the approach; `secondary_metrics` may be asked for, too, or not.
+    """Return the request, and the approach; `secondary_metrics` may be asked for, too, or not.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def set_up(
     task
         An object in place of the name.
     root_seed
-        Of the fixed test set, where there is one, and of what is drawn once from a task's own parts.
+        Of the fixed test set, if there is one, and of the examples drawn once from a task's own parts.
     searches
         Finds the search that ``hyperparameters=latest`` or a run id means; None where no tracking server can be asked.
     predefined_split, validation_fraction

@@ -14,9 +14,11 @@ MOST_RUNS: Final = 1_000_000
 Names = str | Sequence[str]
 Settings = str | Mapping[str, Any]
 Metric = str | Callable[..., float]
-SEED: Final = Of("0", "the number that every seed is derived from")
-TASK: Final = Of("auto", "name of a task, .csv, .parquet or .jsonl file, data set folder, or hf:NAME[/CONFIG]")
-PARENT: Final = Of("latest", "the parent run; `latest` is the experiment's latest investigation")
+SEED: Final = Of("0", "number from which all seeds are derived")
+TASK: Final = Of(
+    "auto", "labelled data: a .csv, .parquet or .jsonl file, a data set folder, hf:NAME[/CONFIG], or the name of a task"
+)
+PARENT: Final = Of("latest", "parent run; `latest` is the latest investigation of the experiment")
 
 
 class Task(TypedDict, total=False):
@@ -28,14 +30,25 @@ class Task(TypedDict, total=False):
 class Approach(TypedDict, total=False):
     """What is trained; in Python it may be an object."""
 
-    approach: Annotated[str, Of("finetuning", "what is trained", registered=True)]
+    approach: Annotated[
+        str,
+        Of(
+            "finetuning",
+            "what is trained: fine-tuning, in-context learning, a command, ...; `mlflow-l3d names` lists all",
+            registered=True,
+        ),
+    ]
 
 
 class Trained(OwnParameters, total=False):
     """What else says what is trained."""
 
     model: Annotated[
-        str, Of("auto", "hub id, short name (bert-base), folder, or package:NAME; auto is the approach's own default")
+        str,
+        Of(
+            "auto",
+            "model: hub id, short name (bert-base), folder, or package:NAME; auto is the default of the approach",
+        ),
     ]
 
 
@@ -46,19 +59,20 @@ class Runs(TypedDict, total=False):
         Names,
         Of(
             "auto",
-            "randomness factors to investigate: names separated by commas, or `all`; auto is data_order, and all where "
-            "the approach has none of that name; a+b is a and b jointly; replicate "
-            "(also all,replicate) trains the same cell again, test_sample (also all,test_sample) draws the test "
-            "examples",
+            "kinds of luck to investigate: names separated by commas, or `all`; auto is data_order, or all if the "
+            "approach has no data_order; a+b varies a and b together; replicate (also all,replicate) repeats the "
+            "same training, test_sample (also all,test_sample) draws the test examples",
         ),
     ]
-    investigation_runs: Annotated[int, Of("10", "N: configurations of the factor, the columns", low=2, high=MOST_RUNS)]
+    investigation_runs: Annotated[
+        int, Of("10", "N: columns, the configurations of the investigated factor", low=2, high=MOST_RUNS)
+    ]
     mitigation_runs: Annotated[
         int | Auto,
         Of(
             "auto",
-            "M: configurations of all other factors, the rows; auto is 20, design=radial: 100 base runs, and 320 "
-            "at most where stop= may end it",
+            "M: rows, the configurations of all other factors; auto is 20, of design=radial 100 base runs, or at most 320 "
+            "with a stopping rule",
             low=2,
             high=MOST_RUNS,
         ),
@@ -67,26 +81,27 @@ class Runs(TypedDict, total=False):
         int | Auto | Literal["pooled"],
         Of(
             "auto",
-            "L: runs in which every factor varies; auto is N x M, pooled takes all other runs in their place",
+            "L: runs in which every factor is redrawn; auto is N x M; pooled uses all other runs instead",
             low=2,
             high=10 * MOST_RUNS,
         ),
     ]
     mitigation: Annotated[
-        Names, Of("none", "reduced sets of mitigated factors: data_order:0, or name=sample_choice:0+3+7")
+        Names,
+        Of("none", "mitigated factors that have only some configurations: data_order:0, or name=sample_choice:0+3+7"),
     ]
-    missing: Annotated[Literal["anova", "reml"], Of("anova", "how a table that lacks cells is estimated")]
+    missing: Annotated[Literal["anova", "reml"], Of("anova", "estimation method if cells are missing")]
     root_seed: Annotated[int, SEED]
     metric: Annotated[
-        Metric, Of("auto", "the metric whose spread is investigated; auto is f1_macro; of scores pearson")
+        Metric, Of("auto", "metric whose spread is investigated; auto is f1_macro, or pearson if labels are numbers")
     ]
     hyperparameters: Annotated[
         Settings,
         Of(
             "default",
-            "`default`, `latest` (finished search) or a search's run id, `paper` (the authors' values, also of model, "
-            "design, mitigation_runs and metric where these are auto), or a JSON file; "
-            "name=value pairs, separated by commas, stand alone or after one of these and override it",
+            "name=value pairs separated by commas, alone or after one of: default; latest (the last finished "
+            "search) or the run id of a search; paper (the authors' values, also for model, design, mitigation_runs "
+            "and metric if these are auto); a JSON file",
         ),
     ]
 
@@ -98,19 +113,29 @@ class Layout(TypedDict, total=False):
         str | Auto,
         Of(
             "auto",
-            "how cells are laid out; auto is crossed, the published way, for one factor; for several it is radial, "
-            "which needs fewer trainings, or crossed if something that only tables have is asked for, see "
-            "docs/designs.md",
+            "how cells are laid out; auto: crossed (as published) for one factor, radial (fewer trainings) for several, "
+            "unless another parameter needs a table",
             registered=True,
         ),
     ]
-    joint: Annotated[Literal["paired", "product"], Of("paired", "columns of a+b: i-th with i-th, or every combination")]
-    stop: Annotated[Literal["none", "interval", "epsilon"], Of("none", "the rule that stops early")]
+    joint: Annotated[
+        Literal["paired", "product"],
+        Of("paired", "columns of a+b: i-th with i-th (paired), or every combination (product)"),
+    ]
+    stop: Annotated[
+        Literal["none", "interval", "epsilon"],
+        Of("none", "rule that stops early: at a narrow interval, or when more rows change nothing"),
+    ]
     half_width: Annotated[
-        float, Of("0.1", "stop=interval, plan: wanted half-width of the corrected score's interval", high=1)
+        float, Of("0.1", "stop=interval, plan: half-width of the interval of the corrected importance to reach", high=1)
     ]
     epsilon: Annotated[
-        float, Of("0.01", "stop=epsilon: largest change by a row (percentage points, score) that counts as none")
+        float,
+        Of(
+            "0.01",
+            "stop=epsilon: stop if one more row changes the standard deviations (percentage points) and the "
+            "importance by less",
+        ),
     ]
 
 
@@ -121,8 +146,8 @@ class SelfTest(TypedDict, total=False):
         Literal["auto", "run", "only", "skip"],
         Of(
             "auto",
-            "try before the cells what each seed does, and stop where one does nothing or results do not repeat; auto "
-            "does so for functions, commands and projects",
+            "trial runs before the study: stop if a seed changes nothing or a repeated run differs; auto does this "
+            "for functions, commands and projects",
         ),
     ]
 
@@ -131,15 +156,14 @@ class Sizes(TypedDict, total=False):
     """How much data is used."""
 
     num_labelled: Annotated[
-        int | Auto,
-        Of("auto", "training examples that count as labelled; auto is 1000, fewer where data is small", low=2),
+        int | Auto, Of("auto", "number of labelled training examples; auto is 1000, fewer if the data is small", low=2)
     ]
     test_size: Annotated[
-        int | Auto, Of("auto", "test examples that are evaluated; auto is 1000, fewer where data is small", low=2)
+        int | Auto, Of("auto", "number of test examples; auto is 1000, fewer if the data is small", low=2)
     ]
     test_selection: Annotated[
         Literal["label_selection", "fixed"],
-        Of("label_selection", "whether the factor label_selection draws test examples, too"),
+        Of("label_selection", "fixed: all cells have the same test examples; else label_selection draws them, too"),
     ]
 
 
@@ -147,45 +171,58 @@ class Columns(TypedDict, total=False):
     """How a file or data set is read."""
 
     text_column: Annotated[
-        Names, Of("auto", "text column of a file or data set; two for sentence pairs, separated by a comma")
+        Names, Of("auto", "text column of the file or data set; two for sentence pairs, separated by a comma")
     ]
-    label_column: Annotated[str, Of("label", "label column of a file or data set")]
+    label_column: Annotated[str, Of("label", "label column of the file or data set")]
     task_kind: Annotated[
         str,
         Of(
-            "auto", "classification, regression, multiple_choice, generation, tagging or ranking; auto goes by the data"
+            "auto",
+            "classification, regression, multiple_choice, generation, tagging or ranking; auto infers it from the data",
         ),
     ]
-    choice_columns: Annotated[Names, Of("auto", "columns of a multiple-choice file, separated by commas")]
+    choice_columns: Annotated[
+        Names, Of("auto", "columns with the choices of a multiple-choice file, separated by commas")
+    ]
 
 
 class Shown(TypedDict, total=False):
     """What the report shows."""
 
     show_texts: Annotated[
-        bool, Of("false", "whether the report shows texts of examples; else it names them by their ids, and votes")
+        bool, Of("false", "true: the report shows the texts of examples; false: only their ids and votes")
     ]
 
 
 class Place(TypedDict, total=False):
     """Where and how cells run: one for all cells of a study."""
 
-    device: Annotated[str, Of("auto", "cpu, cuda, cuda:N, mps; auto takes an accelerator where there is one")]
+    device: Annotated[str, Of("auto", "cpu, cuda, cuda:N or mps; auto uses an accelerator if there is one")]
     deterministic: Annotated[
-        bool, Of("true", "false lets a GPU compute as it likes, which may be faster and never twice the same")
+        bool,
+        Of(
+            "true",
+            "true: a repeated cell gives identical results on the same device; false: a GPU may be faster, but "
+            "results can differ",
+        ),
     ]
-    executor: Annotated[str, Of("processes", "where cells run", registered=True)]
-    workers: Annotated[int | Auto, Of("auto", "worker processes; auto is one a core (one a GPU)", low=1, high=10_000)]
+    executor: Annotated[
+        str,
+        Of("processes", "where cells run: in worker processes, in this process, on Slurm or Ray, ...", registered=True),
+    ]
+    workers: Annotated[
+        int | Auto, Of("auto", "number of workers; auto is one per core, or one per GPU", low=1, high=10_000)
+    ]
     cell_timeout: Annotated[
         float | Literal["auto", "none"] | None,
         Of(
             "auto",
-            "seconds that a cell may take; auto is 20 times the median of those that are done, 600 s or more; none",
+            "most seconds per cell; auto is 20 times the median of finished cells, at least 600; none: unlimited",
         ),
     ]
     executor_options: Annotated[
         Settings,
-        Of("none", 'what only this executor takes: name=value pairs separated by commas, or JSON: {"num_gpus": 0.5}'),
+        Of("none", 'options of the executor: name=value pairs separated by commas, or JSON: {"num_gpus": 0.5}'),
     ]
 
 

@@ -39,7 +39,7 @@ _FILE: Final = re.compile(r"(.*?\.json)\s*,(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was typed, taken apart.
+    """The typed text in its parts.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Given:
 
 
 def parse(hyperparameters: str | Mapping[str, Any]) -> Given:
-    """Take apart what was asked for as hyperparameters.
+    """Parse the value of the parameter `hyperparameters`.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def _pairs(text: str, pairs: str) -> dict[str, Any]:
 
 
 ValuesFor = Callable[[str, Mapping[str, Value]], Mapping[str, Value] | None]
-"""Task and what the user gives -> published hyperparameters; None where there are none."""
+"""Task and what the user gives -> published hyperparameters; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +164,13 @@ class Origin:
     search_run_id
         The search that found them, the empty text where none did; of a file, the search that wrote it.
     overridden
-        Names of those that were given beside the source.
+        Names of those that were given next to the source.
     searched
         The content of the search's ``hyperparameters.json``; empty where no search is behind them.
     notes
         What is doubtful, one sentence each.
     values
-        What was given, before the approach completed it: what is not named here may follow from what is.
+        The given values, before the approach completed it: what is not named here may follow from what is.
     """
 
     source: SourceName = "default"
@@ -197,7 +197,7 @@ def choose(
     Parameters
     ----------
     asked
-        What was asked for; see :func:`mlflow_l3d.parameters.sources.parse`.
+        The request; see :func:`mlflow_l3d.parameters.sources.parse`.
     approach
         Whose hyperparameters they are.
     subject
@@ -205,7 +205,7 @@ def choose(
     searches
         Finds searches; None where no tracking server can be asked.
     published
-        Task and what was given -> what `paper` means; None for the approach's own ``published``.
+        Task and given values -> what `paper` means; None for the approach's own ``published``.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def choose(
     except ParameterError as error:
         if given.source in ("default", "inline"):
             raise
-        fix = f"{error.fix} The values are those of {given.name}; name=value after it overrides one.".strip()
+        fix = f"{error.fix} The values come from {given.name}; name=value after it overrides one.".strip()
         raise ParameterError(error.name, error.value, error.allowed, fix) from error
     return complete, replace(origin, overridden=tuple(overrides), values=own)
 

@@ -73,7 +73,7 @@ def _names_installed(values: Registered) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number of at least `low` and at most `high`, None for no bound; or one of `words`, which is no number."""
+    """A whole number of at least `low` and at most `high`, None for no bound; or one of `words`."""
 
     low: int
     high: int | None = None

@@ -104,7 +104,7 @@ def advise(there: str, runs: float, examples: float, *, settled: bool, more_runs
     if not math.isfinite(examples):
         why = "There is no difference to settle. Name a smallest effect: the two may be equivalent within it."
         return advice("a smallest effect", why)
-    why = f"No number of runs alone settles it. With runs without end it takes about {examples:,.0f} test examples."
+    why = f"No number of runs alone settles it. With infinitely many runs it takes about {examples:,.0f} test examples."
     return advice("more runs and test examples" if more_runs else "more test examples", why)
 
 

@@ -16,8 +16,8 @@ from mlflow_l3d.studies.shown import OnOneScreen
 
 
 class _New(TypedDict):
-    kind: Annotated[str, Of("", "what is written: approach")]
-    name: Annotated[str, Of("", "what it is to be called: small letters, digits and underscores")]
+    kind: Annotated[str, Of("", "what to write: approach")]
+    name: Annotated[str, Of("", "its name: small letters, digits and underscores")]
 
 
 PORT: Final = 5057
@@ -29,7 +29,7 @@ NAMES_VERB = Verb(
     "names",
     {},
     "mlflow_l3d.studies.helpers:names",
-    "name the factors, tasks, approaches, designs, metrics and executors there are",
+    "list all factors, tasks, approaches, designs, metrics and executors",
     is_study=False,
     in_project=False,
     examples=("names",),

@@ -2,7 +2,7 @@
 
 In a pool no text occurs twice: if a study draws its own splits, a repeated text could be both trained on and tested
 on, and a text with two labels has no right answer. With the published parts every published example is kept: scores
-are then comparable to published scores on the validation set, which has the same repeats.
+are then comparable to importance on the validation set, which has the same repeats.
 """
 
 from __future__ import annotations

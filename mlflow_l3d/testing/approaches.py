@@ -114,8 +114,9 @@ def check_approach(
         How many other configurations of a factor are tried to see an effect; raise it if a factor rarely changes a
         prediction.
     tolerance
-        How far scores, metrics and predicted numbers of a cell may differ, absolutely and relatively, between a call of
-        its own and one with others, for an approach whose sessions have ``cells_at_once``. Other predictions may not.
+        How much scores, metrics and predicted numbers of a cell may differ, absolutely and relatively, between a call
+        of its own and one with others, for an approach whose sessions have ``cells_at_once``. Other predictions may
+        not.
 
     Raises
     ------

@@ -95,7 +95,7 @@ class Trouble(Synthetic):
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> Session:
-        """Return a session, or do what was asked for."""
+        """Return a session, or cause the trouble."""
         list(report_progress("preparing", range(4), int, 6))
         cache.mkdir(parents=True, exist_ok=True)
         text = json.dumps({**os.environ, "device": device})

@@ -1,4 +1,4 @@
-"""Runs beside parents: what a comparison, a gate, an ablation or a plan says."""
+"""Runs next to parents: what a comparison, a gate, an ablation or a plan says."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _LONGEST: Final = 30.0
 _NOBODY: Final = re.compile("Failed to establish a new connection|Connection refused|Failed to resolve")
 _NEWER: Final = "a newer", "Upgrade MLflow: pip install --upgrade mlflow"
 _NOISY: Final = ("mlflow.store.db.utils", "mlflow.utils.rest_utils")
-"""Loggers of MLflow that show a traceback, or an answer, for what is said in one line by whoever called."""
+"""Loggers of MLflow that show a traceback, or an answer, which the caller reports in one line."""
 
 
 def public_uri(uri: str) -> str:
@@ -162,7 +162,7 @@ def connect() -> MlflowClient:
 
 
 def _make(uri: str) -> None:
-    """Make the tables of a new SQLite store beside it, and link it to its place: it appears whole, for one process.
+    """Make the tables of a new SQLite store next to it, and link it to its place: it appears whole, for one process.
 
     MLflow makes them in the file itself, which spoils it if two do so at once, or the process is killed.
     """

@@ -135,8 +135,8 @@ def _lock(folder: Path, role: str) -> BaseFileLock:
 def recover(recorder: RunRecorder[Any]) -> None:
     """Find what is done, take over the children of interrupted parents, and fetch what the tables of the parent need.
 
-    What lies in the spool and not on the server is uploaded. Uploads, moving children and fetching predictions go on in
-    the uploader's threads after the return.
+    What lies in the spool and not on the server is uploaded. Uploads, moving children and fetching predictions continue
+    in the uploader's threads after the return.
     """
     client, spool, work, recovered = recorder.client, recorder.spool, recorder.work, recorder.recovered
     on_server = finished_cells(client, work.context_key, work.kind.role)
@@ -218,7 +218,7 @@ def _tell_holders(recorder: RunRecorder[Any], finished: list[Run], taken_over: l
 
 
 def take_over(recorder: RunRecorder[Any], spooled: set[str]) -> list[Run]:
-    """Move the children of interrupted parents of the same work to the new one, and end what was left running.
+    """Move the children of interrupted parents of the same work to the new one, and end those that were still running.
 
     Also of those that another parent continues: it may have been killed before it had all their children.
 

@@ -1,4 +1,4 @@
-"""One parent run and its children on one tracking server: spool first, uploads beside the work, a true end."""
+"""One parent run and its children on one tracking server: spool first, uploads next to the work, a true end."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class RunRecorder(Generic[R]):
     client, parent
         The tracking server, and the parent run on it.
     work
-        What is recorded.
+        What is to be recorded.
     spool
         Where records lie until the server holds them.
     lock
@@ -286,7 +286,7 @@ def patience_seconds() -> float:
     Raises
     ------
     ParameterError
-        If ``$L3D_UPLOAD_PATIENCE`` is no number of seconds.
+        If ``$L3D_UPLOAD_PATIENCE`` is not a number of seconds.
     """
     text = os.environ.get("L3D_UPLOAD_PATIENCE")
     try:

@@ -33,7 +33,7 @@ class RunRecord(ABC):
     metrics
         Numbers; ``duration_seconds`` among them.
     curves
-        Name -> one value a step.
+        Name -> one value per step.
     params_logged, tags_logged, metrics_logged
         What its training logged itself, see :class:`mlflow_l3d.cells.cell.Logged`; artifacts lie next to the record.
     error, traceback
@@ -68,7 +68,7 @@ class RunRecord(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRecord(RunRecord):
-    """What is known of one cell beside its predictions.
+    """The facts about one cell next to its predictions.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class CellRecord(RunRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRecord(RunRecord):
-    """What is known of one trial of a search.
+    """The facts about one trial of a search.
 
     Attributes
     ----------

@@ -70,7 +70,7 @@ class Spool(Generic[R]):
         Parameters
         ----------
         record
-            What is known of it.
+            Facts about the cell.
         outcome
             Holds its predictions and artifacts, if any.
         predictions, run_id
@@ -147,7 +147,7 @@ class Spool(Generic[R]):
             return False
 
     def set_aside(self, key: str) -> None:
-        """Move a cell that is not whole to the folder ``broken`` beside the spool."""
+        """Move a cell that is not whole to the folder ``broken`` next to the spool."""
         broken = self.folder.with_name("broken")
         broken.mkdir(mode=0o700, exist_ok=True)
         target = broken / f".{key}"

@@ -1,4 +1,4 @@
-"""Uploads beside the training: threads that outlive an outage of the server and never block who gives them work."""
+"""Uploads next to the training: threads that outlive an outage of the server and never block who gives them work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_PAUSE: Final = 15.0
 
 
 class _Line:
-    """Threads, one queue, and what is known of the server: what several uploaders may share.
+    """Threads, one queue, and the facts about the server: what several uploaders may share.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class _Line:
             if self.outage_since is not None:
                 away = time.monotonic() - self.outage_since
                 if self._told:
-                    _logger.warning("The tracking server is back after %.0f s; uploads go on.", away)
+                    _logger.warning("The tracking server is back after %.0f s; uploads continue.", away)
                 self._away += away
                 self.outage_since = None
 

@@ -114,7 +114,7 @@ def test_l3d002_names_the_rows_that_lack_cells():
     scores = table()
     scores[[3, 3, 7], [0, 1, 9]] = np.nan
     message = fired(scores, golden())["L3D002"].message
-    assert message.startswith("3 cells of 200 have no score (rows 3, 7). The published score takes the scores that")
+    assert message.startswith("3 cells of 200 have no score (rows 3, 7). The importance uses the scores that")
     assert "No row has a score" not in message
     scores = table()
     scores[5, 5] = np.nan

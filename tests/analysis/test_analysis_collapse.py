@@ -88,7 +88,7 @@ def test_columns_that_collapse_are_the_doing_of_the_factor_and_the_rest_is_a_tab
     messages = {check.factor: check.message for check in found.checks if check.code == "L3D005"}
     assert "10.71 to 20.61 % collapse" in messages[None]
     assert "For which runs collapse its importance is +1.00" in messages["f"]
-    assert f"published score is {rest.importance:+.2f}" in messages["f"]
+    assert f"the importance is {rest.importance:+.2f}" in messages["f"]
     shown = collapse_table(Shown(found))
     assert shown is not None
     assert "30 of 200 runs" in shown.note

@@ -46,11 +46,13 @@ def test_failures_of_one_configuration_are_named():
     table[::3, 4] = np.nan
     assert found(table, golden).p_columns < 0.01 < found(table, golden).p_rows
     message = text(table, golden)
-    assert "crowd into columns (p = 0.0005): they go with the configurations of data_order" in message
+    assert "concentrate in columns (p = 0.0005): they depend on the configurations of data_order" in message
     table, golden = drawn()
     table[7, ::2] = np.nan
     assert found(table, golden).p_rows < 0.01 < found(table, golden).p_columns
-    assert "crowd into rows (p = 0.0005): they go with the configurations of the other factors" in text(table, golden)
+    assert "concentrate in rows (p = 0.0005): they depend on the configurations of the other factors" in text(
+        table, golden
+    )
     assert math.isnan(found(table, golden, NESTED).p_columns)
 
 
@@ -62,9 +64,9 @@ def test_failures_that_hide_collapses_are_seen_beside_the_score():
     assert again.metrics() == pytest.approx({**whole.metrics(), "collapsed_share": 0.0})
     assert again.golden_std > 2 * importance(table, golden).golden_std
     message = text(table, golden, classes=2)
-    assert f"the published score is {whole.importance:+.2f}" in message
+    assert f"the importance is {whole.importance:+.2f}" in message
     assert f"the golden standard deviation {100 * whole.golden_std:.2f} points" in message
-    assert "score of guessing" not in text(table, golden)
+    assert "score at chance" not in text(table, golden)
 
 
 def test_nothing_to_say():
@@ -92,6 +94,6 @@ def test_failures_where_there_are_no_rows_and_columns():
     analysis = analyse(pd.DataFrame(runs), planned, metric="accuracy")
     messages = {check.factor: check.message for check in analysis.checks if check.code == "L3D012"}
     assert set(messages) == {"a", "b"}
-    assert all("With every failure counted as a score of guessing" in message for message in messages.values())
+    assert all("If every failure counts as a score at chance" in message for message in messages.values())
     assert re.search(r"For which runs fail its importance is \+", messages["a"])
     assert "For which runs fail its importance is -1.00" in messages["b"]

@@ -294,7 +294,7 @@ def test_no_more_requests_are_under_way_than_asked_for(server, tmp_path):
 
 
 def test_a_budget_ends_the_study_in_one_line_and_a_larger_one_goes_on(server, tmp_path):
-    with pytest.raises(L3DError, match=r"max_requests=9: the budget is spent \(9 requests to tiny at .* goes on"):
+    with pytest.raises(L3DError, match=r"max_requests=9: the budget is spent \(9 requests to tiny at .* continues"):
         run(server, tmp_path, (0, 1), max_requests=9)
     assert len(server.requests) == 9
     found = run(server, tmp_path, (0, 1), max_requests=14)

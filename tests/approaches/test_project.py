@@ -120,14 +120,14 @@ def test_the_command_is_the_one_that_mlflow_makes(folder, name, given):
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"uri": "shops"}, "^uri=shops: is no folder here, and no address"),
+        ({"uri": "shops"}, "^uri=shops: must be a folder here, or the address"),
         ({"uri": ""}, "^uri=: must be the folder"),
         ({"uri": "shop#inner"}, "^uri=shop#inner: has no folder inner"),
         ({"entry_point": "mains"}, "^entry_point='mains': must be .* main, quick. Did you mean 'main'"),
         ({"project_parameters": "seeds={a},data=x"}, "^project_parameters='seeds': .*Did you mean 'seed'"),
         ({"project_parameters": "seed={a}"}, "^project_parameters=seed: lacks data. Add data=..."),
         ({"project_parameters": "seed=1,data=x"}, "^project_parameters=seed=1,data=x: names no factor"),
-        ({"project_parameters": "seed,data=x"}, "has seed, which is no name=value"),
+        ({"project_parameters": "seed,data=x"}, "has seed, which is not name=value"),
         ({"project_parameters": '{"seed": '}, "is no JSON"),
         ({"project_parameters": "seed={a:d},data=x"}, "has {a}, which is no name of a factor"),
         ({"project_parameters": "seed={a},data=x,numpy.random.seed=x"}, "random.seed=x: must be a factor"),
@@ -296,7 +296,7 @@ def test_large_files_of_a_project_are_linked(folder):
     place.check(linked)
     with (folder / "copy" / "data" / "large").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(L3DError, match="writes to data/large, which is yours"):
+    with pytest.raises(L3DError, match="writes to data/large, in your folder"):
         place.check(linked)
 
 

@@ -165,7 +165,7 @@ def test_cells_come_one_at_a_time_and_designs_are_values(kind: str) -> None:
         (("data_oder",), "factor='data_oder': must be one of .* Did you mean 'data_order'"),
         (("data_order", "data_order"), "factor=data_order: is investigated twice"),
         (("data_order+data_order",), "must be different factors"),
-        (("data_order+data_split",), r"stand in the approach's order: data_split\+data_order"),
+        (("data_order+data_split",), r"must be in the approach's order: data_split\+data_order"),
         (("data_order+",), "factor='': must be one of"),
     ],
 )
@@ -186,7 +186,7 @@ def test_factors_that_are_none_are_refused(kind: str, factors: tuple[str, ...], 
         ("fixed", {"n": 1000, "m": 1001}, "mitigation_runs=1001"),
         ("radial", {"m": 0}, "mitigation_runs=0"),
         ("radial", {"m": 100_000_001}, "mitigation_runs=100000001"),
-        ("radial", {"factors": ()}, "needs a factor to draw anew"),
+        ("radial", {"factors": ()}, "needs a factor to redraw"),
     ],
 )
 def test_sizes_at_which_configurations_would_repeat_are_refused(kind: str, size: dict[str, Any], text: str) -> None:

@@ -35,15 +35,15 @@ def test_labels_as_they_are_held(kind: str, given: list[Any], held: list[str]) -
         ("generation", ["a", " "], "label 1 is empty"),
         ("generation", ["a", 3], "label 1 must be a text, or a list of texts .* of type int"),
         ("generation", [["a", ""]], "label 0 holds no text, or an empty one"),
-        ("generation", ["\ud800"], "label 0 is no valid Unicode"),
-        ("generation", "abc", "labels must be a list with one entry an example, got str"),
+        ("generation", ["\ud800"], "label 0 is not valid Unicode"),
+        ("generation", "abc", "labels must be a list with one entry per example, got str"),
         ("tagging", ["B-PER"], "label 0 must be a list of tags, also written as JSON, and is another text"),
         ("tagging", [[None]], "label 0 must be a text"),
         ("ranking", [["a", "a"]], "label 0 has an id twice"),
         ("ranking", [["1", 1]], "label 0 has an id twice"),
         ("ranking", [[]], "label 0 names no relevant id"),
         ("ranking", [{"a": 0}], "label 0 names no id with a gain above 0"),
-        ("ranking", [{"a": -1}], "label 0 has a gain that is no finite number"),
+        ("ranking", [{"a": -1}], "label 0 has a gain that is not a finite number"),
     ],
 )
 def test_what_is_no_label(kind: str, labels: Any, said: str) -> None:

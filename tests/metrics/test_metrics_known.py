@@ -148,8 +148,8 @@ def test_a_secondary_metric_is_recorded_and_not_what_an_investigation_is_about(s
     ("name", "found", "warning"),
     [
         ("broken", L3DError("metric=broken: the entry point cannot be loaded."), "metric=broken: the entry point"),
-        ("plain", error_rate, "metric=plain: is no Metric"),
-        ("other", ERROR_RATE, "metric=other: is no Metric with a function under this name"),
+        ("plain", error_rate, "metric=plain: is not a Metric"),
+        ("other", ERROR_RATE, "metric=other: is not a Metric with a function of this name"),
         ("accuracy", Metric("accuracy", error_rate), "metric=accuracy: "),
         ("empty", Metric("empty"), "metric=empty: "),
     ],

@@ -166,7 +166,7 @@ def test_a_value_of_a_search_is_checked_like_any_other() -> None:
         ({"rate": [1]}, "hyperparameters.rate=[1]: must be a float."),
     ):
         shown = refused("latest", searches=finder(left(hyperparameters=values)))
-        assert shown == f"{line} The values are those of latest; name=value after it overrides one."
+        assert shown == f"{line} The values come from latest; name=value after it overrides one."
     assert chosen("latest,rate=1", hyperparameters={"rate": 2})[0]["rate"] == 1
 
 

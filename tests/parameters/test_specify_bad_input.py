@@ -204,7 +204,7 @@ def test_function_in_place_of_an_approach() -> None:
 
     wrong: Any = mine
     line = refusal(fake, approach=wrong)
-    assert line.startswith("approach=function: is no approach: it is not a subclass of")
+    assert line.startswith("approach=function: is not an approach: it is not a subclass of")
     assert line.endswith("Wrap a function in mlflow_l3d.FunctionApproach.")
 
 

@@ -111,7 +111,8 @@ def test_the_latest_of_another_subject_does_not_count(
 def test_a_run_that_is_no_finished_search(place: Place, asked: InvestigationRequest, subject: Subject) -> None:
     client = place.client
     assert refused(place, ABSENT, subject) == (
-        f"hyperparameters={ABSENT}: is no run on this tracking server. Look at MLFLOW_TRACKING_URI."
+        f"hyperparameters={ABSENT}: is not a run on this tracking server. "
+        "Set MLFLOW_TRACKING_URI to the server that has it."
     )
     plain = client.create_run("0").info.run_id
     assert "must be the run of a search, and is a run of something else. Run mlflow-l3d search" in refused(
@@ -261,7 +262,10 @@ def test_a_mistake_fails_the_run_that_mlflow_made(
         == line
         == str(
             ParameterError(
-                "hyperparameters", ABSENT, "is no run on this tracking server", "Look at MLFLOW_TRACKING_URI."
+                "hyperparameters",
+                ABSENT,
+                "is not a run on this tracking server",
+                "Set MLFLOW_TRACKING_URI to the server that has it.",
             )
         )
     )

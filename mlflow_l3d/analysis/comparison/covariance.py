@@ -1,4 +1,4 @@
-"""How far the mean scores of systems are luck: of the runs, and of the test examples.
+"""How much the mean scores of systems are luck: of the runs, and of the test examples.
 
 The model of one system is ``y_li = mu + r_l + t_i + e_li``: run l (a configuration of every factor) and test example i
 are both random. Two systems share the luck of runs with equal configurations and that of examples with equal ids.
@@ -26,7 +26,7 @@ class Means:
     means
         Shape (k,).
     of_runs, of_examples
-        Shape (k, k): covariance of the means from runs (with what is left between a run and an example), and from
+        Shape (k, k): covariance of the means from runs (with the rest between a run and an example), and from
         test examples. The latter is estimated without bias and may be negative.
     pairings
         Numbers of two systems, the smaller first, to the runs that they share.
@@ -47,7 +47,7 @@ def mean_scores(systems: Sequence[System]) -> Means:
     Covariance from runs: ``sum_l a_l b_l`` over shared configurations, ``a_l`` being what run l adds to the mean of
     a system, over ``1 - 1/L_a - 1/L_b + m/(L_a L_b)``, what the means of L_a and L_b runs, m of them shared, take away.
     Covariance from examples: what examples add to the two means, multiplied and summed, without the part that comes
-    from shared runs; that stands in the first. For one system, or two with the same runs and examples, the sum of both
+    from shared runs; that is in the first. For one system, or two with the same runs and examples, the sum of both
     is ``(MS_R + MS_I - MS_E) / (L n)`` of the two-way analysis of variance (of their difference): variance of leaving
     out rows plus columns less that of cells, which both hold (Owen 2007, "The pigeonhole bootstrap", Annals of Applied
     Statistics 1, section 3). Test sets may differ from run to run.

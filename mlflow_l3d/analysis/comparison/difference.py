@@ -20,7 +20,7 @@ MOST_NEEDED: Final = 10_000_000
 _CERTAIN: Final = 30.0
 """Standard errors beyond which a difference is found whatever the degrees of freedom (2 and more) are."""
 _ROUNDING: Final = 1e-9
-"""Part of a score that is no difference."""
+"""Part of a score that is not a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Spread:
     Attributes
     ----------
     of_runs, of_examples
-        From runs (with what is left between a run and an example), and from test examples; they add up. Runs bring at
+        From runs (with the rest between a run and an example), and from test examples; they add up. Runs bring at
         least the square of :func:`mlflow_l3d.analysis.comparison.leave_out.least_error`, and so do test examples if
         the two are alike on all of them.
     runs_raw
@@ -49,7 +49,7 @@ class Spread:
     examples
         How many test examples any run saw.
     examples_raw
-        What examples bring together with what is left between a run and an example: how uncertain `of_examples` is.
+        What examples bring together with the rest between a run and an example: how uncertain `of_examples` is.
     """
 
     of_runs: float
@@ -218,7 +218,7 @@ def runs_to_settle(difference: float, found: Spread, smallest_effect: float, lev
 
 
 def examples_needed(effect: float, found: Spread, power: float, level: float = LEVEL) -> float:
-    """Return how many test examples settle the sign with a probability, if there were runs without end."""
+    """Return how many test examples settle the sign with a probability, if there were infinitely many runs."""
     from scipy.special import ndtri
 
     if not abs(effect) > 0:

@@ -125,7 +125,7 @@ class OverTasks:
     difference, low, high, p
         The mean over tasks, its interval, and the two-sided p-value of "no difference".
     task_std
-        Standard deviation of the true difference over tasks: what is left of its spread without the luck of each.
+        Standard deviation of the true difference over tasks: its spread without the luck of each.
     weights
         Of each task in the mean; they add up to 1.
     """

@@ -1,6 +1,6 @@
-"""How much each test example moves the score of each run: what is left when the example is left out.
+"""How much each test example moves the score of each run: its change if the example is left out.
 
-For the accuracy that is what the example adds to it. For a score that is no mean over examples (F1, Matthews') it is
+For the accuracy that is what the example adds to it. For a score that is not a mean over examples (F1, Matthews') it is
 the jackknife's linear part, and the two-way layout of runs x examples holds for it as it does for the accuracy.
 """
 
@@ -107,13 +107,13 @@ def shares(
     runs, examples
         How many there are; each run has two predictions or more.
     classes
-        How many classes are told apart; None for numbers.
+        How many classes are distinguished; None for numbers.
 
     Returns
     -------
     tuple of numpy.ndarray
         Scores, shape (runs,); and run, unit and share of each pair of a run and a unit, shape (m,), run by run. A unit
-        is an example, or a group of them for metrics that are no mean over examples, F1 macro and Matthews' excepted.
+        is an example, or a group of them for metrics that are not a mean over examples (except F1 macro and Matthews').
         Shares of a run sum to 0.
     """
     sizes = np.bincount(run, minlength=runs)

@@ -57,10 +57,10 @@ class Difference:
     variance_saved, variance_saved_runs
         Share of the variance that pairing takes away, and the part of it that pairing of runs does.
     runs_needed
-        Power -> runs of either that settle the sign of the difference found (of the smallest effect, where there is
+        Power -> runs of either that settle the sign of the difference found (of the smallest effect, if there is
         one), with as many test examples; inf if no number does.
     examples_needed
-        Test examples that would settle it at 80 % power with runs without end.
+        Test examples that would settle it at 80 % power with infinitely many runs.
     runs_to_settle
         See :func:`mlflow_l3d.analysis.comparison.difference.runs_to_settle`.
     """
@@ -138,7 +138,7 @@ class Rank:
     low, high
         The smallest and largest rank it may have, 1 being the best; all hold together.
     group
-        Letters: systems that share one cannot be told apart.
+        Letters: systems that share one cannot be distinguished.
     """
 
     task: str
@@ -159,7 +159,7 @@ class TaskMean:
     first, second, tasks
         What is compared, on which tasks.
     found
-        The estimate; its interval is that of this pair alone.
+        The estimate; its interval equals that of this pair alone.
     p_adjusted
         For all pairs together (Holm).
     verdict
@@ -194,7 +194,7 @@ class Comparison:
     differences
         Every pair on every task, task by task.
     ranks
-        Every system on every task, best mean first; over tasks, too, where there are several.
+        Every system on every task, best mean first; over tasks, too, if there are several.
     over_tasks
         Every pair over tasks; nothing for one task. A question of its own, with an error rate of its own.
     smallest_effect

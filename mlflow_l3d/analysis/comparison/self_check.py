@@ -1,4 +1,4 @@
-"""A/A: how often a difference is claimed where there is none."""
+"""A/A: how often a difference is claimed if there is none."""
 
 from __future__ import annotations
 

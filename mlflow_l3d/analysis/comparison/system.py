@@ -24,7 +24,7 @@ _DIFFERENT: Final = 1e-6
 
 @dataclass(frozen=True)
 class System:
-    """The independent runs of one system: each draws every factor anew.
+    """The independent runs of one system: each redraws every factor.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ def systems(
     classes: int | None = None,
     examples: int | None = None,
 ) -> tuple[list[System], str]:
-    """Return the systems that are to be compared, and why the luck of test examples is not counted, where it is not.
+    """Return the systems that are to be compared, and why the luck of test examples is not counted, if it is not.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def systems(
     metric
         What the scores are.
     classes
-        How many classes are told apart; by default those that occur.
+        How many classes are distinguished; by default those that occur.
     examples
         Test examples of a run, if there are no predictions; None if not known.
 

@@ -56,10 +56,10 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
 
     Notes
     -----
-    Ties count one half: the statistic of Mann and Whitney over ``L_a L_b`` pairs. Its variance over runs is that of the
-    means of single runs (DeLong et al. 1988), those of partners added before they are squared. Other test examples move
-    all differences alike, and the probability by as much as there are differences around 0: the squared density there,
-    times `of_examples`, is added.
+    Ties count one half: the statistic of Mann and Whitney over ``L_a L_b`` pairs. Its variance over runs equals that of
+    the means of single runs (DeLong et al. 1988), those of partners added before they are squared. Other test examples
+    move all differences alike, and the probability by as much as there are differences around 0: the squared density
+    there, times `of_examples`, is added.
     """
     first, second = sign * one.scores, sign * other.scores
     wins = [_beaten(first, second), 1 - _beaten(second, first)]
@@ -146,7 +146,7 @@ def example_wins(one: System, other: System, pairing: Pairing, level: float = LE
     one, other
         The systems.
     pairing
-        Runs that share configurations. Where there are any, the ten runs are ten shared configurations, the same of
+        Runs that share configurations. If there are any, the ten runs are ten shared configurations, the same of
         both; else ten of each, drawn independently.
     level
         Of the intervals.

@@ -44,7 +44,7 @@ class Comparable:
     phases: ClassVar[tuple[str, ...]] = ("investigation",)
     """Of its runs, golden ones apart."""
     measures: ClassVar[bool] = True
-    """Whether the disagreement within a group is what its factor alone brings about."""
+    """Whether the disagreement within a group is what its factor alone causes."""
     pairs: ClassVar[bool] = False
     """Whether a group is a base run and its swap, and these serve as golden runs."""
 
@@ -69,7 +69,7 @@ class Comparable:
         return self.of_run(phase, str(factor), row)
 
     def of_run(self, phase: str, factor: str, row: int | None) -> list[Group]:
-        """Return the groups of a run that is no golden run; parameters and errors as :meth:`groups`."""
+        """Return the groups of a run that is not a golden run; parameters and errors as :meth:`groups`."""
         return [Group(factor, known_row(phase, row))]
 
     def finished(self, groups: Sequence[Group]) -> list[Group]:

@@ -208,7 +208,7 @@ class NumberGroup(RunGroup[Correlations]):
 
 
 class NumberComparison(Comparison[Correlations]):
-    """Finite numbers; a missing one is no example of its run. A pair of runs is compared on two examples at least."""
+    """Finite numbers; a missing one is not an example of its run. A pair of runs shares at least two examples."""
 
     groups: dict[Group, NumberGroup]  # type: ignore[assignment]
 

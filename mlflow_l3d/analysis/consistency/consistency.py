@@ -124,14 +124,14 @@ class Stability:
         """Return factor or ``golden`` -> ``consistency_pearson``, ``consistency_ccc``, for numbers; else nothing.
 
         CON-PEAR of Zhou et al. 2025 and Lin's concordance correlation, mean over pairs of runs, then over groups. An
-        answer that could not be read is no example of its run. nan ones are left out.
+        answer that could not be read is not an example of its run. nan ones are left out.
         """
         return {} if self._numbers is None else {name: self._numbers.metrics(name) for name in self._tables()}
 
     def prediction_importances(self) -> dict[str, PredictionImportance]:
         """Return factor -> importance for single predictions.
 
-        ``(1 - CON within rows) / (1 - CON of golden runs)``: how much disagreement this factor alone brings about. Only
+        ``(1 - CON within rows) / (1 - CON of golden runs)``: how much disagreement this factor alone causes. Only
         in the designs, where both the factor's and the golden runs can be compared, and equal predictions agree fully.
         The interval is over rows and golden runs, in the radial design over both together; in the crossed design over
         columns too, where every row has the same ones.

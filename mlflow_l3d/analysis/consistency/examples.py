@@ -17,9 +17,9 @@ ROBUST: Final = "robust"
 FRAGILE: Final = "fragile"
 NEVER_RIGHT: Final = "never_right"
 TEN: Final = 10
-"""Runs of which shares are told whatever their number; the seeds of Zhou et al. (2025) are ten, too."""
+"""Runs of which shares are reported whatever their number; the seeds of Zhou et al. (2025) are ten, too."""
 FEWEST_EXAMPLES: Final = 10
-"""A share of fewer test examples is not told but explained: one more of them would move it by a tenth."""
+"""A share of fewer test examples is not reported but explained: one more of them would move it by a tenth."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class RunAgreement:
-    """How the runs of one group agree with each other, one value a run, in the order in which they were added.
+    """How the runs of one group agree with each other, one value per run, in the order in which they were added.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Sums:
     kappa
         Fleiss' kappa; nan if it is not defined.
     variance, population
-        Variance (ddof=1) of the accuracies of the runs, and the part of it that a test set without end would leave.
+        Variance (ddof=1) of the accuracies of the runs, and the part of it that an infinite test set would leave.
     """
 
     comparisons: int

@@ -70,7 +70,7 @@ class Consistency:
 
 
 def population_variance(accuracies: npt.ArrayLike, correct_consistency: float, examples: int) -> float:
-    """Return the variance of the accuracy that a test set without end would leave.
+    """Return the variance of the accuracy that an infinite test set would leave.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def root(variance: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PredictionImportance:
-    """Importance of a factor for single predictions, beside its importance for the score.
+    """Importance of a factor for single predictions, next to its importance for the score.
 
     Attributes
     ----------
@@ -121,21 +121,21 @@ class PredictionImportance:
         The investigated factor.
     share
         ``(1 - CON within rows) / (1 - CON of golden runs)``: the total Sobol index of the one-hot predictions, that is
-        the share of their variance that changing this factor alone brings about. Not cut at 1: by chance, or where the
+        the share of their variance that changing this factor alone causes. Not cut at 1: by chance, or where the
         golden runs are too alike, it may lie above. nan where golden runs never disagree.
     share_ci_low, share_ci_high
         95 % jackknife interval of it, not cut either.
     importance
         ``sqrt(share) - sqrt(1 - share)`` with the share cut at 1: on the scale of the importance of a score, above 0
-        where the factor matters more, interactions included, than all others without it. Its interval is that of the
-        share on the same scale.
+        where the factor matters more, interactions included, than all others without it. Its interval equals that of
+        the share on the same scale.
     consistency
         CON within rows.
     rows
         Rows behind the number.
     interval_over
-        What was left out one at a time: ``rows``, and where given ``columns`` and ``golden runs``; ``rows with golden
-        runs`` where the golden runs belong to the rows and left with them.
+        Units that are left out one at a time: ``rows``, also ``columns`` and ``golden runs``; ``rows with golden runs``
+        where the golden runs belong to the rows and left with them.
     """
 
     factor: str
@@ -184,7 +184,7 @@ def prediction_importance(
     golden
         Consistency of golden runs, in which every factor differs.
     row_values
-        Shape (M,): CON of each row, whose mean is that of `within`; nan if a row has no pair.
+        Shape (M,): CON of each row, whose mean equals that of `within`; nan if a row has no pair.
     without_column
         Shape (N,): CON within rows where one column is left out of all rows. A crossed design has the same N
         configurations in every row, so without these the interval is too narrow.
@@ -200,7 +200,7 @@ def prediction_importance(
     A pair of runs disagrees on an example with probability ``1 - CON``, half the expected squared distance of their
     one-hot predictions. So the numerator is the expected variance given all other factors, the denominator the total
     variance: Jansen's form of the total Sobol index, for vectors. Interval: jackknife of its logarithm, t quantiles;
-    variances of what is left out are added.
+    variances over the left-out units are added.
     """
     every = np.asarray(row_values, dtype=np.float64)
     rows = every[~np.isnan(every)]

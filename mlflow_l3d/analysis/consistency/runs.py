@@ -40,7 +40,7 @@ class PairSpread:
 
     Notes
     -----
-    Pairs are not independent: each seed stands in S - 1 of them. Intervals leave out one seed at a time, with all its
+    Pairs are not independent: each seed is in S - 1 of them. Intervals leave out one seed at a time, with all its
     pairs (95 % jackknife: of the mean on the logit or Fisher's scale, of the spread on the log scale). nan if there
     are fewer than four seeds (three for the mean of CON and CCON), or leaving seeds out changes nothing.
 
@@ -120,9 +120,9 @@ def class_agreement(predictions: IntArray, labels: IntArray) -> SeedAgreement:
     SeedAgreement
         `pairs` are ``consistency`` (CON) and ``correct_consistency`` (CCON; Zhou et al. 2025, equations 2 and 3).
         `together` are ``fleiss_kappa``, ``unparsed_share``, ``agreement_on_wrong`` (CON - CCON),
-        ``accuracy_std_population`` (standard deviation, ddof=1, of the accuracy that a test set without end would
+        ``accuracy_std_population`` (standard deviation, ddof=1, of the accuracy that an infinite test set would
         leave), ``robust_share``, ``fragile_share`` and ``never_right_share``. Kappa and shares have intervals; nan
-        where there are fewer than four seeds or more than 200, or leaving one out changes nothing.
+        if there are fewer than four seeds or more than 200, or leaving one out changes nothing.
 
     Notes
     -----

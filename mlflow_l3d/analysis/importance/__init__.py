@@ -1,1 +1,1 @@
-"""Importance scores of randomness factors, and everything beside them."""
+"""Importance scores of randomness factors, and everything next to them."""

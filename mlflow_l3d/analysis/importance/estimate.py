@@ -39,7 +39,7 @@ class Scale(NamedTuple):
 class Skewed(NamedTuple):
     """A part of the contributed variance that is a mean square of few draws.
 
-    Its logarithm has an error that hardly depends on its value, that of a sum of it and another part does not: such an
+    Its logarithm has an error that barely depends on its value, that of a sum of it and another part does not: such an
     interval lies too low (Graybill and Wang 1980; Zou and Donner 2008).
 
     Attributes
@@ -87,7 +87,7 @@ class Jackknife:
         return min(ends), max(ends)
 
     def shift(self, quantile: float) -> float:
-        """Return how far the end of an interval lies from the centre, for a quantile of either sign."""
+        """Return the distance of the end of an interval from the centre, for a quantile of either sign."""
         share, error = self.skewed.share, min(self.skewed.error, self.error / max(self.skewed.share, SMALLEST_SHARE))
         rest = max(0.0, self.error**2 - (share * error) ** 2)
         constant = math.log1p(-share) if share < 1 else -math.inf
@@ -131,7 +131,7 @@ class Estimate:
     components
         The variances.
     jackknife
-        S_T with its error; None if that is of no use, as that of a logit where rows do not differ for certain.
+        S_T with its error; None if that is of no use, as that of a logit where rows do not differ significantly.
     limits
         Level -> interval that is used instead; None if the table is too small for any.
     """

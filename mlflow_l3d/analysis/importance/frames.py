@@ -102,7 +102,7 @@ def score_table(
 def golden_scores(cells: pd.DataFrame, metric: str, *, runs: int | None = None) -> FloatArray:
     """Return the scores of the golden runs, shape (L,); see :func:`placed_scores`.
 
-    Where no golden run has an ``index``, they are numbered as they come.
+    If no golden run has an ``index``, they are numbered as they come.
     """
     _require(cells, "phase")
     golden = cells["phase"].isin(["golden"])

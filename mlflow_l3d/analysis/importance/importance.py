@@ -28,7 +28,7 @@ from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, ratio_interval, wit
 
 
 class _Published(NamedTuple):
-    """What the published method makes of one table and its golden runs; the names are those of the parent metrics."""
+    """What the published method makes of one table and its golden runs; the parent's metrics have the same names."""
 
     importance: float
     contributed_std: float
@@ -121,12 +121,13 @@ def radial_importance(
 
     Notes
     -----
-    The published score needs many columns a row; with two, its standard deviations would be far too small and not
+    The importance needs many columns a row; with two, its standard deviations would be far too small and not
     comparable (a factor of 0.56 for `contributed_std` alone). So the three numbers are what they tend to with many
     columns, without bias (ddof=1): ``contributed_std = sqrt(tau2_k)``, from base and swap; ``mitigated_std``, the
     standard deviation of the expected score of a row, from the same pairs as a nested table; ``golden_std``, the root
-    of the mean variance of the K + 1 sets, each of which is n independent draws of all factors. The corrected score
-    differs from the published one only in that it takes the total variance from all sets, and so is the more precise.
+    of the mean variance of the K + 1 sets, each of which is n independent draws of all factors. The corrected
+    importance differs from the published one only in that it takes the total variance from all sets, and so is the more
+    precise.
 
     Examples
     --------
@@ -223,7 +224,7 @@ def _record(
     design: str,
     level: float,
 ) -> Importance:
-    """Return the record of a factor without a corrected score."""
+    """Return the record of a factor without a corrected importance."""
     finite_scores, finite_golden = table[np.isfinite(table)], golden[np.isfinite(golden)]
     return Importance(
         factor,

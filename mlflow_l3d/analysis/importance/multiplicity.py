@@ -1,4 +1,4 @@
-"""Several factors at once: which are important or not with one error rate for all, and which can be told apart."""
+"""Several factors at once: which are important or not with one error rate for all, and which can be distinguished."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PairedDifference:
     first, second
         The factors.
     first_importance, second_importance, difference
-        Corrected scores, and first minus second.
+        Corrected importances, and first minus second.
     low, high
         Interval of the difference for this pair alone.
     p
@@ -77,17 +77,17 @@ class PairedDifference:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Factors in the order of their corrected importance, and which of them can be told apart.
+    """Factors in the order of their corrected importance, and which of them can be distinguished.
 
     Attributes
     ----------
     factors
-        Most important first; factors without a corrected score last.
+        Most important first; factors without a corrected importance last.
     importances
-        Corrected scores in that order.
+        Corrected importances in that order.
     groups
-        Largest sets of factors that cannot be told apart, each in that order. A factor may stand in several; one that
-        could be compared with no other stands in none.
+        Largest sets of factors that cannot be distinguished, each in that order. A factor may be in several; one that
+        could be compared with no other is in none.
     differences
         Every pair, the more important factor first.
     level
@@ -134,8 +134,9 @@ def rank_factors(
     Returns
     -------
     Ranking
-        Two factors can be told apart where Holm's adjusted p-value of their difference is at most ``1 - level``. Each
-        pair is compared on the rows with a score in both tables. Factors without an interval are compared with none.
+        Two factors can be distinguished where Holm's adjusted p-value of their difference is at most ``1 - level``.
+        Each pair is compared on the rows with a score in both tables. Factors without an interval are compared with
+        none.
     """
     scores = {name: record.importance_corrected for name, record in importances.items()}
     ordered = sorted(scores, key=lambda name: -scores[name] if math.isfinite(scores[name]) else math.inf)
@@ -189,9 +190,9 @@ def paired_difference(
     Jackknife over rows, a row being left out of both tables together. Where columns are draws, too, those of the two
     tables are draws of different factors, so the jackknife variance over columns of each is added; degrees of freedom
     by Welch and Satterthwaite. It is taken on the scale of the importance, which is nearly that of the arcsine of
-    sqrt(S_T): its error hardly depends on its value. Where one of the two has no usable error (rows that do not differ
-    for certain), or lies at the end of the scale, leaving rows out understates the error, and the intervals of the two
-    are set against each other instead (squares of their half-widths added, as for independent estimates).
+    sqrt(S_T): its error barely depends on its value. If one of the two has no usable error (rows that do not differ
+    significantly), or lies at the end of the scale, leaving rows out understates the error, and the intervals of the
+    two are set against each other instead (squares of their half-widths added, as for independent estimates).
     """
     one, other = estimates[first], estimates[second]
     score, other_score = (math.nan if each is None else each.importance for each in (one, other))
@@ -252,7 +253,7 @@ def alike(ordered: Sequence[str], apart: set[frozenset[str]]) -> tuple[tuple[str
 
 
 def letters(names: Sequence[str], groups: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Return the letters of each name: a, b, ... for the groups that it stands in."""
+    """Return the letters of each name: a, b, ... for the groups that it is in."""
     return {name: "".join(_letter(place) for place, group in enumerate(groups) if name in group) for name in names}
 
 

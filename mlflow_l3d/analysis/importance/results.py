@@ -1,4 +1,4 @@
-"""The record of one factor: its importance score and what stands beside it; checks, and the numbers in their texts."""
+"""The record of one factor: its importance score and what accompanies it; checks, and the numbers in their texts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """The importance score of one factor (Pecher et al. 2024, Algorithm 1), and what stands beside it.
+    """The importance score of one factor (Pecher et al. 2024, Algorithm 1), and what accompanies it.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Importance:
         ``sqrt(S_T) - sqrt(1 - S_T)``, S_T the estimated share of the variance, and its interval. It tends to another
         number than `importance` if rows are unevenly spread.
     moves_by_std
-        Standard deviation that the factor brings about, interactions included, without the bias of few runs.
+        Standard deviation that the factor causes, interactions included, without the bias of few runs.
     unevenness
         Squared coefficient of variation of the true standard deviations within rows; nan if the table does not show it.
     score_mean, score_std
@@ -104,12 +104,12 @@ class Importance:
     level
         Confidence level of the intervals, which may be above 95 % so that those of all factors hold together.
     components
-        The variances behind the corrected score, not cut at zero; None if there are none.
+        The variances behind the corrected importance, not cut at zero; None if there are none.
     score_iqr, golden_iqr
         Distance of the quartiles of all cells, and of the golden runs: spread that a few collapsed runs do not move.
     first_order_index, first_order_ci_low, first_order_ci_high
-        S_1, the share of the variance that the factor brings about by itself, and its interval; nan if the design
-        cannot tell (all but the crossed one).
+        S_1, the share of the variance that the factor causes by itself, and its interval; nan if the design
+        does not identify it (all but the crossed one).
     golden_pooled
         Whether `golden` is not golden runs but the pooled cells of all tables, because there are none.
     """
@@ -171,7 +171,7 @@ class Importance:
         """Return the further metrics that a finished parent has; those that are nan are left out.
 
         ``score_iqr``, the interval of ``golden_std``, the first-order index with its interval, and the variances behind
-        the corrected score: ``variance_main``, ``variance_interaction``, ``variance_mitigated``,
+        the corrected importance: ``variance_main``, ``variance_interaction``, ``variance_mitigated``,
         ``variance_contributed``, ``variance_total``, in squared units of the score, not cut at 0.
         """
         values = {name: getattr(self, name) for name in FURTHER_METRICS}
@@ -191,7 +191,7 @@ def points(value: float) -> str:
 
 
 def in_unit(value: float, *, percent: bool) -> str:
-    """Return a score or standard deviation in percentage points, or, where it is not read so, as it is."""
+    """Return a score or standard deviation in percentage points, or, if it is not read so, as it is."""
     return points(value) if percent else f"{value:.4g}"
 
 

@@ -40,7 +40,7 @@ class VarianceComponents:
     mitigated
         s2_R, main effect of all other factors together.
     main
-        s2_F, main effect of the factor; nan if a design cannot tell it from the interaction (nested, radial).
+        s2_F, main effect of the factor; nan if a design cannot separate it from the interaction (nested, radial).
     interaction
         s2_RF + s2_e, its interaction with the others and what nothing explains; nan likewise.
     total
@@ -77,12 +77,12 @@ class VarianceComponents:
 
     @property
     def moves_by_std(self) -> float:
-        """Standard deviation that the factor brings about, interactions included, without the bias of few runs."""
+        """Standard deviation that the factor causes, interactions included, without the bias of few runs."""
         shrinkage = 1.0 if math.isnan(self.contributed_degrees) else float(std_shrinkage(self.contributed_degrees))
         return math.sqrt(max(0.0, self.contributed)) / shrinkage
 
     def derived(self) -> dict[str, Any]:
-        """Return what follows from the fields and is recorded beside them."""
+        """Return what follows from the fields and is recorded next to them."""
         return {"total_index": self.total_index, "truncated": self.truncated}
 
     @property

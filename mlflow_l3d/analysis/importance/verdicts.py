@@ -240,7 +240,7 @@ def strategy_table(results: Iterable[StrategyResult], *, scale: int = 100) -> pd
     Parameters
     ----------
     results
-        At most one a factor and strategy, as fractions.
+        At most one per factor and strategy, as fractions.
     scale
         What they are multiplied by: 1 for a metric that is not read in percent.
 
@@ -249,7 +249,7 @@ def strategy_table(results: Iterable[StrategyResult], *, scale: int = 100) -> pd
     pandas.DataFrame
         Texts; index `factor` with the golden runs first, columns ``random``, ``fixed``, ``interactions``. ``(*)`` marks
         factors that the strategy calls important; an empty text is a result that is not there, ``nan`` one without a
-        number. The standard deviation of the golden runs stands in every column.
+        number. The standard deviation of the golden runs is in every column.
     """
     texts: dict[str, dict[str, str]] = {}
     for result in sorted(results, key=lambda each: each.strategy != "golden"):

@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, t_quantile
 
 MAIN_SHARE: Final = 0.5
-"""Share of the contributed variance taken as the main effect where a pilot cannot tell (nested, radial)."""
+"""Share of the contributed variance taken as the main effect if a pilot does not identify it (nested, radial)."""
 
 
 def optimal_columns(total_index: float) -> int:
@@ -55,13 +55,13 @@ def expected_half_width(
     Returns
     -------
     float
-        In (0, 1]; nan if there will be no interval (fewer than three rows, or columns in the crossed design), or
+        In (0, 1]; nan if there is no interval (fewer than three rows, or columns in the crossed design), or
         the pilot has no variance.
 
     Notes
     -----
     Delta method: normal approximation of the error of logit(S_T), mapped to importance with the t quantile that the
-    interval will use. Where the other factors have almost no effect (S_T near 1) it says too much.
+    interval will use. If the other factors have almost no effect (S_T near 1) it says too much.
     """
     if math.isnan(pilot.total) or pilot.total <= 0 or pilot.contributed <= 0:
         return math.nan
@@ -80,7 +80,7 @@ def logit_variances(
 ) -> tuple[float, float, float]:
     """Return 1 - S_T, and the variances of logit(S_T) that rows and columns bring, for normal effects.
 
-    Where the pilot says that nothing else matters, the logit has no value: 1 - S_T is not smaller than can be seen.
+    If the pilot says that nothing else matters, the logit has no value: 1 - S_T is not smaller than can be seen.
     """
     main, interaction, mitigated = (part / pilot.contributed for part in variance_parts(pilot))
     mitigated = max(mitigated, 1 / (columns * rows))
@@ -135,7 +135,7 @@ MOST_LEFT: Final = 0.999
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is known of a factor before an investigation.
+    """The facts about a factor before an investigation.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Outlook:
     errors
         Jackknife variances of atanh(1 - S_T) in the pilot, over rows and, where columns are draws, over columns.
     tails
-        For each, how far such a variance may be off: relative variance of one draw's part.
+        For each, how much such a variance may be off: relative variance of one draw's part.
     """
 
     components: VarianceComponents
@@ -205,7 +205,7 @@ def half_width_of(
     Parameters
     ----------
     pilot
-        What is known.
+        The known facts.
     model, rows, columns, level
         As for :func:`~mlflow_l3d.analysis.planning.assurance.expected_half_width`.
     assurance
@@ -216,7 +216,7 @@ def half_width_of(
     -------
     float
         That quantile over draws, always the same ones, of what is not known: S_T, by the error of the pilot and that of
-        the table, and how far the errors of both are off. nan if there will be no interval, or the pilot has no
+        the table, and how much the errors of both are off. nan if there is no interval, or the pilot has no
         variance.
     """
     from scipy.special import expit
@@ -251,7 +251,7 @@ def half_width_of(
 
 
 def _off(draws: FloatArray, tails: float, pilot: float, planned: int) -> FloatArray:
-    """Return how far errors of a table of some size are from what a pilot of another size lets expect, as factors."""
+    """Return the factors by which errors of a table differ from those that a pilot of another size lets expect."""
     of_pilot, of_table = tails / (pilot + FEW), tails / (planned + FEW)
     return np.exp(draws * math.sqrt(of_pilot + of_table) + (of_pilot - of_table) / 2)
 

@@ -34,7 +34,7 @@ class InterimAnalysis:
     reason
         One line with the numbers.
     importance
-        The number the rule is about: published score (``epsilon``), corrected score (``interval``).
+        The number the rule is about: importance (``epsilon``), corrected importance (``interval``).
     alpha, low, high
         Error probability that the look spends, and the interval at level ``1 - alpha``; nan with ``epsilon``.
     change
@@ -85,7 +85,7 @@ class EpsilonRule(_Rule):
     least_rows
         No stop before; the paper says only that the start must not be too small.
     history
-        Looks so far, one a row from the second on.
+        Looks so far, one per row from the second on.
 
     Notes
     -----
@@ -138,7 +138,7 @@ class EpsilonRule(_Rule):
 
 @dataclass
 class IntervalRule(_Rule):
-    """Stop when the interval of the corrected score excludes 0, or is narrow enough; one object for each factor.
+    """Stop when the interval of the corrected importance excludes 0, or is narrow enough; one object for each factor.
 
     Attributes
     ----------
@@ -161,8 +161,8 @@ class IntervalRule(_Rule):
     with the jackknife alone, rows of two
     columns made false claims in 6 % of investigations at alpha = 5 % and a true importance of 0.
 
-    A look may take back what an earlier one said: while the rule of another factor says continue, this one goes on, so
-    that at the end all say stop of the same rows. No claim is made of scores whose tails are long
+    A look may take back what an earlier one said: while the rule of another factor says continue, this one continues,
+    so that at the end all say stop of the same rows. No claim is made of scores whose tails are long
     (:mod:`mlflow_l3d.analysis.importance.checks.shape`).
 
     In simulations at a true importance of 0 the share of false claims is below alpha for normal and slightly skewed

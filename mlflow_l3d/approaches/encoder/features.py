@@ -107,7 +107,7 @@ def load_or_encode(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Pa
 
 
 def _write(path: Path, encode_into: Callable[[BinaryIO, int], None]) -> None:
-    """Write features to a file that appears only when it is whole; what encodes is told the bytes that are free."""
+    """Write features to a file that appears only when it is whole; the encoder learns how many bytes are free."""
     partial = path.with_suffix(".partial")
     try:
         with partial.open("wb") as file:
@@ -163,7 +163,7 @@ def encode(
     free
         Bytes free on the disk: too few are noticed before the work, not after it.
     workers
-        Threads; None for one a core (one for an accelerator).
+        Threads; None for one per core (one for an accelerator).
     """
     device, tokenizer, encoder = encoding.device, load_tokenizer(encoding.encoder), load_encoder(encoding.encoder)
     check_length(encoding.max_length, tokenizer, encoder.config)

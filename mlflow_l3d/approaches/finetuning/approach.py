@@ -93,7 +93,7 @@ _EPOCHS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("cola", "mrpc", "sst2"), 5),
     **dict.fromkeys(("boolq", "ag_news", "dbpedia", "snips", "trec"), 10),
 }
-"""Task -> most epochs. BoolQ, CoLA, MRPC and SST-2 are in the code; "10 epochs on multi-class" stands in the paper."""
+"""Task -> most epochs. BoolQ, CoLA, MRPC and SST-2 are in the code; "10 epochs on multi-class" is in the paper."""
 
 
 class Finetuning(Approach):
@@ -170,7 +170,7 @@ class Finetuning(Approach):
     def seeds_defaults(self, model: str, given: Mapping[str, str]) -> Mapping[str, Value]:
         """Return what `auto` means in a study of seeds: the whole model is trained.
 
-        The packaged encoder is small, and the papers' 1e-5 hardly moves it with a few hundred examples: it takes 2e-4,
+        The packaged encoder is small, and the papers' 1e-5 barely moves it with a few hundred examples: it takes 2e-4,
         which a search found.
         """
         if given.get("trainable", "full") != "full":

@@ -24,7 +24,7 @@ Measured with 384 features, 128 units, 800 training examples and batches of 8, C
 two cores that others used, too, with 1 MiB of second-level cache: 219 us alone, 136 with three others, 131 with five,
 138 with seven (the number that this gives is 8), 166 with eleven: they no longer fit, and wait for memory. On an idle
 core with 2 MiB more company was better, 71 ms a cell with eleven others and 64 with 23. Company saves what it takes to
-start an operation; the arithmetic of AdamW and of the products, two thirds of what is left, it cannot save.
+start an operation; the arithmetic of AdamW and of the products, two thirds of the rest, it cannot save.
 """
 MEMORY: Final = 2**29
 """Bytes that the cells of a chunk may hold on a CPU: with many training examples, dropout factors of a whole epoch."""

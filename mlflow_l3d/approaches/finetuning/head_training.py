@@ -129,7 +129,7 @@ def train_heads(
 ) -> list[torch.Tensor | DivergedError]:
     """Train heads side by side and evaluate the best epoch of each.
 
-    A cell that is done, is told to end, or whose loss is not finite, leaves the stack; the others go on without it.
+    A cell that is done, is told to end, or whose loss is not finite, leaves the stack; the others continue without it.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def train_heads(
     recipe, device
         How and where they are trained.
     on_epoch_end
-        Who is told of their epochs.
+        Gets each finished epoch.
 
     Returns
     -------

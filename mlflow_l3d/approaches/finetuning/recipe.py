@@ -82,7 +82,7 @@ class Recipe:
     truncation: bool = hyperparameter(True, "full, lora: cut longer examples off at max_length; false: refuse them")
     selection: str = hyperparameter(
         "best",
-        "full, lora: evaluate the best epoch on the validation part (the last where there is none), or the last",
+        "full, lora: evaluate the best epoch on the validation part (the last if there is none), or the last",
         choices=("best", "last"),
     )
     gradient_accumulation: int = hyperparameter(

@@ -35,7 +35,7 @@ from mlflow_l3d.tasks.settings import Split
 def batch_order(seed: int, epoch: int, n: int) -> npt.NDArray[np.int64]:
     """Return the order of the n training examples in one epoch (0-based): shape (n,), a permutation.
 
-    `seed` is that of ``data_order``. Batches are consecutive pieces of it.
+    `seed` belongs to ``data_order``. Batches are consecutive pieces of it.
     """
     return stream(seed, "batch_order", str(epoch)).permutation(n)
 
@@ -43,8 +43,8 @@ def batch_order(seed: int, epoch: int, n: int) -> npt.NDArray[np.int64]:
 def dropout_masks(seed: int, epoch: int, n: int, units: int, probability: float) -> FloatArray:
     """Return the factors of dropout for one epoch: shape (n, units), 0 or 1/(1 - probability).
 
-    `seed` is that of ``model_randomness``. Row i belongs to the i-th example that the epoch visits, whichever that is:
-    another order leaves the stream as it is.
+    `seed` belongs to ``model_randomness``. Row i belongs to the i-th example that the epoch visits, whichever that
+    is: another order leaves the stream as it is.
     """
     return dropout_factors(dropout_stream(seed, epoch), (n, units), probability)
 
@@ -115,7 +115,7 @@ class Progress:
     (``early_stopping_metric=loss``: the lowest loss, then the earliest). Training stops after
     `early_stopping_patience` epochs in a row that are no better than the best; the weights of the best epoch are what
     is evaluated, or with ``selection=last`` those of the last. Without validation examples the last epoch counts as the
-    best. Of a regression, Pearson's correlation stands in the place of F1 macro.
+    best. Of a regression, Pearson's correlation is in the place of F1 macro.
     """
 
     recipe: Recipe

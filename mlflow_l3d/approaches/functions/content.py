@@ -28,7 +28,7 @@ _NUMBERS: Final = (bool, int, float, complex, np.generic, range, slice, type(Non
 _SHOWN: Final = (*_NUMBERS, str, bytes, re.Pattern, PurePath, np.dtype, dt.timedelta, enum.Enum)
 """What these show of themselves is all that they are."""
 _WITHOUT_CONTENT: Final = (ModuleType, np.ufunc, logging.Logger)
-"""What is known by its name alone: the rest is the version of its package."""
+"""Packages whose objects are known by name alone: their content is the version of the package."""
 _VERSION: Final = 'Give a version, which you change with it: version="1".'
 
 
@@ -64,7 +64,7 @@ class _Content:
         self._followed: set[int] = set()
 
     def refer(self, called: str, value: Any) -> None:
-        """Add what stands behind a name."""
+        """Add what is behind a name."""
         value = value.function if isinstance(value, Approach) and hasattr(value, "function") else value
         for decorated in _decorated(value):
             self._refer_plainly(f"{called}, decorated", decorated)
@@ -73,7 +73,7 @@ class _Content:
         self._refer_plainly(called, inspect.unwrap(value))
 
     def _refer_plainly(self, called: str, value: Any) -> None:
-        """Add what stands behind a name, whatever is decorated by it."""
+        """Add what is behind a name, whatever is decorated by it."""
         if called in self.texts or value is None:
             return
         if isinstance(value, FunctionType | type) and _module_of(value) == self.module:
@@ -92,7 +92,7 @@ class _Content:
         try:
             self.texts[called] = inspect.getsource(thing.__code__ if isinstance(thing, FunctionType) else thing)
         except (OSError, TypeError):
-            allowed = f"has no source of {called} to be told apart by"
+            allowed = f"has no source of {called} to distinguish it by"
             raise ParameterError("function", self.name, allowed, _VERSION) from None
         if id(thing) in self._followed:
             return

@@ -33,7 +33,7 @@ _TASKS: Final = frozenset({"ag_news", "cola", "dbpedia", "mrpc", "snips", "sst2"
 class InContextLearning(Approach):
     """In-context learning with a language model; see :class:`mlflow_l3d.approaches.base.Approach` for the contract.
 
-    Labelled examples stand in the prompt, nothing is trained (Pecher et al. 2024, sections 4 and D).
+    Labelled examples are in the prompt, nothing is trained (Pecher et al. 2024, sections 4 and D).
     """
 
     name: str = "icl"
@@ -212,7 +212,7 @@ class InContextLearning(Approach):
         recipe, several = recipes.Recipe.of(hyperparameters), "set hyperparameter {0} to several, e.g. to {1}"
         inactive: dict[str, str] = {}
         if recipe.shots == 0:
-            reason = "shots is 0, so that no example stands in the prompt; set hyperparameter shots, e.g. to 2"
+            reason = "shots is 0, so that the prompt has no example; set hyperparameter shots, e.g. to 2"
             inactive |= {"data_order": reason, "sample_choice": reason}
         elif recipe.selection == "similarity":
             inactive["sample_choice"] = "selection=similarity chooses the examples; set hyperparameter selection=random"
@@ -239,7 +239,7 @@ class InContextLearning(Approach):
         """Return the same for a task: if answers are texts, there may be one example in the prompt."""
         reasons = dict(self.inactive_factors(hyperparameters))
         if not task.form.has_classes and hyperparameters["shots"] == 1:
-            reasons["data_order"] = "one example stands in the prompt; set hyperparameter shots, e.g. to 2"
+            reasons["data_order"] = "the prompt has one example only; set hyperparameter shots, e.g. to 2"
         return reasons
 
     def model_revision(self, model: str) -> str:

@@ -39,7 +39,7 @@ def check_model(
     Raises
     ------
     ParameterError
-        If a chat template is asked for and there is none, if scores cannot tell two answers apart, or if even the
+        If a chat template is asked for and there is none, if scores cannot distinguish two answers, or if even the
         shortest prompt is longer than the context.
     """
     chat, conversation = uses_chat(recipe.chat, loaded), conversation_in(recipe.chat, loaded)
@@ -153,7 +153,7 @@ def most_tokens(loaded: LoadedModel, answers: Sequence[Sequence[int]], new_token
     """Return how many tokens of a prompt are kept, so that its answer fits.
 
     That is what the tokenizer's ``model_max_length`` says, as for ``truncation=True`` of a tokenizer that is called
-    without a number; but no more than the model's context leaves beside the answer.
+    without a number; but no more than the model's context leaves next to the answer.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class PromptChoices:
     Attributes
     ----------
     task, recipe, classes
-        What is asked, how, and the classes to tell apart.
+        The task, how it is asked, and the classes to distinguish.
     """
 
     task: Task

@@ -22,7 +22,7 @@ def tokenised(tokenizer: Any, texts: Sequence[str], **settings: Any) -> list[lis
     The first text is cut as a whole, the others behind what all begin with, together with the last tokens of that.
     These must come out as in the first text: how a text is cut depends on what is near, and if the last tokens are
     as they were, so are those before. A text of which that does not hold is cut as a whole, and so are all if the
-    longest text shows that it was not enough, or if the tokenizer does not tell where its tokens lie.
+    longest text shows that it was not enough, or if the tokenizer does not show where its tokens lie.
 
     Parameters
     ----------

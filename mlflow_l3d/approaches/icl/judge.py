@@ -94,7 +94,7 @@ class Question:
         allowed_slots = (*input_slots, _REFERENCE, _ANSWER, _OPTIONS)
         for match in _BRACES.finditer(text):
             if match[0] not in allowed_slots:
-                allowed = f"{match[0]} is no slot; there are {', '.join(allowed_slots)}"
+                allowed = f"{match[0]} is not a slot; there are {', '.join(allowed_slots)}"
                 raise ParameterError(PARAMETER, text.replace("\n", "\\n"), allowed)
         if _ANSWER not in text:
             raise ParameterError(
@@ -161,7 +161,7 @@ class LocalJudge(Judge):
         self.engine = engine_for(self.loaded, recipe)
 
     def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
-        """Return the scores; raise a ParameterError if verdicts cannot be told apart, or a question is too long."""
+        """Return the scores; raise a ParameterError if verdicts cannot be distinguished, or a question is too long."""
         loaded, chat = self.loaded, self.loaded.chat
         answers = [answer_ids(loaded, f" {word}", chat) for word in words]
         tokens = prompts_ids(loaded, prompts, chat)

@@ -1,6 +1,6 @@
 """Language models that answer prompts: any causal or encoder-decoder model of `transformers`.
 
-Safetensors only, evaluation mode, no gradients; code that comes with a model is run only if the user says so.
+Safetensors only, evaluation mode, no gradients; code that comes with a model is run only if the user allows it.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def load_model(
 
 @contextmanager
 def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[tuple[LoadedModel, ModelReference, Any]]:
-    """Give what is known of a model before its weights are read, without a model; where it lies; its configuration.
+    """Give the facts about a model before its weights are read, without a model; where it lies; its configuration.
 
     What is raised inside of the block about files that cannot be read becomes one line.
 

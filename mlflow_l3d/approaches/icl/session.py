@@ -75,7 +75,7 @@ class PromptSession(CellwiseSession):
     Parameters
     ----------
     task, recipe
-        What is asked, and how.
+        The task, and how it is asked.
     model, device, cache
         As for :meth:`mlflow_l3d.approaches.base.Approach.prepare`.
 
@@ -252,7 +252,7 @@ class PromptSession(CellwiseSession):
         return self.recipe.stops(chat=self.chat) if not self.task.form.has_classes else ("\n",)
 
     def _numbers(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the class numbers of places among the classes that are told apart, -1 for none."""
+        """Return the class numbers of places among the classes that are distinguished, -1 for none."""
         return np.array([*self.classes, -1], dtype=np.int64)[places]
 
     def _decided(

@@ -88,7 +88,7 @@ class MetaLearning(Approach):
         return settings
 
     def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
-        """Return what stands in the code of Pecher et al. (2024) for a task and the learner that `given` names.
+        """Return what is in the code of Pecher et al. (2024) for a task and the learner that `given` names.
 
         Their Prototypical Networks and Reptile step after every task: one task a step, and so many more steps. None for
         another task, and for ``learner=fomaml``.

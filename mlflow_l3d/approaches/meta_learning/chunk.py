@@ -22,7 +22,7 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
 
 _BLOCK: Final = 64
-"""Passes over a class that are drawn at a time at most; what is drawn does not depend on it."""
+"""Passes over a class that are drawn at a time at most; the draws do not depend on it."""
 
 
 class Episodes:
@@ -30,8 +30,8 @@ class Episodes:
 
     Of each class the labelled training examples are put into a random order, pass after pass, and consecutive pieces of
     `shots` + `queries` examples are the class's part of the tasks. So every example is seen equally often (their counts
-    differ by one at most, at any time), and order alone decides which examples meet in a task. What is drawn depends
-    neither on which examples stand in a class nor on the other classes; more tasks begin with the fewer.
+    differ by one at most, at any time), and order alone decides which examples meet in a task. The draws depend
+    neither on which examples are in a class nor on the other classes; more tasks begin with the fewer.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class Draws:
     cell
         The cell.
     split
-        Positions of the examples of the classes that are told apart.
+        Positions of the examples of the classes that are distinguished.
     episodes
         Its training tasks.
     adaptation
@@ -196,7 +196,7 @@ def train(
         Where they are trained.
     tell
         If it is given, cells are adapted and evaluated on their validation part after every epoch, too, and one that
-        it wants to end leaves the stack; the others go on without it.
+        it wants to end leaves the stack; the others continue without it.
     """
     epochs = learner.settings.epochs
     parts = [part for draws in drawn for part in (draws.split.train, draws.split.validation, draws.split.test)]

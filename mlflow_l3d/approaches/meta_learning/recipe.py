@@ -23,7 +23,7 @@ RECIPES: Final[Mapping[str, Mapping[str, Value]]] = {
 """Learner -> the settings for SST-2 of the authors of Pecher et al. 2024; those of MAML for FOMAML, which they lack.
 
 For Prototypical Networks and Reptile they step after every task, these on the mean of a batch, and so with rates of our
-own. With theirs (1e-3; 5e-3, and 0.4 inside a task) steps on means hardly move Prototypical Networks, and leave Reptile
+own. With theirs (1e-3; 5e-3, and 0.4 inside a task) steps on means barely move Prototypical Networks, and leave Reptile
 near chance. Ours are the best of those tried on the validation parts of six cells; on those of twenty, steps after
 every task are no better at any rate tried (docs/meta-learning.md).
 """

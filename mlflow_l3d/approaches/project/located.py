@@ -83,7 +83,7 @@ class Located:
         """Raise L3DError if a run wrote to a file that it was given a link to: other runs have it, too."""
         for name, state in linked.items():
             if _state(self.folder / name) != state:
-                what = f"the project writes to {name}, which is yours: files above 1 MB are links that all runs share"
+                what = f"the project writes to {name}, in your folder: files above 1 MB are links that all runs share"
                 raise L3DError(f"{what}. Let it write to a file of its own.")
 
 
@@ -117,7 +117,7 @@ def located(uri: str, version: str, env_manager: str, here: Path, cache: Path) -
     folder = here / Path(name).expanduser()
     is_here = "://" not in uri and folder.is_dir()
     if "://" not in uri and not is_here and not re.match(r"[^/]+:", uri):
-        raise ParameterError("uri", uri, "is no folder here, and no address of a git repository")
+        raise ParameterError("uri", uri, "must be a folder here, or the address of a git repository")
     if is_here and version:
         raise ParameterError("hyperparameters.version", version, f"has no effect: {uri} is a folder", "Leave it out.")
     if is_here and env_manager == LOCAL:

@@ -1,8 +1,8 @@
 """A tracking store of one run, for one run of a project: what the project logs there is read and handed on.
 
-MLflow needs seconds for an empty SQLite store. One is made with the MLflow of the project's environment (its schema is
-that of its version) and kept; a run gets a copy, which takes a millisecond. The tables that are read and changed are
-those of MLflow 1 to 3; importing MLflow in every worker would take longer than most of what is done here.
+MLflow needs seconds for an empty SQLite store. One is made with the MLflow of the project's environment (its schema
+equals that of its version) and kept; a run gets a copy, which takes a millisecond. The tables that are read and changed
+equal those of MLflow 1 to 3; importing MLflow in every worker would take longer than most of what is done here.
 """
 
 from __future__ import annotations

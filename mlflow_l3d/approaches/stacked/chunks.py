@@ -87,7 +87,7 @@ class StackedSession(Session, Generic[Drawn]):
 
     @abstractmethod
     def together(self, drawn: Sequence[Drawn]) -> Sequence[tuple[Outcome, float]]:
-        """Train and evaluate what was drawn.
+        """Train and evaluate the drawn cells.
 
         For each it returns, in this order, the outcome without its wall clock, and how much work it was, more than 0,
         in any unit: the wall clock of the chunk is shared out by it. If it raises, the chunk is halved, down to the

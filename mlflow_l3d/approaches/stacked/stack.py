@@ -108,7 +108,7 @@ class Stack:
     Attributes
     ----------
     w1, w2
-        Copies of what was given.
+        Copies of the given values.
     g1, g2
         Shaped as `w1` and `w2`: the gradient of the latest step.
 
@@ -155,7 +155,7 @@ class Stack:
         return self.w2.shape[2]
 
     def select(self, cells: Sequence[int] | npt.NDArray[np.integer]) -> Stack:
-        """Return a copy with some of the cells, in the order given, that goes on where this one stands."""
+        """Return a copy with some of the cells, in the order given, that continues where this one stands."""
         index = torch.as_tensor(np.asarray(cells, dtype=np.int64), device=self.w1.device)
         moments = None if self.moments is None else self.moments.select(index)
         return Stack(self.w1.index_select(0, index), self.w2.index_select(0, index), moments)
@@ -227,7 +227,7 @@ class Rows:
         return self._matrix.dtype
 
     def places(self, positions: IntArray) -> torch.Tensor:
-        """Return where examples stand in the matrix, in the shape of `positions`, on the device."""
+        """Return where examples are in the matrix, in the shape of `positions`, on the device."""
         return torch.from_numpy(self._place[positions]).to(self._matrix.device)
 
     def empty(self, count: int) -> torch.Tensor:

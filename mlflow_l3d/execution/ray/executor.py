@@ -63,7 +63,7 @@ class ActorWorker(Worker):
         self._calls.append(None if cells is None else list(cells))
 
     def send_calls(self) -> None:
-        """Send what was given so far, in one message."""
+        """Send the collected cells in one message."""
         if self._calls:
             self.actor.give.options(num_returns=0).remote(self._sent, self._calls)
             self._calls, self._sent = [], self._sent + 1
@@ -253,7 +253,7 @@ class RayExecutor:
     job
         What the cells share; it is pickled.
     workers
-        Number of actors, at most one a cell; None is as many as the cluster has room for, also while it grows.
+        Number of actors, at most one per cell; None is as many as the cluster has room for, also while it grows.
     options
         Of :data:`OPTIONS`.
 

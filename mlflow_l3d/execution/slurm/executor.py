@@ -259,7 +259,7 @@ class SubmititExecutor:
     job
         What the cells share; it is pickled.
     workers
-        Number of tasks, at most one a cell; there is no number of its own.
+        Number of tasks, at most one per cell; it has no number of its own.
     options
         Of :data:`OPTIONS`.
 

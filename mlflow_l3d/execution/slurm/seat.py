@@ -104,7 +104,7 @@ class Pulse:
     Parameters
     ----------
     beat
-        What it does; an error of the file system is no reason to stop.
+        What it does; an error of the file system is not a reason to stop.
     seconds
         Between two times.
     """

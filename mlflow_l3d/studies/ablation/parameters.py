@@ -18,14 +18,14 @@ class _Parent(TypedDict, total=False):
 class AblationOptions(TypedDict, total=False):
     """Of `ablation`, in addition to the parent."""
 
-    metric: Annotated[str, Of("auto", "the metric whose spread is investigated; auto is the parent's own")]
-    rows: Annotated[object, Of("auto", "numbers of rows (mitigation runs) to look at, separated by commas")]
-    columns: Annotated[object, Of("auto", "numbers of columns (investigation runs) to look at, separated by commas")]
+    metric: Annotated[str, Of("auto", "metric whose spread is investigated; auto is the parent's metric")]
+    rows: Annotated[object, Of("auto", "numbers of rows (mitigation runs) to try, separated by commas")]
+    columns: Annotated[object, Of("auto", "numbers of columns (investigation runs) to try, separated by commas")]
     test_sizes: Annotated[
-        object, Of("auto", "numbers of test examples to look at, separated by commas; all is all of them")
+        object, Of("auto", "numbers of test examples to try, separated by commas; all uses every example")
     ]
-    repeats: Annotated[int, Of("10", "how many random choices for each setting", low=1, high=10_000)]
-    root_seed: Annotated[int, replace(SEED, help="the number that these choices are derived from")]
+    repeats: Annotated[int, Of("10", "random choices per setting", low=1, high=10_000)]
+    root_seed: Annotated[int, replace(SEED, help="number from which these choices are derived")]
 
 
 ABLATION: Final[Parameters] = declared(_Parent, AblationOptions)
@@ -35,7 +35,7 @@ VERB = Verb(
     "ablation",
     ABLATION,
     "mlflow_l3d.studies.ablation.run:ablation",
-    "say what fewer runs and test examples would have found, without new runs",
+    "show what fewer runs and test examples would have found, without new runs",
     question="Would fewer runs have been enough?",
     examples=("ablation", "ablation --parent-run-id RUN_ID --rows 5,10", "ablation --test-sizes 100,500"),
     order=70,

@@ -214,9 +214,9 @@ def ablation_figure(frame: pd.DataFrame) -> Figure:
             by_rows = part[part["investigation_runs"] == base["investigation_runs"]]
             by_columns = part[part["mitigation_runs"] == base["mitigation_runs"]]
             dress(axes, x=runs, y="importance", title=shorten(str(factor), 60), grid="y")
-            _line(axes, by_rows, BLUE, f"published score, fewer {fewer}")
+            _line(axes, by_rows, BLUE, f"importance, fewer {fewer}")
             if not radial:
-                _line(axes, by_columns, GREY, "published score, fewer columns")
+                _line(axes, by_columns, GREY, "importance, fewer columns")
             wide = by_rows.pivot(index="runs", columns="number", values="mean")
             corrected, *ends = (wide[name] for name in with_interval("importance_corrected"))
             axes.vlines(wide.index, *ends, color=ORANGE, linewidth=1.6)

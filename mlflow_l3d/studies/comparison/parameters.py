@@ -16,7 +16,8 @@ class _Compared(TypedDict, total=False):
         object,
         Of(
             "none",
-            "parent runs, separated by commas; or a JSON list of objects with parameters of main, which are then run",
+            "(required) parent runs separated by commas, or a JSON list of objects with parameters of investigate, "
+            "which are run first",
         ),
     ]
 
@@ -24,25 +25,25 @@ class _Compared(TypedDict, total=False):
 class CompareOptions(TypedDict, total=False):
     """Of `compare`, in addition to the compared runs."""
 
-    metric: Annotated[str, Of("auto", "the score of the systems; auto is the metric of the parent runs")]
+    metric: Annotated[str, Of("auto", "metric that is compared; auto is the metric of the parent runs")]
     smallest_effect: Annotated[
         float | No,
         Of(
             "none",
-            "differences up to this (percentage points, or an error's unit) do not matter: systems within it are "
-            "called equivalent",
+            "largest difference that does not matter (percentage points, or the unit of the metric): systems within "
+            "it are equivalent",
         ),
     ]
-    level: Annotated[float, Of("0.95", "confidence level of intervals and claims", high=1)]
+    level: Annotated[float, Of("0.95", "confidence level of intervals and verdicts", high=1)]
     self_check: Annotated[
         int,
         Of(
             "0",
-            "A/A: how many comparisons of each system with itself, which show how often a claim is false; 0 for none",
+            "number of A/A comparisons of each system with itself, which show how often a claim is false; 0 is none",
             high=100_000,
         ),
     ]
-    root_seed: Annotated[int, replace(SEED, help="the number that the halves of an A/A comparison are derived from")]
+    root_seed: Annotated[int, replace(SEED, help="number from which the halves of A/A comparisons are derived")]
 
 
 COMPARE: Final[Parameters] = declared(_Compared, CompareOptions)
@@ -52,7 +53,7 @@ VERB = Verb(
     "compare",
     COMPARE,
     "mlflow_l3d.studies.comparison.run:compare",
-    "say which of several systems is better, counting the luck of every factor and of the test examples",
+    "decide which of several systems is better, counting the luck of all factors and of the test examples",
     question="Which of these systems is better, if all luck is counted?",
     examples=(
         "compare --runs RUN_ID,RUN_ID",

@@ -18,21 +18,25 @@ class EvaluateOptions(TypedDict, total=False):
         str,
         replace(PARENT, help=f"{PARENT.help}; a sweep; several investigations or seeds studies, separated by commas"),
     ]
-    where: Annotated[str, Of("none", "an MLflow filter that finds the cells, in place of the parent's children")]
-    metric: Annotated[str, Of("auto", "the metric whose spread is investigated; auto is the parent's own, or f1_macro")]
+    where: Annotated[str, Of("none", "MLflow filter that finds the cells; none uses the parent's children")]
+    metric: Annotated[str, Of("auto", "metric whose spread is investigated; auto is the parent's metric, or f1_macro")]
     design: Annotated[
         str | Auto,
-        Of("auto", "how cells are laid out; auto is the parent's own, or what their phases say", registered=True),
+        Of("auto", "how cells are laid out; auto is the parent's design, or inferred from the cells", registered=True),
     ]
-    missing: Annotated[Literal["auto", "anova", "reml"], Of("auto", "as in main; auto is the parent's own, or anova")]
+    missing: Annotated[
+        Literal["auto", "anova", "reml"],
+        Of("auto", "estimation method if cells are missing; auto is the parent's, or anova"),
+    ]
     agreement: Annotated[
-        str, Of("auto", "how predictions are compared: auto, regression, or a scoring function (rougeL, ...)")
+        str,
+        Of("auto", "how predictions of two runs are compared: auto, regression, or a scoring function (rougeL, ...)"),
     ]
 
 
 class _Deleted(TypedDict, total=False):
     parent_run_id: Annotated[
-        str, replace(PARENT, default="none", help="the parent run that is deleted together with its children")
+        str, replace(PARENT, default="none", help="(required) parent run to delete together with its children")
     ]
 
 
@@ -45,9 +49,9 @@ EVALUATE_VERB = Verb(
     "evaluate",
     EVALUATE,
     "mlflow_l3d.studies.evaluation.run:evaluate",
-    "score an existing parent run",
+    "score runs that exist already",
     is_study=False,
-    question="What do runs say that are there already?",
+    question="What do runs show that exist already?",
     examples=("evaluate", "evaluate --metric accuracy", "evaluate --parent-run-id RUN_ID,RUN_ID"),
     order=100,
     returns=("mlflow_l3d.studies.evaluation.run:Evaluation",),

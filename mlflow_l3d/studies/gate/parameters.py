@@ -12,39 +12,42 @@ from mlflow_l3d.parameters.verbs import Verb
 
 class _Gate(TypedDict, total=False):
     baseline: Annotated[
-        str, Of("latest", "the parent run to compare with; `latest` is the experiment's latest investigation")
+        str, Of("latest", "parent run to compare with; `latest` is the latest investigation of the experiment")
     ]
     candidate: Annotated[
         Any,
         Of(
             "none",
-            "what is compared with it: an investigation, or name=value of `main` where it differs from the baseline, "
-            "separated by semicolons, or JSON of these",
+            "(required) the changed system: name=value pairs that differ from the baseline, separated by "
+            "semicolons; or JSON; or the run id of an investigation",
         ),
     ]
     smallest_effect: Annotated[
-        float, Of("1.0", "the smallest difference that matters (percentage points, score): a smaller one is equivalent")
+        float,
+        Of(
+            "1.0",
+            "smallest difference that matters (percentage points, or the unit of the metric); smaller ones are "
+            "equivalent",
+        ),
     ]
-    alpha: Annotated[float, Of("0.05", "probability of a false claim, over all looks", high=0.5)]
-    power: Annotated[float, Of("0.8", "most_runs=auto: probability of the right answer that is planned for", high=1)]
+    alpha: Annotated[float, Of("0.05", "probability of a false claim, over all interim analyses", high=0.5)]
+    power: Annotated[float, Of("0.8", "most_runs=auto: planned probability of the right verdict", high=1)]
     most_runs: Annotated[
         int | Auto,
         Of(
-            "auto",
-            "the budget: golden runs of either side; auto is what power takes, and 200 at most",
-            low=5,
-            high=MOST_RUNS,
+            "auto", "most golden runs per side; auto is the number that power needs, at most 200", low=5, high=MOST_RUNS
         ),
     ]
-    looks: Annotated[int, Of("5", "how often the runs so far are looked at, at most", low=1, high=50)]
+    looks: Annotated[int, Of("5", "most interim analyses", low=1, high=50)]
     spending: Annotated[
-        Literal["pocock", "obrien_fleming"], Of("pocock", "how alpha is spent over the looks: evenly, or late")
+        Literal["pocock", "obrien_fleming"],
+        Of("pocock", "how interim analyses spend alpha: evenly (pocock) or late (obrien_fleming)"),
     ]
     examples: Annotated[
         Literal["fixed", "random"],
-        Of("fixed", "what the answer is about: these test data, or new examples, too (random)"),
+        Of("fixed", "fixed: the verdict is about these test examples; random: also about new ones"),
     ]
-    metric: Annotated[str, Of("auto", "what is compared; auto is the baseline's own")]
+    metric: Annotated[str, Of("auto", "metric that is compared; auto is the baseline's metric")]
 
 
 class GateOptions(_Gate, Place, total=False):
@@ -58,7 +61,7 @@ VERB = Verb(
     "gate",
     GATE,
     "mlflow_l3d.studies.gate.run:gate",
-    "run until a candidate is better, worse or equivalent, for a CI job",
+    "train until a candidate is better, worse or equivalent, for a CI job",
     failed=3,
     question="Is my change better, or did I only draw a lucky seed?",
     examples=(

@@ -160,7 +160,7 @@ def _metric(asked: str, baseline: Side, candidate: Side) -> Metric:
     name = own if asked == "auto" else asked
     # How names of what is measured beside scores end, ours and those that people give: less of it is better.
     if name not in registered() and name.rpartition("_")[2] in ("seconds", "loss", "error"):
-        raise ParameterError("metric", name, "is no score: more of it is not better", "Name a score.")
+        raise ParameterError("metric", name, "is not a score: more of it is not better", "Name a score.")
     for side in (baseline, candidate):
         if side.cells is not None and name not in side.cells:
             raise ParameterError("metric", name, f"the golden runs of {side.name} {side.run_id} do not have it")

@@ -16,33 +16,33 @@ class ImportOptions(TypedDict, total=False):
 
     from_: Annotated[
         Literal["auto", "lm-eval", "inspect", "promptfoo", "csv", "huggingface-trainer"],
-        Of("auto", "the tool that wrote the files (in Python `from_`); auto goes by the files"),
+        Of("auto", "tool that wrote the files (in Python `from_`); auto infers it from the files"),
     ]
     task: Annotated[
-        str, Of("auto", "the task that is imported; several, separated by commas, are variants with the same examples")
+        str, Of("auto", "task to import; several, separated by commas, are variants with the same examples")
     ]
     metric: Annotated[
         str,
         Of(
             "auto",
-            "what runs are scored by; auto is the first that the tool has; of inspect also a scorer, or scorer.key",
+            "metric of the runs; auto is the first that the tool recorded; for inspect also a scorer, or scorer.key",
         ),
     ]
     task_kind: Annotated[
         Literal["auto", "classification", "regression", "multiple_choice", "generation", "tagging", "ranking"],
-        Of("auto", "csv: the kind of labels and predictions; auto infers it from them and reports it"),
+        Of("auto", "csv: kind of labels and predictions; auto infers it"),
     ]
     classes: Annotated[
-        str | Sequence[str], Of("auto", "csv: names of all classes, separated by |; auto takes those that occur")
+        str | Sequence[str], Of("auto", "csv: names of all classes, separated by |; auto uses those that occur")
     ]
-    only: Annotated[Settings, Of("none", "only runs with these settings: name=value pairs, separated by commas")]
+    only: Annotated[Settings, Of("none", "import only runs with these settings: name=value pairs separated by commas")]
     columns: Annotated[
-        Settings, Of("none", "csv: which column is what, as example_id=id, prediction=answer, settings=seed+shots")
+        Settings, Of("none", "csv: meaning of the columns, as example_id=id, prediction=answer, settings=seed+shots")
     ]
 
 
 class _Imported(TypedDict):
-    path: Annotated[str, Of("", "a file, or a folder that is searched for files")]
+    path: Annotated[str, Of("", "file, or folder that is searched for files")]
 
 
 IMPORT: Final[Parameters] = declared(ImportOptions)
@@ -53,11 +53,11 @@ VERB = Verb(
     "import-runs",
     IMPORT,
     "mlflow_l3d.studies.importing.run:import_runs",
-    "make runs of results that other tools wrote, and score them",
+    "import results of other tools as runs, and score them",
     is_study=False,
     in_project=False,
     words=IMPORTED,
-    question="What do results of another tool say about luck?",
+    question="What do results of another tool show about luck?",
     examples=("import-runs results.csv", "import-runs logs --from lm-eval", "import-runs logs --task trec --metric f1"),
     order=110,
     returns=("mlflow_l3d.studies.importing.run:ImportedRuns",),

@@ -20,7 +20,7 @@ VERB = Verb(
     "investigate",
     MAIN,
     "mlflow_l3d.studies.investigation.run:investigate",
-    "run an investigation and score it",
+    "repeat the training with other seeds, one kind of luck at a time",
     question="How much of my score is luck, and which kind of luck?",
     examples=(
         "investigate reviews.csv",

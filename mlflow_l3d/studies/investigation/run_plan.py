@@ -266,7 +266,7 @@ def parse_mitigation(
         return ()
     text = ",".join(strategies)
     if not design.mitigates:
-        allowed = f"is not for design={design.name}, which draws every factor anew"
+        allowed = f"is not for design={design.name}, which redraws every factor"
         raise ParameterError("mitigation", text, allowed, "Use design=crossed or nested.")
     found: list[MitigationStrategy] = []
     for part in strategies:

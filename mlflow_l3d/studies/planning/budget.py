@@ -91,9 +91,7 @@ def projected(
     nearly = table[table["half_width"] <= _NEARLY * top["half_width"]].iloc[0]
     wanted = {*_SHOWN, variances.pool, round(variances.per_run), int(top["examples"]), int(nearly["examples"])}
     shown = table[table["examples"].isin(wanted)].reset_index(drop=True)
-    test_set = (
-        "the same in all cells" if variances.shared else f"drawn anew in each from the pilot's {variances.pool:,}"
-    )
+    test_set = "the same in all cells" if variances.shared else f"redrawn in each from the pilot's {variances.pool:,}"
     note = (
         f"{asked}: the mean {request.metric} is known best with {_counted(top, variances.levels, lists)} of "
         f"{top['examples']:,.0f} test examples, {test_set} ({costs.words})."

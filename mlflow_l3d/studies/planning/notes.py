@@ -39,7 +39,7 @@ def planner_notes(
     """
     notes = [why] if why else []
     if not math.isnan(pilot.seconds):
-        note = "Time is that of training and evaluation; loading model and data, once a worker, and scoring come on top"
+        note = "Time covers training and evaluation; loading model and data, once a worker, and scoring come on top"
         side = ", and cells that run side by side may slow each other down" if workers > 1 else ""
         notes.append(f"{note}{side}.")
     notes += pilot.notes
@@ -140,7 +140,7 @@ def stop_notes(request: InvestigationRequest, pilot: Pilot) -> list[str]:
         interim *= 2
     if interim > plan.mitigation_runs:
         return [f"stop=interval is not expected to stop before all {plan.mitigation_runs} rows are run."]
-    return [f"stop=interval is expected to stop after about {interim} rows, or earlier where intervals leave 0."]
+    return [f"stop=interval is expected to stop after about {interim} rows, or earlier if intervals exclude 0."]
 
 
 def _limit(design: type[Design]) -> str:

@@ -18,7 +18,8 @@ class PlanOptions(TypedDict, total=False):
         str,
         Of(
             "auto",
-            "where cost and variances come from: auto (past runs of the same kind), a parent run's id, run, or none",
+            "source of cost and variances: auto (past runs of the same kind), the id of a parent run, run (train a "
+            "pilot), or none",
         ),
     ]
     assurance: Annotated[float, Of("0.8", "probability that the interval becomes as narrow as half_width", high=1)]
@@ -26,8 +27,8 @@ class PlanOptions(TypedDict, total=False):
         object,
         Of(
             "none",
-            "what may be spent on the mean score: 2h, 90m (of one worker), 500 cells or 10000 requests; "
-            "says how many cells and test examples that is best for",
+            "budget for the mean score: 2h, 90m (of one worker), 500 cells or 10000 requests; plan shows the best "
+            "numbers of cells and test examples",
         ),
     ]
 
@@ -39,7 +40,7 @@ VERB = Verb(
     "plan",
     PLAN,
     "mlflow_l3d.studies.planning.run:plan",
-    "say how many cells an investigation has, what they cost, and how many it needs",
+    "compute how many runs an investigation has, what they cost, and how many it needs; trains nothing",
     is_study=False,
     question="How many runs do I need, and what do they cost?",
     examples=(

@@ -50,8 +50,9 @@ def factor_rows(factors: pd.DataFrame) -> Table:
 
 def _legend(source: str, how: str) -> str:
     return (
-        f"S_T ({source}): share of the variance that the factor has a part in, alone or in interactions: what is left "
-        "when all other factors are fixed. this plan: half-width that its interval keeps with that probability. "
+        f"S_T ({source}): share of the variance that the factor causes, alone or in interactions: the "
+        "variance that remains if all other factors are fixed. this plan: half-width that its interval keeps with that "
+        "probability. "
         f"crossed, nested: rows x columns of the smallest table that is narrow enough; radial: base runs; {how}."
     )
 
@@ -62,7 +63,7 @@ def guidance_rows(guidance: pd.DataFrame) -> Table:
     for row in guidance.to_dict("records"):
         assumed = {"S_T": plain(row["total_index"]), "by main effect": "all" if row["main_share"] == 1 else "half"}
         rows.append({**assumed, **_precision(row), "nested columns": f"{row['nested_optimum']:.0f}"})
-    return Table.of(rows, _legend("assumed", "effects are taken for normal; a pilot may need more"))
+    return Table.of(rows, _legend("assumed", "effects are assumed to be normal; a pilot may need more"))
 
 
 def _precision(row: Mapping[Hashable, Any]) -> dict[str, str]:

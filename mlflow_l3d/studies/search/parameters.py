@@ -14,44 +14,38 @@ MOST_TRIALS: Final = 100_000
 
 
 class _Search(TypedDict, total=False):
-    metric: Annotated[Metric, Of("f1_macro", "what a trial is scored by, on the validation part")]
+    metric: Annotated[Metric, Of("f1_macro", "metric of a trial, computed on the validation part")]
     hyperparameters: Annotated[
-        Settings, Of("default", "what holds for all trials, and the first trial itself; forms as in main")
+        Settings, Of("default", "fixed hyperparameters and the first trial; same forms as in investigate")
     ]
     space: Annotated[
         Settings,
         Of(
             "auto",
-            "what is searched: auto, name=low..high, name=a|b|c or a name, separated by commas, or JSON (a file)",
+            "search space: name=low..high, name=a|b|c or a name, separated by commas; or JSON; auto is the "
+            "approach's space",
         ),
     ]
     coarse_trials: Annotated[
-        int | Auto, Of("auto", "trials of level 1; auto is the grid, and 40 at most", low=2, high=MOST_TRIALS)
+        int | Auto, Of("auto", "trials of level 1; auto is the size of the grid, at most 40", low=2, high=MOST_TRIALS)
     ]
     fine_trials: Annotated[
-        int, Of("20", "trials of level 2, around the best of level 1; 0 leaves level 2 out", high=MOST_TRIALS)
+        int, Of("20", "trials of level 2, around the best of level 1; 0 omits level 2", high=MOST_TRIALS)
     ]
-    search_seeds: Annotated[
-        int, Of("1", "configurations that a trial is trained on and averaged over", low=1, high=1000)
-    ]
+    search_seeds: Annotated[int, Of("1", "seeds per trial, whose scores are averaged", low=1, high=1000)]
     coarse_sampler: Annotated[
-        str, Of("auto", "level 1: auto (grid; a random part of it if it is large), or one of Optuna's")
+        str, Of("auto", "sampler of level 1: auto (the grid, or a random part of a large grid) or a sampler of Optuna")
     ]
-    fine_sampler: Annotated[str, Of("auto", "level 2: auto (tpe), random, grid, or another sampler of Optuna's")]
+    fine_sampler: Annotated[
+        str, Of("auto", "sampler of level 2: auto (tpe), random, grid, or another sampler of Optuna")
+    ]
     pruner: Annotated[
-        str, Of("auto", "what ends poor trials early: auto (median), none, or another pruner of Optuna's")
+        str, Of("auto", "pruner that ends poor trials early: auto (median), none, or another pruner of Optuna")
     ]
     held_out_runs: Annotated[
-        int,
-        Of(
-            "10",
-            "configurations not searched on, on which the found setting and the given one are compared; 0 for none",
-            high=100_000,
-        ),
+        int, Of("10", "new seeds on which the found setting is compared with the first one; 0 is none", high=100_000)
     ]
-    root_seed: Annotated[
-        int, replace(SEED, help="the number that the search's configurations and samplers are derived from")
-    ]
+    root_seed: Annotated[int, replace(SEED, help="number from which seeds and samplers of the search are derived")]
 
 
 class SearchOptions(_Search, Trained, Sizes, Columns, Place, total=False):
@@ -65,7 +59,7 @@ VERB = Verb(
     "search",
     SEARCH,
     "mlflow_l3d.studies.search.run:search",
-    "find hyperparameters on two levels, before an investigation",
+    "search hyperparameters on two levels, before an investigation",
     question="Which hyperparameters should I fix before I ask about luck?",
     examples=(
         "search reviews.csv",

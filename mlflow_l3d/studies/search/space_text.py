@@ -57,7 +57,7 @@ def check_searched(name: str, searched: Searched, declaration: Hyperparameter) -
             raise ParameterError(parameter, shown, "needs at least two different values", fix)
         return SearchChoices(choices)
     if not declaration.is_number:
-        raise ParameterError(parameter, f"{searched.low}..{searched.high}", "is no number", f"Use {name}=a|b|c.")
+        raise ParameterError(parameter, f"{searched.low}..{searched.high}", "is not a number", f"Use {name}=a|b|c.")
     low, high, *coarse = (
         float(_parse(name, each, declaration)) for each in (searched.low, searched.high, *searched.coarse)
     )

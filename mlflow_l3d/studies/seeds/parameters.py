@@ -17,8 +17,10 @@ class _SeedsTask(TypedDict, total=False):
         str,
         replace(
             TASK,
-            help="a task of GLUE or SuperGLUE by name, or a file with a column split: its own parts are used; another "
-            "task is split once, as main splits it first",
+            help=(
+                "GLUE or SuperGLUE task, or a file with a column `split`: its own parts are used; other data is "
+                "split once"
+            ),
         ),
     ]
 
@@ -26,35 +28,35 @@ class _SeedsTask(TypedDict, total=False):
 class _Seeds(TypedDict, total=False):
     seeds: Annotated[
         int | str | Sequence[int],
-        Of("10", "how many (42, 52, 62, ... as the papers'), or the seeds themselves, separated by commas"),
+        Of("10", "number of seeds (42, 52, 62, ... as in Zhou et al.), or the seeds themselves, separated by commas"),
     ]
     metric: Annotated[
-        Metric, Of("auto", "the metric in the headline; auto is the task's own (mcc for cola, pearson for stsb)")
+        Metric, Of("auto", "metric of the headline; auto is the metric of the task (mcc for cola, pearson for stsb)")
     ]
     hyperparameters: Annotated[
         Settings,
         Of(
             "auto",
-            "as in main; auto trains the whole model where the approach can (trainable=full; the packaged encoder with "
-            "learning_rate=2e-4), and may be followed by name=value pairs",
+            "same forms as in investigate; auto trains the whole model if the approach can (trainable=full), and "
+            "may be followed by name=value pairs",
         ),
     ]
     validation_fraction: Annotated[
         float,
         Of(
             "0",
-            "share of the train part that is held out, for early stopping and the best epoch; 0: the last epoch counts",
+            "share of the train part that is held out to choose the best epoch; 0: the last epoch counts",
             high=1,
             closed=True,
         ),
     ]
     num_labelled: Annotated[
-        int | Auto, Of("auto", "training examples, drawn once from the task's train part; auto is all of them", low=2)
+        int | Auto, Of("auto", "number of training examples, drawn once from the train part; auto is all", low=2)
     ]
     test_size: Annotated[
-        int | Auto, Of("auto", "evaluated examples, drawn once from its validation part; auto is all of them", low=2)
+        int | Auto, Of("auto", "number of test examples, drawn once from the validation part; auto is all", low=2)
     ]
-    root_seed: Annotated[int, replace(SEED, help="the number that these draws are derived from; the seeds are not")]
+    root_seed: Annotated[int, replace(SEED, help="number from which these draws are derived (not the seeds)")]
 
 
 class SeedsOptions(_Seeds, SelfTest, Trained, Columns, Place, total=False):
@@ -68,13 +70,9 @@ VERB = Verb(
     "seeds",
     SEEDS,
     "mlflow_l3d.studies.seeds.run:seeds",
-    "train one task with several seeds: scores and single predictions",
+    "train with several seeds and compare scores and single predictions",
     question="How far apart are runs that differ in the seed alone, and do they predict the same?",
-    examples=(
-        "seeds reviews.csv",
-        "seeds mrpc --seeds 10",
-        "seeds -- python train.py --seed {seed}",
-    ),
+    examples=("seeds reviews.csv", "seeds mrpc --seeds 10", "seeds -- python train.py --seed {seed}"),
     usual="task approach command model seeds metric hyperparameters",
     order=40,
     plans="mlflow_l3d.studies.seeds.run:plan_seeds",

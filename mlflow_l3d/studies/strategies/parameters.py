@@ -20,7 +20,7 @@ VERB = Verb(
     "strategies",
     STRATEGIES,
     "mlflow_l3d.studies.strategies.run:strategies",
-    "compare the published method with its baselines on one task",
+    "compare the published method with simpler strategies on one task",
     question="What would simpler strategies have said about the same factors?",
     examples=("strategies reviews.csv", "strategies rotten_tomatoes --factor all", "strategies --num-labelled 200"),
     usual=USUAL,

@@ -17,11 +17,11 @@ class SweepOptions(TypedDict, total=False):
 
     over: Annotated[
         str | Mapping[str, Any],
-        Of("none", 'hyperparameters and their values as JSON: {"shots": [2, 4, 8], "prompt_format": ["A", "B"]}'),
+        Of("none", 'hyperparameters to vary, as JSON: {"shots": [2, 4, 8], "prompt_format": ["A", "B"]}'),
     ]
-    file: Annotated[str, Of("none", "a YAML or JSON file with the same, and with sets, exclusions and overrides")]
+    file: Annotated[str, Of("none", "YAML or JSON file of the points, also with sets, exclusions and overrides")]
     budget: Annotated[
-        object, Of("none", "the most that is computed: 2h, 90m, or 5000 cells; what is given again goes on")
+        object, Of("none", "most that this call computes: 2h, 90m, or 5000 cells; the same command continues")
     ]
 
 
@@ -32,7 +32,7 @@ VERB = Verb(
     "sweep",
     SWEEP,
     "mlflow_l3d.studies.sweep.run:sweep",
-    "run an investigation for each of several models, tasks, hyperparameters, ...",
+    "run an investigation for each of several models, tasks or hyperparameters",
     question="Does the luck change with the model, the data or a hyperparameter?",
     examples=(
         "sweep --task rotten_tomatoes,trec --budget 2h",

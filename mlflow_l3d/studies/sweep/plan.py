@@ -79,7 +79,7 @@ class SweepPlan(OnOneScreen):
             parts.append(
                 f"the budget of {budget} is enough for {counted(whole, 'whole point')}, and for {reach}"
                 if budget.cells is not None or math.isfinite(self.hours)
-                else f"the budget of {budget} is kept; how far it goes shows when the first cells are timed"
+                else f"the budget of {budget} is kept; the number of points shows when the first cells are timed"
             )
         return "; ".join(parts)
 

@@ -37,7 +37,7 @@ class Elsewhere:
     Parameters
     ----------
     recorder
-        What is found is recovered there, as at its opening.
+        Their cells are recovered there, as at its opening.
     among
         How many look in turn: all of them together take 1 % of the time at most.
     """

@@ -175,7 +175,12 @@ def _latest(client: MlflowClient, subject: Subject) -> Run:
 def _named(client: MlflowClient, run_id: str, subject: Subject) -> Run:
     run = found(client.get_run, run_id)
     if run is None:
-        raise ParameterError(_PARAMETER, run_id, "is no run on this tracking server", "Look at MLFLOW_TRACKING_URI.")
+        raise ParameterError(
+            _PARAMETER,
+            run_id,
+            "is not a run on this tracking server",
+            "Set MLFLOW_TRACKING_URI to the server that has it.",
+        )
     tags: Mapping[str, str] = run.data.tags
     role = tags.get(names.ROLE)
     if run.info.lifecycle_stage != "active":

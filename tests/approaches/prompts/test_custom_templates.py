@@ -43,10 +43,10 @@ def test_braces_that_are_no_slot_are_kept() -> None:
         ("Review: {answer}", 1, r"the input slot \{text\} is missing"),
         ("", 1, r"the input slot \{text\} is missing"),
         ("{text_1} is", 2, r"the input slot \{text_2\} is missing"),
-        ("{text} is", 2, r"\{text\} is no slot; .*2 text column.* are \{text_1\}, \{text_2\}, \{answer\}"),
-        ("{text_1} {text_2} is", 1, r"\{text_1\} is no slot; .* are \{text\}, \{answer\}"),
-        ("{text} {sentence} is", 1, r"\{sentence\} is no slot"),
-        ("{text} {}", 1, r"\{\} is no slot"),
+        ("{text} is", 2, r"\{text\} is not a slot; .*2 text column.* are \{text_1\}, \{text_2\}, \{answer\}"),
+        ("{text_1} {text_2} is", 1, r"\{text_1\} is not a slot; .* are \{text\}, \{answer\}"),
+        ("{text} {sentence} is", 1, r"\{sentence\} is not a slot"),
+        ("{text} {}", 1, r"\{\} is not a slot"),
         ("Review: {{text}} is", 1, r"\{\{text\}\} has a pair of braces too many"),
         ("{answer} is the class of {text}", 1, "must stand once, at the very end"),
         ("{text} is {answer}.", 1, "must stand once, at the very end"),
@@ -65,10 +65,10 @@ def test_bad_templates(template: str, columns: int, message: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("bad;bad", "'bad' and 'bad' cannot be told apart"),
-        ("a;a", "'a' and 'a' cannot be told apart"),
-        ("Bad;bad", "'Bad' and 'bad' cannot be told apart"),
-        ("not bad;not_bad", "cannot be told apart"),
+        ("bad;bad", "'bad' and 'bad' cannot be distinguished"),
+        ("a;a", "'a' and 'a' cannot be distinguished"),
+        ("Bad;bad", "'Bad' and 'bad' cannot be distinguished"),
+        ("not bad;not_bad", "cannot be distinguished"),
         ("bad;", "word 2 of 2 is empty"),
         (";;", "word 1 of 3 is empty"),
         ("", "word 1 of 1 is empty"),
@@ -96,5 +96,5 @@ def test_words_are_stripped_and_keep_their_case() -> None:
 
 
 def test_other_bad_parts() -> None:
-    with pytest.raises(ParameterError, match=r"hyperparameters.instruction=.*\{text\} is no slot"):
+    with pytest.raises(ParameterError, match=r"hyperparameters.instruction=.*\{text\} is not a slot"):
         custom_format("{text} is", "bad;good", 1, instruction="Look at {text}.")

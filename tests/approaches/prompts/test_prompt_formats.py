@@ -156,7 +156,7 @@ def test_class_names_become_words() -> None:
 
 
 def test_class_names_that_differ_only_in_case() -> None:
-    with pytest.raises(ParameterError, match="'yes' and 'Yes' cannot be told apart"):
+    with pytest.raises(ParameterError, match="'yes' and 'Yes' cannot be distinguished"):
         generic_format("A", ("yes", "Yes"))
 
 

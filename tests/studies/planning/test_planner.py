@@ -399,7 +399,7 @@ def test_a_half_width_that_no_table_reaches() -> None:
 
 def test_the_legend_says_what_the_total_index_is(place: Place) -> None:
     words = " ".join(planned(place).details().split())
-    assert "S_T (assumed): share of the variance that the factor has a part in, alone or in interactions" in words
+    assert "S_T (assumed): share of the variance that the factor causes, alone or in interactions" in words
 
 
 @pytest.mark.parametrize(("half_width", "words"), [(0.5, "after about 20 rows"), (0.02, "is not expected to stop")])

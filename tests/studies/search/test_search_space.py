@@ -224,7 +224,7 @@ def test_bounds_are_read_as_they_were_typed(low: float, factor: float, scale: st
         ("size=8", r"^space\.size=8: needs at least two different values\. Leave it out of space, and fix it with"),
         ("size=8|8.0", r"^space\.size=8: needs at least two"),
         ("kind=a|z", r"^space\.kind='z': must be one of a, b, c\.$"),
-        ("kind=a..b", r"^space\.kind=a\.\.b: is no number\. Use kind=a\|b\|c\.$"),
+        ("kind=a..b", r"^space\.kind=a\.\.b: is not a number\. Use kind=a\|b\|c\.$"),
         ("text", r"^space=text: has no bounds of its own\. Use text=a\|b or text=low\.\.high\.$"),
         ("only", r"has no bounds of its own"),
         ("rate,rate=1..2", r"must name rate once\.$"),

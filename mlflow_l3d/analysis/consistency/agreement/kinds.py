@@ -87,7 +87,7 @@ def class_column(column: Any, what: str) -> npt.NDArray[np.int64]:
         values = _without_missing(values, what)
     numbers: npt.NDArray[np.int64] = values.astype(np.int64)
     if len(numbers) and (least := int(numbers.min())) < _LOWEST[what]:
-        fix = "If they are no classes, name agreement=regression or a scoring function."
+        fix = "If they are not classes, name agreement=regression or a scoring function."
         raise ParameterError(what, least, f"class numbers must be {_LOWEST[what]} or above", fix)
     return numbers
 

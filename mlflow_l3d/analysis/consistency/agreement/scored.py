@@ -30,7 +30,7 @@ class ScoredGroup(RunGroup[Sums]):
     scoring
         The scoring function.
     truths
-        Place of an example -> its prepared truth, where that is known.
+        Place of an example -> its prepared truth, if that is known.
     """
 
     def __init__(self, scoring: Scoring, truths: Mapping[int, Hashable]) -> None:
@@ -68,7 +68,7 @@ class ScoredGroup(RunGroup[Sums]):
         return Sums(int(comparisons.sum()) // 2, float(agreed.sum()) / 2, correct, per_run, reflexive)
 
     def _by_example(self) -> Iterator[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.int32]]]:
-        """Yield place, the runs that hold it, and the number of the prediction of each, where there are two or more."""
+        """Yield place, the runs that hold it, and the number of the prediction of each, if there are two or more."""
         if self.runs < 2:
             return
         places, runs, codes = self.stacked()

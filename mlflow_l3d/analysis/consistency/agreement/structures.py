@@ -99,7 +99,7 @@ class Closeness(Similarity):
         Raises
         ------
         ParameterError
-            If it is no finite number.
+            If it is not a finite number.
         """
         return finite(prediction)
 

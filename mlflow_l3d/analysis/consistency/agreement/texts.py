@@ -51,7 +51,7 @@ class ExactMatch(Scoring):
 class TokenMatch(Scoring):
     """Sequence labelling: share of tokens whose tags are equal, and equal and right.
 
-    A prediction is a sequence of tags. Where lengths differ, which a generating tagger may bring about, a missing tag
+    A prediction is a sequence of tags. Where lengths differ, which a generating tagger may cause, a missing tag
     equals nothing and the longest sequence counts.
     """
 

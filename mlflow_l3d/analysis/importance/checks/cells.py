@@ -17,19 +17,19 @@ from mlflow_l3d.analysis.importance.results import Check, Importance, counted_of
 from mlflow_l3d.cells.factors import REPLICATE
 
 OF_RUNS_THAT_END: Final = (
-    "All numbers are those of runs that end: where runs fail that would have scored low, luck looks smaller."
+    "All numbers describe only runs that finished. If the failed runs would have scored low, the true spread is larger."
 )
 DRAWS: Final = 1999
 """Random placements of the failures that those seen are compared with."""
 
 
 FAILURE_LEVEL: Final = 0.01
-"""Failures that crowd into rows or columns so much, or more, by chance are taken for no chance."""
+"""Failures that concentrate in rows or columns so much, or more, by chance are attributed to a cause."""
 _AGAIN: Final = "See the errors of the failed runs, then run the same command again: only missing cells are computed."
 
 
 class Failures(NamedTuple):
-    """What is known of the cells of a table that have no score.
+    """The facts about the cells of a table that have no score.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def missing_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
         message += "What the factor contributes comes from the rows that have all their runs. "
     else:
         message += (
-            "The published score takes the scores that each row has, as the authors' code does; the corrected score "
+            "The importance uses the scores that each row has, as the authors' code does; the corrected importance "
             f"and its interval come from every cell, by {method}. "
         )
     if by_reml and math.isnan(record.importance_corrected_ci_low):
@@ -96,7 +96,7 @@ def missing_runs(record: Importance, _: Evidence) -> Iterator[Check]:
     if record.cells_missing:
         message = (
             f"{counted_of(record.cells_missing, 'run', record.table.size, 'has')} no score; the "
-            f"standard deviation is that of the others. {_AGAIN}"
+            f"standard deviation is computed from the others. {_AGAIN}"
         )
         yield Check("L3D002", "warning", "Cells missing", message, record.factor)
 
@@ -110,7 +110,7 @@ def selected_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
     crowds = ((failed.p_columns, "column", record.factor), (failed.p_rows, "row", "the other factors"))
     for p, noun, factor in crowds:
         if p <= FAILURE_LEVEL:
-            message += f" Failures crowd into {noun}s (p = {p:.3g}): they go with the configurations of {factor}."
+            message += f" Failures concentrate in {noun}s (p = {p:.3g}): they depend on the configurations of {factor}."
     message += counted_at_chance(failed.at_chance)
     yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
 
@@ -133,14 +133,14 @@ def counted_at_chance(again: Importance | None) -> str:
     if again is None or not math.isfinite(again.importance):
         return ""
     return (
-        f" With every failure counted as a score of guessing the published score is {again.importance:+.2f}, the "
+        f" If every failure counts as a score at chance, the importance is {again.importance:+.2f}, the "
         f"corrected one {again.importance_corrected:+.2f}, the golden standard deviation {points(again.golden_std)} "
         "points."
     )
 
 
 def _at_random(missing: npt.NDArray[np.bool_]) -> float:
-    """Return how often random placements crowd into rows as much; nan for one failure, which crowds nowhere."""
+    """Return how often random placements concentrate in rows as much; nan for one failure, which cannot concentrate."""
     counts = missing.sum(axis=1)
     total = int(counts.sum())
     if total < 2 or len(counts) < 2:
@@ -163,7 +163,7 @@ def on_searched_split(cells: pd.DataFrame, splits: Sequence[Mapping[str, int]]) 
     Returns
     -------
     ndarray of bool, shape (n,)
-        True where all seeds of a split are those of the cell.
+        True where all seeds of a split equal those of the cell.
     """
     has_split = np.zeros(len(cells), dtype=bool)
     for split in splits:
@@ -208,7 +208,7 @@ def repeated_cells(evidence: Evidence) -> Iterator[Check]:
     """L3D014: whether cells that were computed again gave the same result.
 
     The cells of a row of the table of `replicate` are one cell, again and again. If results need not be the same,
-    differences are what was asked for, and the tables show them.
+    differences are expected, and the tables show them.
     """
     record, agreement = evidence.importances.get(REPLICATE), evidence.repeated_agreement
     if record is None:

@@ -23,7 +23,7 @@ class PlanFacts:
     Attributes
     ----------
     missing
-        How the corrected score of a crossed table that lacks cells is estimated: ``anova`` or ``reml``.
+        How the corrected importance of a crossed table that lacks cells is estimated: ``anova`` or ``reml``.
     mitigated
         Whether a mitigation strategy holds in the tables, so that golden runs vary more than they do.
     product

@@ -54,7 +54,7 @@ def published_interval(
     too small by the factor of :func:`~mlflow_l3d.analysis.importance.variances.std_shrinkage`, and its row means hold
     a part of the factor. Both are taken out, and what bias is left by the jackknife. Errors: jackknife over rows plus
     columns if these are draws, plus that of the golden runs; t with min(M, N) - 1 degrees of freedom (nested: M - 1).
-    The error of ``E[s_i]`` is taken on the scale of its logarithm. If rows do not differ for certain, limits of their
+    The error of ``E[s_i]`` is taken on the scale of its logarithm. If rows do not differ significantly, limits of their
     variance from the F distribution take the place of the jackknife (Zou and Donner 2008).
     """
     table = with_scores(table)

@@ -83,7 +83,7 @@ def missing_golden_runs(evidence: Evidence) -> Iterator[Check]:
     elif missing:
         message = (
             f"{counted_of(missing, 'golden run', len(evidence.golden), 'has')} no score; the golden standard deviation "
-            f"is that of the other {scores}. See the errors of the failed runs, then run the same command again."
+            f"comes from the other {scores}. See the errors of the failed runs, then run the same command again."
         )
         yield Check("L3D003", "warning", "Golden runs missing", message)
 
@@ -107,7 +107,7 @@ def pooled_golden_runs(evidence: Evidence) -> Iterator[Check]:
         return
     count = int(np.isfinite(evidence.golden).sum())
     message = (
-        f"The golden standard deviation is that of the {count} pooled cells of all tables, as the paper allows and "
+        f"The golden standard deviation comes from the {count} pooled cells of all tables, as the paper allows and "
         "advises against: in a table each configuration occurs many times, so that the pooled runs vary less than "
         "independent ones, and nothing can show that a seed leaks. Report a score from golden runs (golden_runs=auto)."
     )

@@ -102,7 +102,7 @@ def long_tails(golden: FloatArray, table: FloatArray) -> bool:
 
 
 APART: Final = 3.0
-"""Standard deviations of the other runs between chance and their mean. A model that is hardly better than chance scores
+"""Standard deviations of the other runs between chance and their mean. A model that is barely better than chance scores
 below it now and then; that is a tail, and to cut it off would make the others look alike."""
 
 
@@ -152,7 +152,7 @@ class Collapse:
 
 
 def in_two_parts(check: Check, found: Collapse, record: Importance | None) -> Check:
-    """Return L3D005 with what is known of the two parts of the score; `record` is that of its factor."""
+    """Return L3D005 with the facts about the two parts of the score; `record` belongs to its factor."""
     if record is None:
         ends = found.share_interval()
         more = f" Of all runs that could be drawn, {points(ends[0])} to {points(ends[1])} % collapse "
@@ -166,7 +166,7 @@ def in_two_parts(check: Check, found: Collapse, record: Importance | None) -> Ch
         message += f" For which runs collapse its importance is {_score(cause)}."
     if math.isfinite(rest.importance):
         message += (
-            f" Among the runs that do not, the published score is {rest.importance:+.2f}, the corrected one "
+            f" Among the other runs, the importance is {rest.importance:+.2f}, the corrected one "
             f"{_score(rest)}, the golden standard deviation {points(rest.golden_std)} points."
         )
     return replace(check, message=message)

@@ -46,7 +46,7 @@ def duplicated_lines(record: Importance, _: Evidence) -> Iterator[Check]:
         everything = " All of them are: the factor has no effect at all, and no interval." if alike else ""
         message = (
             f"{counted_of(same, noun, len(lines), 'is')} equal to another one in every score "
-            f"({named(noun, repeated)}).{everything} Either what is drawn has few values (4 examples of a "
+            f"({named(noun, repeated)}).{everything} Either the factor has few values (4 examples of a "
             "prompt have 24 orders), which does no harm; or seeds were used twice, or do not reach the training, and "
             "the interval is too narrow. Compare the seed.* parameters of these cells."
         )
@@ -77,7 +77,7 @@ def no_score_changes(record: Importance, _: Evidence) -> Iterator[Check]:
     what = f"the score of none of {count} runs" if pairs.shape[1] == 2 else f"no score in any of {count} rows"
     unseen = unseen_share(count, 0.95)
     message = (
-        f"Drawing {record.factor} anew changes {what}: its importance has no interval, since "
+        f"Redrawing {record.factor} changes {what}: its importance has no interval, since "
         f"up to {100 * unseen:.0f} % of runs may still change. Either the factor has almost no effect, or its "
         "seed does not reach the training: compare the predictions of two such runs, or raise mitigation_runs."
     )
@@ -125,7 +125,7 @@ def few_runs(record: Importance, evidence: Evidence) -> Iterator[Check]:
         text = f"{head}: at least 2 of each are needed for an importance, 3 {interval}."
     elif rows < 3 or columns < needed:
         least = f"at least 3 {'of each' if model.shared_columns else 'rows'}"
-        text = f"{head}: {least} are needed for an interval, so nothing says how far the importance is luck."
+        text = f"{head}: {least} are needed for an interval, so the uncertainty of the importance is unknown."
     else:
         if model is LEVELS:
             text = f"{head}: so few rows seldom show whether their scores are skewed. If they are, the interval covers"
@@ -148,8 +148,8 @@ def joint_product(evidence: Evidence) -> Iterator[Check]:
     if evidence.plan.product:
         message = (
             "The columns of the joint factors are the product of their configurations, so that columns share some of "
-            "them and are not independent draws: the intervals are too narrow. The published score is not concerned. "
-            "Use joint=paired for intervals that hold."
+            "them and are not independent draws: the intervals are too narrow. The importance itself is not affected. "
+            "Use joint=paired to get valid intervals."
         )
         yield Check("L3D009", "warning", "Joint columns share configurations", message)
 
@@ -215,7 +215,7 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     Notes
     -----
     Welch's t test of the two log variances. Their errors come from leaving out one golden run, row or column at a time,
-    so that scores need not be normal. Where a table has few rows, these may all be ordinary though the scores have a
+    so that scores need not be normal. If a table has few rows, these may all be ordinary though the scores have a
     long tail; so its error is never taken for less than the tail of the golden runs says, with the degrees of freedom
     that the table has for normal scores.
     """

@@ -2,7 +2,7 @@
 
 The model of a table with rows i (configurations R of all other factors) and columns j (configurations F of the
 investigated one) is ``y_ij = mu + b_i + a_j + (ab)_ij + e_ij``. With one score a cell the interaction and the rest
-cannot be told apart; both belong to what the investigated factor contributes.
+cannot be distinguished; both belong to what the investigated factor contributes.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
 
     Notes
     -----
-    Jackknife of ``logit(S_T) = log(contributed / mitigated)``. Rows and columns are both random, so the variance is
+    Jackknife of ``logit(S_T) = log(contributed / mitigated)``. Rows and columns are both random, so the variance equals
     that of leaving out one row at a time plus that of leaving out one column at a time, less what both count
     (:func:`_overlap`); degrees of freedom by Welch and Satterthwaite. Leaving out rows alone would claim a precision
     that N columns cannot give. The mean square of columns is one of few draws, so that its error is taken on its own
@@ -157,10 +157,10 @@ def _overlap(known: npt.NDArray[np.bool_], parts: Effects, squares: MeanSquares)
 
     Notes
     -----
-    The variance of a statistic of two crossed random samples is that of rows plus that of columns less that of cells
-    (Owen 2007, The pigeonhole bootstrap). Of cells: the derivatives of the mean squares by the weight of a cell, which
-    are ``e^2``, ``2 r e`` and ``2 c e`` by their degrees of freedom but for what belongs to its row or column alone,
-    put together as the logit is, and centred in both directions.
+    The variance of a statistic of two crossed random samples equals that of rows plus that of columns less that of
+    cells (Owen 2007, The pigeonhole bootstrap). Of cells: the derivatives of the mean squares by the weight of a cell,
+    which are ``e^2``, ``2 r e`` and ``2 c e`` by their degrees of freedom but for what belongs to its row or column
+    alone, put together as the logit is, and centred in both directions.
     """
     (rows, columns), rest, degrees = known.shape, parts.residuals, squares.residual_degrees
     residual = np.square(rest) / degrees
@@ -267,8 +267,8 @@ def with_first_order(record: Importance) -> Importance:
     Notes
     -----
     ``S_1 = s2_F / sigma2``, from the variances of the record and not below 0, is what the rows leave: 1 - S_T of the
-    table turned, whose columns are the configurations of all other factors. So its interval is that of the other one,
-    turned, and reaches to S_1 where a variance below 0 is cut in one of the two alone.
+    table turned, whose columns are the configurations of all other factors. So its interval equals that of the other
+    one, turned, and reaches to S_1 where a variance below 0 is cut in one of the two alone.
     """
     components, estimate = record.components, crossed_estimate(record.table.T)
     if components is None or not components.total > 0:

@@ -23,7 +23,7 @@ from mlflow_l3d.analysis.intervals import FloatArray
 SKEWED: Final = 0.5
 """Standard errors of the skewness of normal row means from which the error grows ..."""
 WIDER: Final = 0.6
-"""... by this share for each further one if there are 20 rows, and by less where there are more (power 1.5)."""
+"""... by this share for each further one if there are 20 rows, and by less if there are more (power 1.5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class LevelSquares(MeanSquares):
 
     @property
     def mitigated(self) -> float:
-        """s2_R: variance of the row means, which are those of all levels: never below zero."""
+        """s2_R: variance of the row means, which equal those of all levels: never below zero."""
         return self.of_rows / self.columns
 
     @property
@@ -101,8 +101,8 @@ def levels_estimate(table: FloatArray) -> Estimate | None:
     -----
     Rows are independent, each with a variance of its own and a mean, and nothing else is drawn: a jackknife over rows
     of ``logit(S_T) = log(tau2 / s2_R)`` with M - 1 degrees of freedom. Few rows of a skewed population lack its tail
-    and make the jackknife too sure, so its error grows with how far the skewness of row means is from that of normal
-    ones. For coverage in simulations see docs/statistics.md.
+    and make the jackknife too sure, so its error grows with the skewness of row means beyond that of normal ones.
+    For coverage in simulations see docs/statistics.md.
     """
     squares = levels_components(table)
     if squares is None:

@@ -168,7 +168,7 @@ def _solved(sums: _Sums, floor: float) -> _Fit:
 
 
 Missing = Literal["anova", "reml"]
-"""How the corrected score of a table that lacks cells is estimated."""
+"""How the corrected importance of a table that lacks cells is estimated."""
 MOST_FITS: Final = 130
 """Rows and columns together up to which :func:`reml_estimate` gives an interval."""
 
@@ -184,7 +184,7 @@ def reml_components(scores: npt.ArrayLike) -> VarianceComponents | None:
     Returns
     -------
     VarianceComponents or None
-        No component is below zero; on a complete table they are those of the analysis of variance where that has none
+        No component is below zero; on a complete table they equal those of the analysis of variance where that has none
         below zero. `rows` and `columns` are those with at least one score. None if there are fewer than two rows,
         two columns, or four scores, or no row has two scores.
 
@@ -244,9 +244,9 @@ def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
 
 
 def with_reml(record: Importance) -> Importance:
-    """Return the record of a crossed table that lacks cells, corrected score and interval from every cell.
+    """Return the record of a crossed table that lacks cells, corrected importance and interval from every cell.
 
-    The published score stays as it is.
+    The importance stays as it is.
     """
     try:
         estimate = reml_estimate(record.table)

@@ -4,7 +4,7 @@ The model of a table is ``y_ij = mu + b_i + w_ij``: rows i are configurations of
 configurations of the investigated factor under a row occur nowhere else. What the factor contributes (main effect and
 interaction together) is the variance within rows.
 
-The radial design has n base runs, and for every factor the same n runs with only that factor drawn anew. It gives the
+The radial design has n base runs, and for every factor the same n runs with only that factor redrawn. It gives the
 importance of all K factors at once from n (K + 1) runs. Base and swap runs each are n independent draws of every
 factor, so they serve as golden runs too.
 """
@@ -72,8 +72,8 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
 
     Notes
     -----
-    Jackknife over rows of ``logit(S_T) = log(tau2 / s2_R)`` with M - 1 degrees of freedom. Where rows do not differ
-    for certain (F test, one-sided at 97.5 %) the logit has no usable error, and :func:`nested_limits` is used.
+    Jackknife over rows of ``logit(S_T) = log(tau2 / s2_R)`` with M - 1 degrees of freedom. If rows do not differ
+    significantly (F test, one-sided at 97.5 %) the logit has no usable error, and :func:`nested_limits` is used.
     """
     table = with_scores(table)
     squares = nested_components(table)

@@ -211,12 +211,12 @@ def is_decoder(config: Any) -> bool:
 def compute_dtype(recipe: Recipe, device: str) -> torch.dtype:
     """Return bfloat16 if it is asked for, or if `auto` meets adapters and a GPU that has it; else float32.
 
-    Cells side by side are float32: bfloat16 would round otherwise with other cells beside one.
+    Cells side by side are float32: bfloat16 would round otherwise with other cells next to one.
 
     Raises
     ------
     ParameterError
-        If the device lacks what is asked for.
+        If the device cannot compute this.
     """
     alone = recipe.trainable == "lora" and recipe.lora_cells == 1
     automatic = recipe.dtype == AUTO and alone and torch.device(device).type == "cuda"

@@ -2,7 +2,7 @@
 
 Zhou et al. (2025, Table 6) put rank 8, scale 16 and dropout 0.1 on query and value. Whether dropout before an adapter
 drops a number follows from its example, the epoch and where it stands: so it depends neither on the device, nor on how
-a batch is cut or padded, nor on the cells that are trained beside it.
+a batch is cut or padded, nor on the cells that are trained next to it.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def targets(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
     Raises
     ------
     ParameterError
-        If a name is that of no layer, or `auto` finds none.
+        If no layer has a name, or `auto` finds none.
     """
     from transformers.pytorch_utils import Conv1D
 

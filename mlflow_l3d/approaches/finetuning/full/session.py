@@ -201,7 +201,7 @@ class FullSession(CourseSession[Course]):
                 running = [running[place] for place in places]
 
     def _compare(self, positions: IntArray, weights: StackedWeights) -> None:
-        """Raise if the last cell gives other logits beside the others than alone: the model would mix their texts."""
+        """Raise if the last cell gives other logits next to the others than alone: the model would mix their texts."""
         assert self.places is not None
         beside = self.logits([positions] * len(weights.cells))[-1]
         with self.places.alone(weights.row(-1)):

@@ -60,7 +60,7 @@ class SingleWeights:
 
 
 class StackedLinear(torch.nn.Module):
-    """A linear layer of B cells; the rows of its input are those of the first cell, then of the second, and so on.
+    """A linear layer of B cells; the rows of its input equal those of the first cell, then of the second, and so on.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class Places:
 
     @contextmanager
     def of(self, cells: Sequence[Sequence[torch.Tensor]]) -> Iterator[StackedWeights]:
-        """Let the weights of several cells, each as :meth:`weights` gives them, stand in the model inside the block."""
+        """Put the weights of several cells, each as :meth:`weights` gives them, into the model inside the block."""
         stacked = [torch.nn.Parameter(torch.stack(tensors)) for tensors in zip(*cells, strict=True)]
         named = dict(zip(self.names, stacked, strict=True))
         layers = {owner: StackedLinear(named[f"{owner}.weight"], named.get(f"{owner}.bias")) for owner in self._layers}

@@ -257,5 +257,5 @@ def _key() -> str:
     key = os.environ.get("OPENAI_API_KEY", "")
     if not all("!" <= sign <= "~" for sign in key):
         allowed = "must be letters, digits and signs of ASCII without blanks or line breaks"
-        raise ParameterError("OPENAI_API_KEY", "***", allowed, "Set it anew.")
+        raise ParameterError("OPENAI_API_KEY", "***", allowed, "Set it again.")
     return key

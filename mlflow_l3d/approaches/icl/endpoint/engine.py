@@ -158,12 +158,12 @@ class Connection:
     cache
         Where answers are kept, in a folder below.
     again
-        Whether to find out anew what the server gives, as at the start of a study.
+        Whether to find out again what the server gives, as at the start of a study.
 
     Attributes
     ----------
     served, engine
-        What was found, and what asks.
+        Facts about the server, and the engine that asks it.
 
     Raises
     ------

@@ -19,7 +19,7 @@ _SHARED_START: Final = 3
 _BESIDE: Final = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields of a message that hold a thought, as servers name them."""
 _THOUGHTS: Final = ("thinking", "reasoning")
-"""Kinds of parts of a message that are no answer."""
+"""Kinds of parts of a message that do not belong to the answer."""
 
 
 def counted(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -44,7 +44,7 @@ def common(reply: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def written(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the text of a reply, why it ended, and whether a thought of the model stands beside it."""
+    """Return the text of a reply, why it ended, and whether a thought of the model accompanies it."""
     choice = reply["choices"][0]
     message = choice.get("message", choice)
     thought = any(message.get(name) for name in _BESIDE)

@@ -62,7 +62,7 @@ class Served:
 async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     """Ask a server, in at most eight requests of one token each, who it is and what it gives.
 
-    What is found is kept beside the answers, so that all sessions of a study ask in the way that is in its keys. What
+    These facts are kept next to the answers, so that all sessions of a study ask in the way that is in its keys. What
     fails for a moment is tried again: it says nothing of what a server gives.
 
     Parameters
@@ -70,7 +70,7 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     client, recipe
         Whom to ask, and for what.
     again
-        Whether to find out anew what it gives; else a server that still says the same of itself is asked once.
+        Whether to find out again what it gives; else a server that still says the same of itself is asked once.
 
     Raises
     ------
@@ -155,7 +155,7 @@ async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[st
 async def _echo(client: Client, path: str, body: dict[str, Any]) -> Mapping[str, Any]:
     """Return a reply with an echoed prompt; some servers put its log-probabilities to the wrong tokens.
 
-    The likeliest word behind a prompt must have the same one when it stands in the prompt.
+    The likeliest word behind a prompt must have the same one when it is in the prompt.
     """
     top = replies.first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False), tries=_TRIES))["top"]
     word, value = max(((token.strip(), value) for token, value in top if token.strip()), key=lambda pair: pair[1])

@@ -216,7 +216,7 @@ class Store:
         where = f"{self._endpoint.name} at {self._endpoint.base_url}"
         raise BudgetError(
             f"{reached}={value}: the budget is spent ({sent} requests to {where} so far, cost {spent:.6g}). Finished "
-            f"cells stay, and so do answers; the same command with a larger {reached} goes on."
+            f"cells stay, and so do answers; the same command with a larger {reached} continues."
         )
 
     def spent(self) -> tuple[int, float]:

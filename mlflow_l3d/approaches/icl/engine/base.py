@@ -1,4 +1,4 @@
-"""What both engines share: how work comes in, what is asked of it, and how it is read."""
+"""What both engines share: how work comes in, what it asks, and how answers are read."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Engine(ABC):
     model
         A `transformers` model in evaluation mode.
     pad_id
-        Token that stands in for nothing.
+        Token that fills gaps.
     batch_tokens
         Most tokens run at once, None for 512 on a CPU and 4096 elsewhere: enough to keep matrix units busy, not more.
         A session takes these, so that the batches of a cell follow from its hyperparameters and the kind of device.

@@ -134,7 +134,7 @@ _SHARED_FROM = 256
 class CausalEngine(Engine):
     """Scores answers and generates with a causal language model.
 
-    The tokens that all prompts of a call begin with are run once. What is left of the prompts is laid end to end in
+    The tokens that all prompts of a call begin with are run once. The rest of the prompts is laid end to end in
     one row that continues the prefix, with a mask under which every text sees the prefix and itself; the inner nodes
     of the answers' trie lie in the same row. So nothing is padded and no keys are copied per prompt. A model that does
     not take such a mask (found by a trial at the first call, and from its configuration) is run in full, prompt by
@@ -144,7 +144,7 @@ class CausalEngine(Engine):
     depend on the calls before it, unless one of them ran out of memory and made batches smaller. The weights must stay
     as they are: a model with others needs an engine of its own.
 
-    Parameters are those of :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`, and so are the other attributes.
+    Parameters and other attributes as for :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`.
 
     Attributes
     ----------

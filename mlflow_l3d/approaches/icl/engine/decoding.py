@@ -106,7 +106,7 @@ def _begun(
 
 
 def _next(texts: IntArray, tokens: IntArray, going: npt.NDArray[np.bool_], ends: IntArray) -> Block:
-    """Return the block of one more token of every text that goes on, (R, S) each; `ends` is a text's next position."""
+    """Return the block with one more token per continuing text, (R, S) each; `ends` is a text's next position."""
     slots = int(going.sum(axis=1).max())
     # Those that go on come first, in their order.
     order = np.argsort(~going, axis=1, kind="stable")[:, :slots]

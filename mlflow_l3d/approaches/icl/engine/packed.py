@@ -142,7 +142,7 @@ class PackedModel:
     ) -> torch.Tensor:
         """Return (R, N, K) whether a new token sees a key: the prefix and what came before it in its own text.
 
-        Owners and positions are those of all keys, (R, K), nodes those of the new tokens, (R, N); `above` says which
+        Owners and positions equal those of all keys, (R, K), nodes those of the new tokens, (R, N); `above` says which
         nodes lie on the way to which, and has an empty last row for tokens of texts, numbered -1.
         """
         past = owners.shape[1] - nodes.shape[1]
@@ -180,5 +180,5 @@ def _grouped_heads(device_type: str) -> Iterator[None]:
 
 
 def takes_places(model: Any) -> bool:
-    """Return whether a model can be told behind which tokens the distribution is wanted."""
+    """Return whether a model accepts the tokens whose next distribution is wanted."""
     return "logits_to_keep" in inspect.signature(model.forward).parameters

@@ -33,7 +33,7 @@ class ReservedLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write what is new behind what is there, and return all of it, without a copy."""
+        """Append to the existing content, and return all of it, without a copy."""
         start, new = self.keys.shape[2], key_states.shape[2]
         self.all_keys.narrow(2, start, new).copy_(key_states)
         self.all_values.narrow(2, start, new).copy_(value_states)

@@ -22,7 +22,7 @@ class Seq2SeqEngine(Engine):
     once. The decoder's first step fills the keys and values of the encoded prompt for all that follows: the ways
     through the answers' trie are run behind it one by one, each for all prompts of a batch.
 
-    Parameters and attributes are those of :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`.
+    Parameters and attributes as for :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Whether a causal model can run packed rows: its configuration says so, and a trial with a few tokens."""
+"""Whether a causal model can run packed rows: its configuration allows it, and a trial with a few tokens."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Written:
     cut
         Whether it ended at the limit of tokens.
     thought
-        Whether the server gave a thought beside it.
+        Whether the server gave a thought next to it.
     """
 
     text: str
@@ -63,7 +63,7 @@ class Written:
     thought: bool = False
 
     def answer(self, *, thinks: bool) -> tuple[str, bool]:
-        """Return what stands behind thoughts, and whether it ended inside one.
+        """Return what is behind thoughts, and whether it ended inside one.
 
         Of a model that `thinks` a text that was cut off without an end of a thought is one: templates open it.
         """
@@ -200,8 +200,8 @@ def probabilities(scores: FloatArray) -> FloatArray:
 def calibrated(scores: FloatArray, inputs: FloatArray) -> FloatArray:
     """Return scores without the leaning of the prompt itself: contextual or batch calibration.
 
-    Contextual (Zhao et al. 2021): the leaning is that of inputs without content. Batch (Zhou et al. 2024, Batch
-    Calibration): it is that of the texts themselves, whose classes need not be known.
+    Contextual (Zhao et al. 2021): the leaning is computed from inputs without content. Batch (Zhou et al. 2024, Batch
+    Calibration): it is computed from the texts themselves, whose classes need not be known.
 
     Parameters
     ----------

@@ -226,7 +226,7 @@ def custom_format(
     template
         One example, with the slot ``{text}``, or ``{text_1}`` and ``{text_2}`` for sentence pairs, and the answer
         either as the slot ``{answer}`` at the end or left out: ``Review: {text}\nSentiment: {answer}``. One blank
-        stands before the answer. The two characters ``\n`` mean a line break, since a command line can hardly hold one.
+        stands before the answer. The two characters ``\n`` mean a line break, since a command line rarely holds one.
     verbaliser
         The words of the classes in label order, or one text with ``;`` between them; None if answers are texts.
     columns
@@ -259,7 +259,7 @@ def _shot(template: str, columns: int) -> str:
         raise wrong("{answer} must stand once, at the very end")
     for match in _BRACES.finditer(text):
         if match[0] not in allowed_slots:
-            raise wrong(f"{match[0]} is no slot; the slots of {many} are {', '.join(allowed_slots)}")
+            raise wrong(f"{match[0]} is not a slot; the slots of {many} are {', '.join(allowed_slots)}")
     for slot in input_slots:
         if f"{{{slot}}}" in text:
             raise wrong(f"{{{slot}}} has a pair of braces too many")
@@ -277,8 +277,8 @@ def _instruction(instruction: str, words: Sequence[str]) -> str:
     for match in _BRACES.finditer(instruction):
         if match[0] not in slots_of_words:
             escaped = instruction.replace("\n", "\\n")
-            has = "an instruction has only {options}" if words else "where answers are texts an instruction has none"
-            raise ParameterError(INSTRUCTION, escaped, f"{match[0]} is no slot; {has}")
+            has = "an instruction has only {options}" if words else "if answers are texts, an instruction has none"
+            raise ParameterError(INSTRUCTION, escaped, f"{match[0]} is not a slot; {has}")
     return _unescape(instruction).strip().replace("{options}", numbered_options(words))
 
 

@@ -23,7 +23,7 @@ def fold(text: str) -> str:
 def parts(word: str) -> list[str]:
     """Return the folded parts of a class word, which blanks, hyphens and underscores join.
 
-    A word that begins or ends with a hyphen or underscore (``-``, ``A-``) is taken as it is: there it is no joint.
+    A word that begins or ends with a hyphen or underscore (``-``, ``A-``) is taken as it is: there it is not a joint.
     """
     folded = fold(word).strip()
     pieces = _JOINTS.split(folded)
@@ -43,7 +43,7 @@ def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = 
     Raises
     ------
     ParameterError
-        If a word is empty, holds a line break, or is the same as another (case, hyphens and underscores do not tell
+        If a word is empty, holds a line break, or is the same as another (case, hyphens and underscores do not show
         words apart), or if there are not as many words as classes, or fewer than two.
     """
     words = _split(given) if isinstance(given, str) else [str(word).strip() for word in given]
@@ -64,7 +64,7 @@ def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = 
     for place, word in enumerate(words):
         first = seen.setdefault(tuple(parts(word)), place)
         if first != place:
-            allowed = f"{words[first]!r} and {word!r} cannot be told apart in an answer"
+            allowed = f"{words[first]!r} and {word!r} cannot be distinguished in an answer"
             raise ParameterError(PARAMETER, shown, allowed, "Give the classes different words.")
     return tuple(words)
 

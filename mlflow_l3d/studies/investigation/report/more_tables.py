@@ -96,13 +96,13 @@ def component_table(shown: Shown) -> Table | None:
     table = Table.of(rows)
     table = table.without_empty(table.head)
     notes = [
-        f"Squared {shown.unit.name}, not cut at zero. Contributed: what the factor brings about, alone and together "
+        f"Squared {shown.unit.name}, not cut at zero. Contributed: what the factor causes, alone and together "
         "with the others; mitigated: what all other factors do by themselves; total: their sum (mitigated at least 0). "
         f"The share contributed / total decides: above 50 % the factor dominates. Below shares stands their "
         f"{percent(shown.level)} interval, both cut at 0 and 100 %, between which every true share lies.",
         "Main effect and interaction add up to contributed."
         if alone in table.head
-        else "This design cannot tell a main effect from interactions.",
+        else "This design cannot separate a main effect from interactions.",
     ]
     if golden in table.head:
         notes.append(
@@ -141,7 +141,7 @@ def collapse_table(shown: Shown) -> Table | None:
         share = f"{collapse.collapsed} of {collapse.runs} runs that draw every factor score below chance "
         share += f"({level}: {low} to {high} %). "
     note = (
-        f"{share}A score with collapsed runs has two parts: which runs collapse, and how far the others differ. "
+        f"{share}A score with collapsed runs has two parts: which runs collapse, and how much the others differ. "
         "Importance for which collapse takes 1 for a collapsed run and 0 for another in place of the score. For the "
         "others, collapsed runs are left out as if they were missing. These intervals hold where those of the whole "
         "score do not."

@@ -20,7 +20,7 @@ _MOST_RATIO: Final = 10.0
 """Upper ends of a ratio from here on say nothing: with few rows the interval has no end."""
 RATIO: Final = (
     "how often runs disagree if this factor alone changes, over how often if every factor does, "
-    "with the 95 % interval. It estimates the share of the predictions' variance that the factor brings about, "
+    "with the 95 % interval. It estimates the share of the predictions' variance that the factor causes, "
     "interactions included; numerator and denominator come from different runs, so that luck may put it above 1, where "
     "no share can be"
 )

@@ -187,7 +187,9 @@ def _cannot_tell(
             by = f"{' and '.join(others)} decides it" if others else "the other settings decide it"
             sentences.append(f"{name}: {by}, so it has no test of its own.")
     if tested and saturated:
-        sentences.append("There are as many effects as runs: luck cannot be told from the settings. Repeat some runs.")
+        sentences.append(
+            "There are as many effects as runs: luck cannot be separated from the settings. Repeat some runs."
+        )
     return tuple(sentences)
 
 

@@ -136,7 +136,7 @@ class SizeCorrelation:
     spearman, spearman_ci_low, spearman_ci_high
         Spearman's, which the scale does not change, with the interval of Bonett and Wright 2000.
     detectable
-        The smallest correlation that so many tasks would have told from 0 in 80 % of studies.
+        The smallest correlation that so many tasks would have distinguished from 0 in 80 % of studies.
     """
 
     measure: str

@@ -217,7 +217,7 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
         rows.append((*cells, plain(row["detectable"])))
     head = ("training size with", "tasks", "Pearson", "95 %", "Spearman", "95 %", "detectable")
     note = (
-        "Intervals by Fisher's z. detectable: the smallest correlation that so many tasks would have told from 0 in "
-        "80 % of studies."
+        "Intervals by Fisher's z. detectable: the smallest correlation that so many tasks distinguish from 0 in 80 % "
+        "of studies."
     )
     return Table(head, tuple(rows), note)

@@ -25,7 +25,7 @@ _TREND_NOTE: Final = (
     "other choices."
 )
 _INTERACTION_NOTE: Final = (
-    "Whether all values of a choice have one importance, or one golden standard deviation. Std: how far they differ, "
+    "Whether all values of a choice have one importance, or one golden standard deviation. Std: how much they differ, "
     "without what their errors add. Claims: whether they differ, by a p-value {tests} of trends and choices (Holm). It "
     "is about these points: whether other tasks or models would show the same is another question."
 )
