@@ -71,8 +71,8 @@ class Runs(TypedDict, total=False):
         int | Auto,
         Of(
             "auto",
-            "M: rows, the configurations of all other factors; auto is 20, of design=radial 100 base runs, or at most 320 "
-            "with a stopping rule",
+            "M: rows, the configurations of all other factors; auto is 20, of design=radial 100 base runs, or at most "
+            "320 with a stopping rule",
             low=2,
             high=MOST_RUNS,
         ),
@@ -113,8 +113,8 @@ class Layout(TypedDict, total=False):
         str | Auto,
         Of(
             "auto",
-            "how cells are laid out; auto: crossed (as published) for one factor, radial (fewer trainings) for several, "
-            "unless another parameter needs a table",
+            "how cells are laid out; auto: crossed (as published) for one factor, radial (fewer trainings) for "
+            "several, unless another parameter needs a table",
             registered=True,
         ),
     ]
@@ -228,7 +228,7 @@ class Place(TypedDict, total=False):
 
 class _DryRun(TypedDict, total=False):
     dry_run: Annotated[
-        bool, Of("false", "say what would be trained, what is done and how long it takes; train nothing")
+        bool, Of("false", "show what would be trained, what is done and how long it takes; train nothing")
     ]
 
 
