@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.command.said import Printed, chosen_score, normalised, printed_scores, scale_of, unscaled
+from mlflow_l3d.approaches.command.said import normalised, printed_scores
+from mlflow_l3d.approaches.command.scores import Printed, chosen_score, scale_of, unscaled
 
 
 def read(text, **more):
@@ -99,9 +100,10 @@ def test_a_mapping_is_read_alike_as_json_and_as_python(mapping):
         (["accuracy", "f1_macro"], "f1_macro"),
         (["loss", "accuracy", "auc"], "accuracy"),
         (["accuracy", "loss", "val_accuracy", "val_loss"], "val_accuracy"),
-        (["val_accuracy", "accuracy"], "accuracy"),
+        (["val_accuracy", "accuracy"], "val_accuracy"),
         (["train_accuracy", "test_acc", "test_loss"], "test_acc"),
-        (["test_loss", "train_accuracy"], "train_accuracy"),
+        (["test_loss", "train_accuracy"], "test_loss"),
+        (["loss", "train_accuracy"], "train_accuracy"),
         (["train_loss", "eval_loss", "train_loss_total"], "eval_loss"),
         (["dropout", "reward"], ""),
         (["reward"], "reward"),
@@ -109,7 +111,7 @@ def test_a_mapping_is_read_alike_as_json_and_as_python(mapping):
     ],
 )
 def test_the_score_among_names(names, score):
-    assert chosen_score(names) == score
+    assert chosen_score(dict.fromkeys(names, Printed(0.5))) == score
 
 
 @given(st.floats(0, 1), st.booleans())

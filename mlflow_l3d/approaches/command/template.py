@@ -96,7 +96,7 @@ class Template:
 
     def mentions(self, what: bytes) -> bool:
         """Return whether a file of 1 MB or less that the command names has this in it."""
-        return any(path.stat().st_size <= 10**6 and what in path.read_bytes() for path in self.named().values())
+        return any(what in text for text in map(small_text, self.named().values()))
 
     def _path(self, word: str) -> Path | None:
         """Return the path of a word, or of what stands behind its =, if it exists."""
@@ -141,6 +141,11 @@ def _placeholders(word: str, parameter: str, typed: str) -> list[str]:
             fix = "Double a brace that is meant as one: {{ and }}."
             raise ParameterError(parameter, typed, f"has {{{name}}}, which is no name of a factor", fix)
     return names
+
+
+def small_text(path: Path) -> bytes:
+    """Return the content of a file of 1 MB or less, else nothing."""
+    return path.read_bytes() if path.stat().st_size <= 10**6 else b""
 
 
 def file_hash(path: Path) -> str:

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from mlflow_l3d.approaches.command.folder import is_left_out
 from mlflow_l3d.approaches.command.template import file_hash, run
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -21,20 +22,6 @@ from mlflow_l3d.paths import private_folder
 
 LOCAL: Final = "local"
 ENV_MANAGERS: Final = (LOCAL, "virtualenv", "uv", "conda")
-_NOT_OURS: Final = frozenset(
-    {
-        ".git",
-        ".venv",
-        "venv",
-        "__pycache__",
-        ".ipynb_checkpoints",
-        ".pytest_cache",
-        "mlruns",
-        "mlartifacts",
-        "mlflow.db",
-    }
-)
-"""Names of what lies in a project's folder and is no part of it: what earlier runs left there above all."""
 _LARGE: Final = 1 << 20
 _PROBE: Final = """
 import json, os, shutil, sys
@@ -167,7 +154,7 @@ def hashes(folder: Path) -> dict[str, str]:
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
-        if path.name not in _NOT_OURS:
+        if not is_left_out(path.name):
             if path.is_dir() and not path.is_symlink():
                 yield from _files(path.iterdir())
             elif path.is_file():

@@ -1,0 +1,106 @@
+"""The files whose content decides the results of a command, as far as it and its scripts name them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from mlflow_l3d.approaches.command.folder import MOST_FILES, walk
+from mlflow_l3d.approaches.command.template import Template, file_hash, small_text
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.paths import cache_folder
+
+_SMALL: Final = 10**7
+_SCRIPTS: Final = frozenset({".py", ".sh"})
+_WORD: Final = re.compile(r"[\w.-]+")
+_SURE: Final = 2  # runs that changed a file, which is an output then
+
+_log = logging.getLogger(__name__)
+
+
+def named_files(template: Template) -> dict[str, str]:
+    """Return name -> hash of the files that a command names, and of those in its folder that its scripts name.
+
+    The latter are of 10 MB at most. A script names what has its name in the text: also modules, without their ending,
+    which may name others.
+    """
+    names: dict[str, list[str]] = {}
+    for name, status in islice(walk(template.here), MOST_FILES):
+        if not name.endswith("/") and status.st_size <= _SMALL:
+            for word in _words_of(Path(name)):
+                names.setdefault(word, []).append(name)
+    by_command = [path.resolve() for path in template.named().values()]
+    texts, hashes = [*map(small_text, by_command), " ".join(template.words).encode()], dict[str, str]()
+    while texts:
+        words = {word.strip(".") for word in _WORD.findall(texts.pop().decode("utf-8", "replace"))}
+        words |= {part for word in words for part in word.split(".")}
+        for name in {name for word in words for name in names.pop(word, ())} - {*hashes}:
+            path = template.here / name
+            with suppress(OSError):
+                if path.resolve() not in by_command:
+                    hashes[name] = file_hash(path)
+                    texts += [small_text(path)] if path.suffix in _SCRIPTS else []
+    return {**dict(sorted(hashes.items())), **template.files()}
+
+
+def _words_of(path: Path) -> set[str]:
+    """Return the words that name a file in a program: a module, and a file of settings, may be without its ending."""
+    module = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
+    return {path.name, *((module,) if path.suffix in (".py", ".yaml", ".yml", ".toml") else ())}
+
+
+def deciding_files(template: Template) -> dict[str, str]:
+    """Return name -> hash of those of the named files that runs do not write."""
+    files = named_files(template)
+    outputs = read_notes(_notes_path(template, files))
+    return {name: content for name, content in files.items() if outputs.get(name, 0) < _SURE}
+
+
+def note_outputs(template: Template, before: Mapping[str, str]) -> bool:
+    """Note which of the named files a run wrote: they decide no result. Return whether that is sure of all.
+
+    If a file was there before, another run must show it: somebody may have edited the file meanwhile.
+    """
+    after = named_files(template)
+    path = _notes_path(template, after)
+    outputs = read_notes(path)
+    for name, content in after.items():
+        if before.get(name) != content and not _is_program(template, name):
+            outputs[name] = outputs.get(name, 0) + (1 if name in before else _SURE)
+    write_whole(path, json.dumps(outputs))
+    if excluded := [name for name, runs in outputs.items() if runs >= _SURE]:
+        _log.warning("Not part of the key of a cell, since runs write them: %s.", ", ".join(excluded))
+    return len(excluded) == len(outputs)
+
+
+def _notes_path(template: Template, files: Mapping[str, str]) -> Path:
+    programs = {name: content for name, content in files.items() if _is_program(template, name)}
+    key = {"words": list(template.words), "here": str(template.here), "programs": programs}
+    return cache_folder() / "commands" / f"outputs-{content_key(key)}.json"
+
+
+def _is_program(template: Template, name: str) -> bool:
+    return Path(name).suffix in _SCRIPTS or name in [*template.named()][:1]
+
+
+def read_notes(path: Path) -> dict[str, Any]:
+    """Return the mapping in a file of JSON; an empty one if there is none, or it is damaged."""
+    with suppress(OSError, ValueError):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return document if isinstance(document, dict) else {}
+    return {}
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, which is whole whenever somebody reads it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
