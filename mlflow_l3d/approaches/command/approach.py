@@ -105,7 +105,7 @@ class Command(Approach):
         """Return the words of the command, and the hash of what it and its scripts name, but for what it writes."""
         del model
         names = [Path(word).name if Path(word).is_absolute() else word for word in self.template.words]
-        files = {**deciding_files(self.template), **self.template.files(listed(hyperparameters["files"]))}
+        files = {**deciding_files(self.template), **self.template.more_files(listed(hyperparameters["files"]))}
         return {"command": content_key({"words": names}), "files": content_key(files)}
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:

@@ -102,8 +102,12 @@ def normalised(name: str) -> str:
     return name if len(name) <= 80 and re.search(r"[^\W\d_]", name) else ""
 
 
+def _words(name: str) -> set[str]:
+    return {*re.findall(r"[^\W\d_]+", name.lower())}
+
+
 def _is_no_score(name: str) -> bool:
-    words = {*re.findall(r"[^\W\d_]+", name)}
+    words = _words(name)
     others = {word for word in words if not _NO_SCORE.fullmatch(word)}
     return others <= _SPLITS and others != words
 
@@ -125,12 +129,14 @@ def _items(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Pr
 
 
 def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
-    end = 0
+    """Yield names and numbers with a sign between them."""
+    end, split = 0, ""
     for match in _VALUE.finditer(line):
         before, end = line[end : match.start()], match.end()
-        name = ["", *filter(str.strip, _DELIMITER.split(before))][-1]
+        name, split = _name_of(before, split)
         if match["equals"] == "=" and not before.endswith(" "):
-            name = re.split(r"[\s(]", name)[-1]
+            *others, name = re.split(r"[\s(]", name)
+            name = " ".join([*[word for word in others if word.lower() in _SPLITS][-1:], name])
         number, whole = float(match["number"]), match["whole"]
         if whole is not None:  # 87/100 correct: a share, and else the place in a list
             if not is_share(normalised(name)) or not 0 <= number <= float(whole) or not float(whole):
@@ -139,10 +145,29 @@ def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
         yield name, Printed(number, match["percent"] is not None)
 
 
+def _name_of(before: str, split: str) -> tuple[str, str]:
+    """Return the name at the end of a text, and the part of the data that it is of: ``Test: loss 0.3, acc``.
+
+    Parameters
+    ----------
+    before
+        The text.
+    split
+        The part of the data that was named before it in the same line.
+    """
+    *others, name = ["", *filter(str.strip, _DELIMITER.split(before))]
+    for other in others:
+        words = _words(other) - {"set", "epoch", "results", "metrics"}
+        split = " ".join(words) if words and words <= _SPLITS else split
+    return f"{split} {name}".strip() if _SPLITS.isdisjoint(_words(name)) else name, split
+
+
 def _bare_pairs(line: str, before: Mapping[str, Printed]) -> Iterator[tuple[str, Printed]]:
     """Yield metrics behind whose name a number follows at once; if the number before had more digits, it stays."""
+    end, split = 0, ""
     for match in _BARE.finditer(line):
-        name, number = normalised(_DELIMITER.split(match["name"])[-1]), float(match["number"])
+        typed, split = _name_of(f"{line[end : match.start()]}|{match['name']}", split)
+        name, number, end = normalised(typed), float(match["number"]), match.end()
         digits = len(match["number"].partition(".")[2])
         is_rounded = name in before and round(before[name].number, digits) == number
         if sounds_like_metric(name.rpartition("_")[2]) and not is_rounded:

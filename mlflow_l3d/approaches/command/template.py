@@ -73,22 +73,26 @@ class Template:
             return [sys.executable, *rest]
         return [shutil.which(program) or program, *rest]
 
-    def files(self, more: Iterable[str] = ()) -> dict[str, str]:
-        """Return name -> hash of the files that the command names, and of `more` files, and of those in folders of it.
+    def files(self) -> dict[str, str]:
+        """Return name -> hash of the files that the command names."""
+        return _hashes(self.named())
+
+    def more_files(self, names: Iterable[str]) -> dict[str, str]:
+        """Return name -> hash of files, and of those in folders.
 
         Raises
         ------
         ParameterError
-            If one of `more` is not there.
+            If one of them is not there.
         """
-        paths = self.named()
-        for name in more:
+        paths: dict[str, Path] = {}
+        for name in names:
             path = self.here / Path(name).expanduser()
             if not path.exists():
                 raise ParameterError("hyperparameters.files", name, "is no file or folder here")
             inside = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
             paths |= {str(Path(name) / each.relative_to(path)) if each != path else name: each for each in inside}
-        return {Path(name).name if Path(name).is_absolute() else name: file_hash(path) for name, path in paths.items()}
+        return _hashes(paths)
 
     def named(self) -> dict[str, Path]:
         """Return word -> path of the files that the command names."""
@@ -146,6 +150,10 @@ def _placeholders(word: str, parameter: str, typed: str) -> list[str]:
 def small_text(path: Path) -> bytes:
     """Return the content of a file of 1 MB or less, else nothing."""
     return path.read_bytes() if path.stat().st_size <= 10**6 else b""
+
+
+def _hashes(paths: Mapping[str, Path]) -> dict[str, str]:
+    return {Path(name).name if Path(name).is_absolute() else name: file_hash(path) for name, path in paths.items()}
 
 
 def file_hash(path: Path) -> str:

@@ -145,7 +145,7 @@ class Project(Command):
         """
         del model
         place, _ = self._project(hyperparameters)
-        files = {**place.files, **self.template.files(listed(hyperparameters["files"]))}
+        files = {**place.files, **self.template.files(), **self.template.more_files(listed(hyperparameters["files"]))}
         settings = {"entry_point": self.entry_point, "parameters": _public(self.given)}
         return {
             "project": content_key({**settings, "env_manager": hyperparameters["env_manager"]}),
