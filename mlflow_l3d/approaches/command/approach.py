@@ -14,7 +14,7 @@ from typing import Final
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
-from mlflow_l3d.approaches.command.key_files import deciding_files, named_files, note_outputs
+from mlflow_l3d.approaches.command.key_files import deciding_files, named_files, note_outputs, report_outputs
 from mlflow_l3d.approaches.command.said import is_public, printed_scores
 from mlflow_l3d.approaches.command.scores import Printed, chosen_score, has_result, scale_of, unscaled
 from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines
@@ -68,6 +68,10 @@ class Command(Approach):
     version = "3"
     what = "the command"
     otherwise = "print it"
+    not_in_key = (
+        "Files that neither the command nor its scripts name are not compared: if one changed, name it, "
+        "hyperparameters.files=NAME."
+    )
     parameters: tuple[str, ...] = (*CommandParameters.__annotations__, "metric")
     brings_data = True
     self_tested = True
@@ -132,6 +136,8 @@ class Command(Approach):
             kind = "regression" if first.numbers else kind
         elif classes_text != NO_CLASSES and classes_text not in OTHER_KINDS:
             classes = tuple(part.strip() for part in classes_text.split("|"))
+        if self.not_in_key:
+            report_outputs(self.template)
         return own_data(self.label(hyperparameters), classes, kind)
 
     def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> FirstRun:
@@ -151,7 +157,7 @@ class Command(Approach):
         if chosen := self.asked == AUTO and bool(first.score) and not (first.numbers or first.classes):
             self.metric, self.metrics = first.score, (first.score,)
         if kept is None:
-            if first.scales.get(self._score) != "":
+            if self._is_settled(first):
                 first.write(path())
             first.report(self.what, chosen=chosen)
         scored = self.asked in (AUTO, *registered()) and (first.classes or first.numbers)
@@ -172,11 +178,15 @@ class Command(Approach):
             self.first = None
             written = self.execute(dict.fromkeys(self.factors, seed), hyperparameters)
             first = self._described(written)
-            if self._has_sure_outputs and (written.predictions is not None or first.scales.get(self._score) != ""):
+            if self._has_sure_outputs and self._is_settled(first):
                 break
         if abs(written.metrics.get(self._score, 0)) == 1:
             first = replace(first, scales={**first.scales, self._score: "1"})
         return first
+
+    def _is_settled(self, first: FirstRun) -> bool:
+        """Return whether it is known how the score is written, or does not matter: it is that of predictions."""
+        return bool(first.classes or first.numbers) or first.scales.get(self._score) != ""
 
     @property
     def _score(self) -> str:

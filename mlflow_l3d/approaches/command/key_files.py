@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from mlflow_l3d.approaches.command.folder import MOST_FILES, walk
 from mlflow_l3d.approaches.command.template import Template, file_hash, small_text
+from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.paths import cache_folder
 
@@ -59,8 +60,14 @@ def _words_of(path: Path) -> set[str]:
 def deciding_files(template: Template) -> dict[str, str]:
     """Return name -> hash of those of the named files that runs do not write."""
     files = named_files(template)
-    outputs = read_notes(_notes_path(template, files))
-    return {name: content for name, content in files.items() if outputs.get(name, 0) < _SURE}
+    outputs = _sure(read_notes(_notes_path(template, files)))
+    return {name: content for name, content in files.items() if name not in outputs}
+
+
+def report_outputs(template: Template) -> None:
+    """Log which of the named files are not in the key, since runs write them."""
+    if outputs := named_files(template).keys() - deciding_files(template):
+        _log.warning("Not part of the key of a cell, since runs write them: %s.", ", ".join(sorted(outputs)))
 
 
 def note_outputs(template: Template, before: Mapping[str, str]) -> bool:
@@ -73,11 +80,14 @@ def note_outputs(template: Template, before: Mapping[str, str]) -> bool:
     outputs = read_notes(path)
     for name, content in after.items():
         if before.get(name) != content and not _is_program(template, name):
-            outputs[name] = outputs.get(name, 0) + (1 if name in before else _SURE)
+            is_clear = name not in before or name in (*PREDICTIONS, METRICS)
+            outputs[name] = outputs.get(name, 0) + (_SURE if is_clear else 1)
     write_whole(path, json.dumps(outputs))
-    if excluded := [name for name, runs in outputs.items() if runs >= _SURE]:
-        _log.warning("Not part of the key of a cell, since runs write them: %s.", ", ".join(excluded))
-    return len(excluded) == len(outputs)
+    return len(_sure(outputs)) == len(outputs)
+
+
+def _sure(outputs: Mapping[str, int]) -> list[str]:
+    return [name for name, runs in outputs.items() if runs >= _SURE]
 
 
 def _notes_path(template: Template, files: Mapping[str, str]) -> Path:

@@ -102,6 +102,7 @@ class Project(Command):
     version = "1"
     what = "the project"
     otherwise = "log it"
+    not_in_key = ""
     parameters = (*ProjectParameters.__annotations__, "metric")
     hyperparameters: Mapping[str, Hyperparameter] = {
         **Command.hyperparameters,
