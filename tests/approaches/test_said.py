@@ -25,6 +25,7 @@ def read(text, **more):
         ("INFO:root:accuracy: 87.1 %", {"accuracy": "87.1%"}),
         ("2026-11-26 10:50:09,123 - __main__ - INFO - accuracy: 0.9", {"accuracy": "0.9"}),
         ("[10:50:09] val/f1 = 0.5", {"val/f1": "0.5"}),
+        ("2026-11-26 10:50:09,123 INFO test f1: 0.5\n10:50:09,123 auc: 0.5", {"test_f1": "0.5", "auc": "0.5"}),
         ("accuracy: 0.5\naccuracy: 0.75", {"accuracy": "0.75"}),
         ("\x1b[32mAccuracy\x1b[0m: \x1b[1m0.9\x1b[0m.", {"accuracy": "0.9"}),
         ("loss: 1e-3, auc: .5; mcc=-0.25", {"loss": "0.001", "auc": "0.5", "mcc": "-0.25"}),

@@ -32,7 +32,7 @@ _CREATED_OR_MOVED_HERE: Final = 0x100 | 0x80
 Stamps: TypeAlias = dict[str, tuple[int, ...]]
 
 
-def is_left_out(name: str) -> bool:
+def _is_left_out(name: str) -> bool:
     """Return whether a file or folder of this name is no part of a program: it belongs to git, Python or MLflow."""
     return name in _LEFT_OUT or name.startswith(_OF_MLFLOW)
 
@@ -52,7 +52,7 @@ def walk(here: Path) -> Iterator[tuple[str, os.stat_result]]:
             if (status.st_dev, status.st_ino) in seen:
                 continue
             seen.add((status.st_dev, status.st_ino))
-            entries = [entry for entry in os.scandir(here / folder) if not is_left_out(entry.name)]
+            entries = [entry for entry in os.scandir(here / folder) if not _is_left_out(entry.name)]
             if any(entry.name == "pyvenv.cfg" for entry in entries):
                 continue
             yield folder, status
@@ -180,5 +180,5 @@ def _appeared(watch: int) -> Iterator[str]:
                 (size,) = struct.unpack_from("I", events, start + 12)
                 name = os.fsdecode(events[start + 16 : start + 16 + size].rstrip(b"\0"))
                 start += 16 + size
-                if not is_left_out(name):
+                if not _is_left_out(name):
                     yield name or "./"

@@ -29,7 +29,7 @@ _BARE: Final = re.compile(
 """A number with nothing between it and its name, which must end like that of a metric: ``test acc 0.87``."""
 _DELIMITER: Final = re.compile(r"[,;:|=\[\]{}<>\"'│]|\s-+\s|\t|\s{3,}")
 _COUNTED: Final = re.compile(
-    r"\b(?:epochs?|steps?|iter(?:ation)?|batch)\s+\d+(?:/\d+)?\b|\b(?:info|debug|warning)\b|\d+/\d+"
+    r"\b(?:epochs?|steps?|iter(?:ation)?|batch)\s+\d+(?:/\d+)?\b|^.*\b(?:info|debug|warning)\b|^\d{3}\s|\d+/\d+"
 )
 _SPLITS: Final = frozenset({"test", "val", "valid", "validation", "eval", "evaluation", "dev", "train", "training"})
 # Words in names of other numbers.
