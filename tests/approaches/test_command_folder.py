@@ -49,11 +49,11 @@ def test_what_a_run_writes_into_the_folder_is_seen(does, changed, tmp_path):
     (here / "deep" / "linked").symlink_to(elsewhere)
     (here / "train.csv").write_text("one")
     (here / "mlflow.db").write_text("")
-    assert run_script(here, "pass", alone=False) is None  # nobody knows how the folder was left
+    assert run_script(here, "pass", alone=False)[0] is None  # nobody knows how the folder was left
     printed, visited = run_script(here, "print('hello')", alone=True)
     assert (printed.stdout, visited.changed) == ("hello\n", [])
-    ended = run_script(here, f"import os, sys; {does}", alone=False)
-    assert (ended is None) == (changed is not None)
+    printed, _ = run_script(here, f"import os, sys; {does}", alone=False)
+    assert (printed is None) == (changed is not None)
     if "exit" not in does:
         visited = (
             run_script(here, f"import os; {does}", alone=True)[1] if changed and "remove('t" not in does else visited
@@ -97,6 +97,30 @@ def test_runs_that_share_a_file_only_after_the_first_one_are_repeated_alone(tmp_
         assert outcome.metrics == {"accuracy": cells[outcome.key].seeds["seed"] % 2**31 % 1000 / 1000}
 
 
+def test_runs_wait_for_one_another_if_another_program_keeps_writing_into_the_folder(tmp_path, monkeypatch, caplog):
+    modes = []
+
+    def run_noisily(*arguments, alone):
+        modes.append(alone)
+        printed, visited = run_in_place(*arguments, alone=True)
+        if alone:
+            return printed, visited
+        visited.changed = ["log"]
+        return None, visited
+
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "train.py").write_text("print('acc: 0.5')")
+    approach = Command("python -SE train.py {seed}", here=tmp_path / "here")
+    hyperparameters = resolve_hyperparameters(approach, {})
+    task = approach.own_task(hyperparameters, tmp_path / "cache")
+    monkeypatch.setattr("mlflow_l3d.approaches.command.approach.run_in_place", run_noisily)
+    session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=None)
+    outcomes = list(session.run(one_cell(approach.factors, configuration=number) for number in range(5)))
+    assert [outcome.metrics["acc"] for outcome in outcomes] == [0.5] * 5
+    assert modes == [False, True] * 3 + [True] * 2
+    assert "Runs follow one another from now on, since log in its folder keeps changing." in caplog.text
+
+
 def key_of(command, here, **given):
     """Return approach and key, after the first run of a command."""
     approach = Command(command, here=here)
@@ -110,14 +134,14 @@ def test_files_that_scripts_name_or_import_are_in_the_key(tmp_path):
     (here / "conf").mkdir(parents=True)
     (here / "shop").mkdir()
     deciding = {
-        "train.py": "import helper\nfrom shop.models import Model\nopen('conf.txt')\n# hydra: conf/main\n",
+        "train.py": "import helper\nfrom shop.models import notes\nopen('conf.txt')\nmain('conf/main')\nother = 1\n",
         "helper.py": "NAME = 'words.csv'",
         "shop/models.py": "",
         "conf.txt": "",
         "conf/main.yaml": "",
         "words.csv": "",
     }
-    others = {"notes.txt": "", "shop/other.csv": ""}
+    others = {"notes.txt": "", "shop/other.csv": "", "other.py": ""}
     for name, text in {**deciding, **others}.items():
         (here / name).write_text(text)
     command = Command("python train.py {seed}", here=here)

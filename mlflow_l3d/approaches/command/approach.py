@@ -165,7 +165,8 @@ class Command(Approach):
             return first
         wrote = f"{self.what} wrote ({', '.join(first.metrics[:10]) or 'predictions alone'})"
         allowed = f"{'sounds like none of the numbers that' if self.asked == AUTO else 'is not among what'} {wrote}"
-        fix = f"Name one, such as --metric {first.metrics[0]}" if first.metrics else "Name another"
+        example = first.score or next(iter(first.metrics), "")
+        fix = f"Name one, such as --metric {example}" if example else "Name another"
         raise ParameterError("metric", self.asked, allowed, f"{fix}, or {self.otherwise}.")
 
     def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:
@@ -221,9 +222,6 @@ class Command(Approach):
         written = None
         if self.first is not None and self.first.alone == "":
             written = self._run(seeds, hyperparameters, alone=False)
-            self._repeated += written is None
-            if self._repeated > _MOST_REPEATED:
-                self._run_alone("files in its folder keep changing")
         return written or self._run(seeds, hyperparameters, alone=True)  # type: ignore[return-value]
 
     def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written | None:
@@ -238,10 +236,12 @@ class Command(Approach):
             variables = {"L3D_OUTPUT": place, "PYTHONDONTWRITEBYTECODE": "1", **store, **inherited}
             is_first = self.first is None or self.first.alone is None
             before = named_files(self.template) if is_first else {}
-            ended = run_in_place(words, self.template.here, folder, variables, alone=alone)
-            if ended is None:
+            printed, visited = run_in_place(words, self.template.here, folder, variables, alone=alone)
+            if printed is None:
+                self._repeated += bool(visited.changed)
+                if self._repeated >= _MOST_REPEATED:
+                    self._run_alone(f"{visited.changed[0]} in its folder keeps changing")
                 return None
-            printed, visited = ended
             written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             written = self._scored(written, printed, logged_metrics(folder))
         if alone:

@@ -82,7 +82,7 @@ class FirstRun:
 
 def run_in_place(
     words: Sequence[str], here: Path, output: Path, variables: Mapping[str, str], *, alone: bool
-) -> tuple[Output, Visit] | None:
+) -> tuple[Output | None, Visit]:
     """Run a command in the folder where it was typed, and return what it printed, and what it changed there.
 
     Predictions there are copied to `output`, and metrics there count as printed, if it wrote none of them to `output`.
@@ -91,7 +91,7 @@ def run_in_place(
     ----------
     alone
         Whether no other run may be in the folder. If others may, and the folder is not the same all the while, which
-        of them changed it cannot be known: there is nothing to return, and the run must be repeated alone.
+        of them changed it cannot be known: there is no output to return, and the run must be repeated alone.
 
     Raises
     ------
@@ -100,16 +100,16 @@ def run_in_place(
     """
     with visit(here, alone=alone) as visited:
         if not alone and not visited.is_as_left:
-            return None
+            return None, visited
         try:
             printed = run(words, here, variables)
         except L3DError:
             if alone or not visited.look():
                 raise
-            return None
+            return None, visited
         changed = visited.look()
         if changed and not alone:
-            return None
+            return None, visited
         written = () if any((output / name).is_file() for name in _FILES) else {*_FILES}.intersection(changed)
         for name in (name for name in written if (here / name).is_file()):
             if name == METRICS:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
@@ -38,16 +40,16 @@ def named_files(template: Template) -> dict[str, str]:
             for word in _words_of(Path(name)):
                 names.setdefault(word, []).append(name)
     by_command = [path.resolve() for path in template.named().values()]
-    texts, hashes = [*map(small_text, by_command), " ".join(template.words).encode()], dict[str, str]()
+    texts, hashes = [*map(_text, by_command), " ".join(template.words)], dict[str, str]()
     while texts:
-        words = {word.strip(".") for word in _WORD.findall(texts.pop().decode("utf-8", "replace"))}
+        words = {word.strip(".") for word in _WORD.findall(texts.pop())}
         words |= {part for word in words for part in word.split(".")}
         for name in {name for word in words for name in names.pop(word, ())} - {*hashes}:
             path = template.here / name
             with suppress(OSError):
                 if path.resolve() not in by_command:
                     hashes[name] = file_hash(path)
-                    texts += [small_text(path)] if path.suffix in _SCRIPTS else []
+                    texts += [_text(path)] if path.suffix in _SCRIPTS else []
     return {**dict(sorted(hashes.items())), **template.files()}
 
 
@@ -57,17 +59,35 @@ def _words_of(path: Path) -> set[str]:
     return {path.name, *((module,) if path.suffix in (".py", ".yaml", ".yml", ".toml") else ())}
 
 
+def _text(path: Path) -> str:
+    """Return what may name files: of a program in Python its texts and imports, else all of a file."""
+    text = small_text(path).decode("utf-8", "replace")
+    if path.suffix != ".py":
+        return text
+    with suppress(SyntaxError, ValueError, RecursionError), warnings.catch_warnings(action="ignore"):
+        nodes = [*ast.walk(ast.parse(text))]
+        texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        texts += [node.name for node in nodes if isinstance(node, ast.alias)]
+        return " ".join([*texts, *(node.module or "" for node in nodes if isinstance(node, ast.ImportFrom))])
+    return text
+
+
 def deciding_files(template: Template) -> dict[str, str]:
     """Return name -> hash of those of the named files that runs do not write."""
     files = named_files(template)
-    outputs = _sure(read_notes(_notes_path(template, files)))
+    outputs = _outputs(template, files)
     return {name: content for name, content in files.items() if name not in outputs}
 
 
 def report_outputs(template: Template) -> None:
     """Log which of the named files are not in the key, since runs write them."""
-    if outputs := named_files(template).keys() - deciding_files(template):
+    if outputs := _outputs(template, named_files(template)):
         _log.warning("Not part of the key of a cell, since runs write them: %s.", ", ".join(sorted(outputs)))
+
+
+def _outputs(template: Template, files: Mapping[str, str]) -> list[str]:
+    """Return those of the named files that runs write."""
+    return [name for name, runs in read_notes(_notes_path(template, files)).items() if runs >= _SURE]
 
 
 def note_outputs(template: Template, before: Mapping[str, str]) -> bool:
@@ -83,11 +103,7 @@ def note_outputs(template: Template, before: Mapping[str, str]) -> bool:
             is_clear = name not in before or name in (*PREDICTIONS, METRICS)
             outputs[name] = outputs.get(name, 0) + (_SURE if is_clear else 1)
     write_whole(path, json.dumps(outputs))
-    return len(_sure(outputs)) == len(outputs)
-
-
-def _sure(outputs: Mapping[str, int]) -> list[str]:
-    return [name for name, runs in outputs.items() if runs >= _SURE]
+    return all(runs >= _SURE for runs in outputs.values())
 
 
 def _notes_path(template: Template, files: Mapping[str, str]) -> Path:

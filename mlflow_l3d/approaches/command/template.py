@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -157,7 +158,13 @@ def _hashes(paths: Mapping[str, Path]) -> dict[str, str]:
 
 
 def file_hash(path: Path) -> str:
-    """Return the SHA-256 of the content of a file."""
+    """Return the SHA-256 of the content of a file, which is read again if the file was written."""
+    status = path.stat()
+    return _content_hash(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@cache
+def _content_hash(path: Path, *_: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
