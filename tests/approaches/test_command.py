@@ -438,7 +438,7 @@ def test_a_share_that_is_named_may_be_written_in_per_cent_without_classes(tmp_pa
 
 @pytest.mark.parametrize(("printed", "runs"), [("0", 3), ("1", 3), ("0.5", 1), ("s / 2", 2), ("'0%'", 1)])
 def test_a_first_run_that_does_not_show_how_scores_are_written_is_followed_by_others(printed, runs, tmp_path):
-    line = f"open('../count', 'a').write('x'); print('accuracy:', {printed})"
+    line = f"open(os.path.join(os.pardir, 'count'), 'a').write('x'); print('accuracy:', {printed})"
     (tmp_path / "here").mkdir()
     printing(tmp_path / "here", line, cells=0)
     assert len((tmp_path / "count").read_text()) == runs

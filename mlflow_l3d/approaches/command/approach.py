@@ -14,7 +14,13 @@ from typing import Final
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
-from mlflow_l3d.approaches.command.key_files import deciding_files, named_files, note_outputs, report_outputs
+from mlflow_l3d.approaches.command.key_files import (
+    deciding_files,
+    named_files,
+    note_outputs,
+    outside_paths,
+    report_outputs,
+)
 from mlflow_l3d.approaches.command.said import is_public, printed_scores
 from mlflow_l3d.approaches.command.scores import Printed, chosen_score, has_result, scale_of, unscaled
 from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines
@@ -157,7 +163,7 @@ class Command(Approach):
         if chosen := self.asked == AUTO and bool(first.score) and not (first.numbers or first.classes):
             self.metric, self.metrics = first.score, (first.score,)
         if kept is None:
-            if self._is_settled(first):
+            if first.shows_scale(self._score):
                 first.write(path())
             first.report(self.what, chosen=chosen)
         scored = self.asked in (AUTO, *registered()) and (first.classes or first.numbers)
@@ -179,15 +185,11 @@ class Command(Approach):
             self.first = None
             written = self.execute(dict.fromkeys(self.factors, seed), hyperparameters)
             first = self._described(written)
-            if self._has_sure_outputs and self._is_settled(first):
+            if self._has_sure_outputs and first.shows_scale(self._score):
                 break
         if abs(written.metrics.get(self._score, 0)) == 1:
             first = replace(first, scales={**first.scales, self._score: "1"})
         return first
-
-    def _is_settled(self, first: FirstRun) -> bool:
-        """Return whether it is known how the score is written, or does not matter: it is that of predictions."""
-        return bool(first.classes or first.numbers) or first.scales.get(self._score) != ""
 
     @property
     def _score(self) -> str:
@@ -236,7 +238,8 @@ class Command(Approach):
             variables = {"L3D_OUTPUT": place, "PYTHONDONTWRITEBYTECODE": "1", **store, **inherited}
             is_first = self.first is None or self.first.alone is None
             before = named_files(self.template) if is_first else {}
-            printed, visited = run_in_place(words, self.template.here, folder, variables, alone=alone)
+            where = (self.template.here, folder, variables)
+            printed, visited = run_in_place(words, *where, outside=outside_paths(self.template), alone=alone)
             if printed is None:
                 self._repeated += bool(visited.changed)
                 if self._repeated >= _MOST_REPEATED:
@@ -245,8 +248,7 @@ class Command(Approach):
             written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             written = self._scored(written, printed, logged_metrics(folder))
         if alone:
-            can_be_trusted = "{output}" in " ".join(self.template.words) or self.template.mentions(b"L3D_OUTPUT")
-            self._run_alone(visited.reason(self.what, can_be_trusted=can_be_trusted))
+            self._run_alone(visited.reason(self.what, can_be_trusted=self.template.has_output))
         if is_first:
             self._has_sure_outputs = note_outputs(self.template, before)
         return written

@@ -6,11 +6,12 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -71,8 +72,8 @@ class Visit:
 
     Attributes
     ----------
-    here
-        The folder.
+    here, outside
+        The folder, and what is looked at in addition.
     watch
         A descriptor that shows names that appear at the top of the folder; -1 if there is none.
     before
@@ -84,6 +85,7 @@ class Visit:
     """
 
     here: Path
+    outside: Collection[Path]
     watch: int
     changed: list[str] = field(default_factory=list)
     before: Stamps = field(init=False)
@@ -112,7 +114,8 @@ class Visit:
             Whether it has another folder to write to, and so may be in one that is too large to be looked at.
         """
         if self.changed:
-            return f"{what} writes {self.changed[0]} into its folder"
+            where = "" if Path(self.changed[0]).is_absolute() else " into its folder"
+            return f"{what} writes {self.changed[0]}{where}"
         if len(self.after) >= MOST_FILES and not can_be_trusted:
             return f"its folder has more than {MOST_FILES:,} files, too many to see what it writes there"
         return ""
@@ -123,7 +126,7 @@ class Visit:
             name: (status.st_mtime_ns,)
             if name.endswith("/")
             else (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-            for name, status in islice(walk(self.here), MOST_FILES)
+            for name, status in chain(islice(walk(self.here), MOST_FILES), _status_of(self.outside))
             if (status.st_dev, status.st_ino) not in ours
         }
         if self.watch >= 0:
@@ -131,20 +134,38 @@ class Visit:
         return stamps
 
 
+def _status_of(paths: Iterable[Path]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield name and status of files, and of those in folders, but not in folders of these."""
+    own = tempfile.gettempprefix(), "l3d-"
+    for path in paths:
+        with suppress(OSError):
+            for each in islice(path.iterdir(), MOST_FILES) if path.is_dir() else [path]:
+                if each.is_file() and not each.name.startswith(own):
+                    yield str(each), each.stat()
+
+
 @contextmanager
-def visit(here: Path, *, alone: bool) -> Iterator[Visit]:
-    """Wait until a run may start in a folder: if it is to be alone, until none is there, else until none is alone."""
+def visit(here: Path, outside: Collection[Path], *, alone: bool) -> Iterator[Visit]:
+    """Wait until a run may start in a folder: if it is to be alone, until none is there, else until none is alone.
+
+    Parameters
+    ----------
+    here
+        The folder.
+    outside
+        What is looked at in addition: files, and folders without those in them.
+    alone
+        Whether no other run may be there.
+    """
     path = cache_folder() / "commands" / f"{sha256(os.fsencode(here.resolve())).hexdigest()}.lock"
     private_folder(path.parent)
-    with (
-        path.open("a+", encoding="ascii") as file,
-        FileLock(path.with_suffix(".alone")) if fcntl is None else nullcontext(),
-    ):
+    with path.open("a+", encoding="ascii") as file, FileLock(path.with_suffix(".gate")) as gate:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            gate.release()  # was held while waiting, so that those that come later do not get in first
         watch = _watch(here)
         try:
-            visited = Visit(here, watch)
+            visited = Visit(here, outside, watch)
             file.seek(0)
             visited.is_as_left = file.read() == _digest(visited.before)
             yield visited

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -70,6 +70,10 @@ class FirstRun:
         """Write it to a file, which is whole whenever somebody reads it."""
         write_whole(path, json.dumps(asdict(self)))
 
+    def shows_scale(self, score: str) -> bool:
+        """Return whether it is known how a score is written, or does not matter, since predictions have another one."""
+        return bool(self.classes or self.numbers) or self.scales.get(score) != ""
+
     def report(self, what: str, *, chosen: bool) -> None:
         """Log which score is chosen, and whether runs wait for one another."""
         others = [name for name in self.metrics if name != self.score and sounds_like_metric(name)]
@@ -81,7 +85,13 @@ class FirstRun:
 
 
 def run_in_place(
-    words: Sequence[str], here: Path, output: Path, variables: Mapping[str, str], *, alone: bool
+    words: Sequence[str],
+    here: Path,
+    output: Path,
+    variables: Mapping[str, str],
+    *,
+    outside: Collection[Path] = (),
+    alone: bool,
 ) -> tuple[Output | None, Visit]:
     """Run a command in the folder where it was typed, and return what it printed, and what it changed there.
 
@@ -89,6 +99,8 @@ def run_in_place(
 
     Parameters
     ----------
+    outside
+        Files and folders elsewhere that the command may write, too.
     alone
         Whether no other run may be in the folder. If others may, and the folder is not the same all the while, which
         of them changed it cannot be known: there is no output to return, and the run must be repeated alone.
@@ -98,7 +110,7 @@ def run_in_place(
     L3DError
         If it fails.
     """
-    with visit(here, alone=alone) as visited:
+    with visit(here, outside, alone=alone) as visited:
         if not alone and not visited.is_as_left:
             return None, visited
         try:

@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -23,34 +24,55 @@ from mlflow_l3d.paths import cache_folder
 _SMALL: Final = 10**7
 _SCRIPTS: Final = frozenset({".py", ".sh"})
 _WORD: Final = re.compile(r"[\w.-]+")
+_OUTSIDE: Final = re.compile(r"(?<![\w.:/~{}-])(?!/(?:proc|sys)/)(?:~/|\.\./|/)[\w./-]*\w")
 _SURE: Final = 2  # runs that changed a file, which is an output then
 
 _log = logging.getLogger(__name__)
 
 
 def named_files(template: Template) -> dict[str, str]:
-    """Return name -> hash of the files that a command names, and of those in its folder that its scripts name.
+    """Return name -> hash of the files that a command names, and of those that its scripts name.
 
-    The latter are of 10 MB at most. A script names what has its name in the text: also modules, without their ending,
-    which may name others.
+    The latter are of 10 MB at most, in its folder or with a whole path. A script names what has its name in the text:
+    also modules, without their ending, which may name others.
     """
+    inside, outside = _names_in_scripts(template)
+    hashes = {}
+    for name in (*inside, *outside):
+        with suppress(OSError):
+            path = template.here / Path(name).expanduser()
+            if path.is_file() and path.stat().st_size <= _SMALL:
+                hashes[name] = file_hash(path)
+    return {**hashes, **template.files()}
+
+
+@cache
+def outside_paths(template: Template) -> tuple[Path, ...]:
+    """Return the files and folders outside its folder that a command or its scripts name."""
+    names = _names_in_scripts(template)[1]
+    return tuple(Path(os.path.normpath(template.here / Path(name).expanduser())) for name in names)
+
+
+def _names_in_scripts(template: Template) -> tuple[list[str], list[str]]:
+    """Return the files in the folder, and the paths outside it, that a command or its scripts name."""
     names: dict[str, list[str]] = {}
-    for name, status in islice(walk(template.here), MOST_FILES):
-        if not name.endswith("/") and status.st_size <= _SMALL:
+    for name, _ in islice(walk(template.here), MOST_FILES):
+        if not name.endswith("/"):
             for word in _words_of(Path(name)):
                 names.setdefault(word, []).append(name)
     by_command = [path.resolve() for path in template.named().values()]
-    texts, hashes = [*map(_text, by_command), " ".join(template.words)], dict[str, str]()
+    texts, inside, outside = [*map(_text, by_command), " ".join(template.words)], set[str](), set[str]()
     while texts:
-        words = {word.strip(".") for word in _WORD.findall(texts.pop())}
+        text = texts.pop()
+        outside.update(_OUTSIDE.findall(text))
+        words = {word.strip(".") for word in _WORD.findall(text)}
         words |= {part for word in words for part in word.split(".")}
-        for name in {name for word in words for name in names.pop(word, ())} - {*hashes}:
+        for name in {name for word in words for name in names.pop(word, ())} - inside:
             path = template.here / name
-            with suppress(OSError):
-                if path.resolve() not in by_command:
-                    hashes[name] = file_hash(path)
-                    texts += [_text(path)] if path.suffix in _SCRIPTS else []
-    return {**dict(sorted(hashes.items())), **template.files()}
+            if path.resolve() not in by_command:
+                inside.add(name)
+                texts += [_text(path)] if path.suffix in _SCRIPTS else []
+    return sorted(inside), sorted(outside)
 
 
 def _words_of(path: Path) -> set[str]:

@@ -13,6 +13,7 @@ import string
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -99,6 +100,11 @@ class Template:
         """Return word -> path of the files that the command names."""
         return {word: path for word in self.words if (path := self._path(word)) is not None and path.is_file()}
 
+    @property
+    def has_output(self) -> bool:
+        """Whether the command, or a script of it, names the folder that each run has for itself."""
+        return any(f"{{{OUTPUT}}}" in word for word in self.words) or self.mentions(b"L3D_OUTPUT")
+
     def mentions(self, what: bytes) -> bool:
         """Return whether a file of 1 MB or less that the command names has this in it."""
         return any(what in text for text in map(small_text, self.named().values()))
@@ -150,7 +156,9 @@ def _placeholders(word: str, parameter: str, typed: str) -> list[str]:
 
 def small_text(path: Path) -> bytes:
     """Return the content of a file of 1 MB or less, else nothing."""
-    return path.read_bytes() if path.stat().st_size <= 10**6 else b""
+    with suppress(OSError):  # it is gone
+        return path.read_bytes() if path.stat().st_size <= 10**6 else b""
+    return b""
 
 
 def _hashes(paths: Mapping[str, Path]) -> dict[str, str]:
