@@ -156,7 +156,8 @@ class Command(Approach):
         """
 
         def path() -> Path:  # another one after a run that shows which files are outputs
-            return cache / "commands" / f"{content_key(dict(self.dependencies(hyperparameters, '')))}.json"
+            key = {"version": self.version, **self.dependencies(hyperparameters, "")}
+            return cache / "commands" / f"{content_key(key)}.json"
 
         kept = FirstRun.read(path())
         self.first = first = kept or self._first_run(hyperparameters)

@@ -6,7 +6,6 @@ import ctypes
 import os
 import struct
 import sys
-import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -44,8 +43,8 @@ def walk(here: Path) -> Iterator[tuple[str, os.stat_result]]:
     The name of a folder ends with a slash. Links are followed, and each folder comes once. What belongs to git, Python,
     MLflow and this package is left out.
     """
-    own = cache_folder().stat()
-    folders, seen = ["./"], {(own.st_dev, own.st_ino)}
+    cache = cache_folder().stat()
+    folders, seen = ["./"], {(cache.st_dev, cache.st_ino)}
     while folders:
         folder = folders.pop(0)
         with suppress(OSError):  # it is gone, or may not be read
@@ -136,11 +135,10 @@ class Visit:
 
 def _status_of(paths: Iterable[Path]) -> Iterator[tuple[str, os.stat_result]]:
     """Yield name and status of files, and of those in folders, but not in folders of these."""
-    own = tempfile.gettempprefix(), "l3d-"
     for path in paths:
         with suppress(OSError):
             for each in islice(path.iterdir(), MOST_FILES) if path.is_dir() else [path]:
-                if each.is_file() and not each.name.startswith(own):
+                if each.is_file():
                     yield str(each), each.stat()
 
 
