@@ -27,6 +27,7 @@ _BARE: Final = re.compile(
     re.IGNORECASE,
 )
 """A number with nothing between it and its name, which must end like that of a metric: ``test acc 0.87``."""
+_FRACTION: Final = re.compile(r"\.\d|\d\s?%")
 _DELIMITER: Final = re.compile(r"[,;:|=\[\]{}<>\"'│]|\s-+\s|\t|\s{3,}")
 _COUNTED: Final = re.compile(
     r"\b(?:epochs?|steps?|iter(?:ation)?|batch)\s+\d+(?:/\d+)?\b|^.*\b(?:info|debug|warning)\b|^\d{3}\s|\d+/\d+"
@@ -165,7 +166,7 @@ def _name_of(before: str, split: str) -> tuple[str, str]:
 def _bare_pairs(line: str, before: Mapping[str, Printed]) -> Iterator[tuple[str, Printed]]:
     """Yield metrics behind whose name a number follows at once; if the number before had more digits, it stays."""
     end, split = 0, ""
-    for match in _BARE.finditer(line):
+    for match in _BARE.finditer(line) if _FRACTION.search(line) else ():
         typed, split = _name_of(f"{line[end : match.start()]}|{match['name']}", split)
         name, number, end = normalised(typed), float(match["number"]), match.end()
         digits = len(match["number"].partition(".")[2])
