@@ -1,6 +1,7 @@
 """Functions of seeds: what they may return, a Trainer of transformers, and what looks like one of Lightning."""
 
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -20,6 +21,9 @@ def outcomes_of(function, cells=2, **given):
     session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=None)
     trained = [one_cell(approach.factors, configuration=number) for number in range(cells)]
     return approach, task, [cell.seeds["seed"] % 2**31 for cell in trained], list(session.run(trained))
+
+
+LOCK = threading.Lock()
 
 
 def by_number(seed):
@@ -93,6 +97,7 @@ def test_labels_and_predictions_of_a_function():
             r"none of the numbers that the function wrote \(x, y\).*--metric x, or return it",
         ),
         (lambda seed: 1 / 0, "^ZeroDivisionError: division by zero$"),
+        (lambda seed: LOCK, r"content is not known. Give a version, .*SeedFunction\(<lambda>, version="),
     ],
 )
 def test_a_function_that_cannot_be_used_says_why(function, why):

@@ -52,6 +52,9 @@ class SeedFunction(BySource, Command):
     ...     return {"accuracy": 0.8 + random.Random(seed).random() / 10}
     >>> mlflow_l3d.seeds(train, seeds=[1, 2, 3], executor="inline").study.scores["accuracy"].round(3).tolist()
     [0.813, 0.896, 0.824]
+    >>> versioned = mlflow_l3d.SeedFunction(train, version="1")
+    >>> mlflow_l3d.seeds(approach=versioned, seeds=[1, 2], executor="inline").study.scores["accuracy"].round(3).tolist()
+    [0.813, 0.896]
     """
 
     name = "function"
@@ -72,7 +75,12 @@ class SeedFunction(BySource, Command):
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
         """Return also the name of the function."""
-        return {"function": f"{self.label({})} {self.version}", **super().dependencies(hyperparameters, model)}
+        name = self.label({})
+        try:
+            return {"function": f"{name} {self.version}", **super().dependencies(hyperparameters, model)}
+        except ParameterError as error:
+            fix = f'Give a version, which you change with it: approach=mlflow_l3d.SeedFunction({name}, version="1").'
+            raise ParameterError("function", name, error.allowed, fix) from None
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the function."""
