@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.approaches.functions.approach import FunctionApproach
     from mlflow_l3d.approaches.functions.estimator import Estimator, training
+    from mlflow_l3d.approaches.functions.of_seeds import SeedFunction
     from mlflow_l3d.approaches.hyperparameters import Hyperparameter
     from mlflow_l3d.errors import L3DError, ParameterError
     from mlflow_l3d.studies.ablation.run import Ablation, ablation
@@ -61,6 +62,7 @@ __all__ = [
     "Names",
     "ParameterError",
     "Plan",
+    "SeedFunction",
     "SeedsRun",
     "SelfTest",
     "StudyPlan",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+
+import numpy as np
 
 from mlflow_l3d.errors import L3DError
 
@@ -50,3 +53,22 @@ def seeded(seed: int, device: str = "cpu", *, forbidden: str = "") -> Iterator[N
         torch.set_rng_state(before[0])
         if module is not None:
             module.set_rng_state(before[1], *number)
+
+
+@contextmanager
+def globally_seeded(seed: int, *, with_torch: bool) -> Iterator[None]:
+    """Seed the global generators of Python, numpy and, if asked, torch inside the block, as :func:`seeded` does."""
+    python, array = random.getstate(), np.random.get_state()  # noqa: NPY002
+    device = "cpu"
+    if with_torch:
+        import torch
+
+        device = "cuda" if torch.cuda.is_available() else device
+    try:
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
+        with seeded(seed, device) if with_torch else nullcontext():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(array)  # noqa: NPY002

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 
 
 class CellIdentity:
-    """What decides the result of a cell in addition to its task, seeds and model: parts of the cell's key."""
+    """What decides the result of a cell in addition to its task, seeds and model: parts of the cell's key.
+
+    Attributes
+    ----------
+    not_in_key
+        What may decide it, too, and is not in the key, with the fix; empty if there is nothing.
+    """
+
+    not_in_key: str = ""
 
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the part of complete hyperparameters that belongs into a cell's key: all of them by default.

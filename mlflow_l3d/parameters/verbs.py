@@ -135,6 +135,7 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
     "Your own training": {
         "FunctionApproach": "mlflow_l3d.approaches.functions.approach",
         "training": "mlflow_l3d.approaches.functions.estimator",
+        "SeedFunction": "mlflow_l3d.approaches.functions.of_seeds",
         "Estimator": "mlflow_l3d.approaches.functions.estimator",
         "Approach": "mlflow_l3d.approaches.base",
         "Hyperparameter": "mlflow_l3d.approaches.hyperparameters",

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.functions.of_seeds import SeedFunction
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
 from mlflow_l3d.parameters.setup import Setup
@@ -93,7 +94,10 @@ def specified(
     parameters: Mapping[str, object],
     searches: Callable[..., Any] | None = find_search,
 ) -> S:
-    """Call what specifies a study; approach and task may be names or objects."""
+    """Call what specifies a study; approach and task may be names or objects, and a function of seeds is both."""
+    if approach is None and callable(task) and not isinstance(task, type | Approach):
+        metric = parameters.get("metric", "auto")
+        approach, task = SeedFunction(task, metric=metric if isinstance(metric, str) else "auto"), None
     named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
     return specify(
         {**parameters, **named},

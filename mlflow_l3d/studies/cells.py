@@ -150,6 +150,8 @@ class CellStudy(Study[C, CellRecord, R]):
         )
         self.recorder = open_recorder(work, project_run, beside=beside)
         self.elsewhere = Elsewhere(self.recorder, studies)
+        if self.reused and (not_in_key := self.request.setup.approach.not_in_key):
+            logger.warning("%d of %d %ss come from earlier runs. %s", self.reused, self.size, self.unit, not_in_key)
         self.enter(State.TRAINING)
         return self.recorder
 

@@ -56,13 +56,14 @@ def test_placeholders_are_factors_and_files_are_found_from_elsewhere(tmp_path):
     assert template.factors == ("b", "a")
     words = template.arguments({"a": 3, "b": 0}, Path("out"))
     assert words == [sys.executable, "train.py", "0", "--data=data", "--seed=3-0", "--out", "out", "{}", str(tmp_path)]
-    before = template.files(["data"])
+    assert list(template.files()) == ["train.py"]
+    before = template.more_files(["train.py", "data"])
     assert list(before) == ["train.py", "data/a.csv"]
     (tmp_path / "data" / "a.csv").write_text("2")
-    after = template.files(["data"])
+    after = template.more_files(["train.py", "data"])
     assert [before[name] == after[name] for name in before] == [True, False]
     with pytest.raises(ParameterError, match=r"files=gone: is no file"):
-        template.files(["gone"])
+        template.more_files(["gone"])
 
 
 def test_a_command_is_shown_without_private_folders():
@@ -411,7 +412,11 @@ def printing(folder, line, cells=3, **given):
             "acc",
             1000,
         ),
-        ("open('metrics.json', 'w').write(json.dumps({'rmse': s, 'model': 'linear'}))", "rmse", 1),
+        ("print('loss: 3'); print(f'INFO:root:test acc: {s / 1000}', file=sys.stderr)", "test_acc", 1000),
+        ("print('acc:', s / 1000); print('test acc: 1', file=sys.stderr)", "acc", 1000),
+        ("print('accuracy:', s and s + 2)", "accuracy", None),  # 0 of the first run is neither a fraction nor per cent
+        ("open('metrics.json', 'w').write(json.dumps({'rmse': s, 'model': 'linear', 'api_key': 4242}))", "rmse", 1),
+        ("open('predictions.csv', 'wb').write(b'PK\\x00\\xff'); print('acc:', s / 1000)", "acc", 1000),
         ("json.dump({'rmse': s}, open(os.environ['L3D_OUTPUT'] + '/metrics.json', 'w')); print('rmse: 3')", "rmse", 1),
         ("print('reward', s, sep='=')", "reward", 1),
     ],
@@ -422,6 +427,23 @@ def test_the_score_is_found_in_what_a_script_prints_or_writes(line, score, scale
     assert [outcome.error for outcome in outcomes] == [None] * 3
     expected = [(seed + 2) / 100 if scale is None else seed / scale for seed in seeds]
     assert [outcome.metrics[score] for outcome in outcomes] == pytest.approx(expected)
+    assert "api_key" not in outcomes[0].metrics
+
+
+def test_a_share_that_is_named_may_be_written_in_per_cent_without_classes(tmp_path):
+    line = "print('accuracy:', s + 2)"
+    _, _, seeds, outcomes = printing(tmp_path, line, metric="accuracy", classes="none")
+    assert [outcome.metrics["accuracy"] for outcome in outcomes] == pytest.approx([(seed + 2) / 100 for seed in seeds])
+
+
+@pytest.mark.parametrize(("printed", "runs"), [("0", 3), ("1", 3), ("0.5", 1), ("s / 2", 2), ("'0%'", 1)])
+def test_a_first_run_that_does_not_show_how_scores_are_written_is_followed_by_others(printed, runs, tmp_path):
+    line = f"open(os.path.join(os.pardir, 'count'), 'a').write('x'); print('accuracy:', {printed})"
+    (tmp_path / "here").mkdir()
+    printing(tmp_path / "here", line, cells=0)
+    assert len((tmp_path / "count").read_text()) == runs
+    printing(tmp_path / "here", line, cells=0)
+    assert len((tmp_path / "count").read_text()) == (2 * runs if printed == "0" else runs)
 
 
 @pytest.mark.parametrize(
@@ -448,7 +470,11 @@ def test_a_run_that_contradicts_the_first_fails_alone(line, why, tmp_path):
         ("print('accuracy: nan')", "auto", "accuracy nan, which is not a finite number"),
         ("print('hello'); print('bye')", "auto", "it ended with: hello / bye. Print one, such as accuracy: 0.87"),
         ("pass", "auto", "it printed nothing. Print one, such as accuracy: 0.87"),
-        ("print('reward: 1, return: 2')", "auto", r"metric=auto: is not among what .* wrote \(return, reward\)"),
+        (
+            "print('precision: 16, dim: 2')",
+            "auto",
+            r"none of the numbers that .* wrote \(dim, precision\).* --metric dim",
+        ),
         ("print('accuracy: 0.5')", "reward", r"metric=reward: is not among what the command wrote \(accuracy\)"),
     ],
 )
@@ -514,15 +540,18 @@ import sys, mlflow
 s = int(sys.argv[1]) % 100
 mlflow.set_experiment("mine")
 with mlflow.start_run():
-    mlflow.log_metric("test_auc", s / 1000)
+    mlflow.log_metric("f1", 1)
+with mlflow.start_run():
+    mlflow.log_metrics({"test_auc": s / 1000, "f1": 0.5})
     with mlflow.start_run(nested=True):
         mlflow.log_metric("test_auc", 1)
 """
 
 
 @pytest.mark.slow
-def test_scores_that_a_script_logs_by_mlflow(tmp_path):
+def test_scores_that_a_script_logs_by_mlflow(tmp_path, caplog):
     approach, _, seeds, outcomes = printing(tmp_path, LOGGING, cells=1)
     assert approach.metric == "test_auc"
-    assert [outcome.metrics["test_auc"] for outcome in outcomes] == [seed / 1000 for seed in seeds]
+    assert [outcome.metrics for outcome in outcomes] == [{"test_auc": seed / 1000} for seed in seeds]
+    assert "f1 is not used: 2 MLflow runs of one process logged different values" in caplog.text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "train.py"]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.command.said import Printed, chosen_score, normalised, printed_scores, scale_of, unscaled
+from mlflow_l3d.approaches.command.said import normalised, printed_scores
+from mlflow_l3d.approaches.command.scores import Printed, chosen_score, scale_of, unscaled
 
 
 def read(text, **more):
@@ -24,6 +25,7 @@ def read(text, **more):
         ("INFO:root:accuracy: 87.1 %", {"accuracy": "87.1%"}),
         ("2026-11-26 10:50:09,123 - __main__ - INFO - accuracy: 0.9", {"accuracy": "0.9"}),
         ("[10:50:09] val/f1 = 0.5", {"val/f1": "0.5"}),
+        ("2026-11-26 10:50:09,123 INFO test f1: 0.5\n10:50:09,123 auc: 0.5", {"test_f1": "0.5", "auc": "0.5"}),
         ("accuracy: 0.5\naccuracy: 0.75", {"accuracy": "0.75"}),
         ("\x1b[32mAccuracy\x1b[0m: \x1b[1m0.9\x1b[0m.", {"accuracy": "0.9"}),
         ("loss: 1e-3, auc: .5; mcc=-0.25", {"loss": "0.001", "auc": "0.5", "mcc": "-0.25"}),
@@ -35,7 +37,7 @@ def read(text, **more):
         ("1/2 acc: 0.1\r2/2 acc: 0.2\rdone", {"acc": "0.2"}),
         (
             "Test set: Average loss: 0.0345, Accuracy: 9887/10000 (99%)",
-            {"average_loss": "0.0345", "accuracy": "0.9887"},
+            {"test_average_loss": "0.0345", "test_accuracy": "0.9887"},
         ),
         (
             "Accuracy of the network on the 10000 test images: 87 %",
@@ -54,8 +56,22 @@ def read(text, **more):
         ('{"auc": 0.5}\nacc: 0.1', {"auc": "0.5", "acc": "0.1"}),
         ('{\n  "accuracy": 0.5,\n  "loss": 2\n}', {"accuracy": "0.5", "loss": "2"}),
         ("accuracy: nan loss: -inf", {"accuracy": "nan", "loss": "-inf"}),
+        (
+            "Train: loss=0.1, acc=0.9 | test acc=0.8 x=1",
+            {"train_loss": "0.1", "train_acc": "0.9", "test_acc": "0.8", "train_x": "1"},
+        ),
+        ("An accuracy of 0.87 after 20 steps. Exact match is 45%.", {"an_accuracy": "0.87", "exact_match": "45%"}),
+        # Credentials, in their own line or next to a score.
+        (
+            "password: 778899\napi key: 4242, f1: 0.5\nhttp://bob:12345@host\nacc=0.5 access_token=4",
+            {"f1": "0.5", "acc": "0.5"},
+        ),
+        ('{"password": 778899, "acc": 0.5}', {"acc": "0.5"}),
         # No scores: numbers that go on, other things, and what only describes the run.
-        ("acc: 0,87 acc: 1.2.3 time: 3.2s at 10:50:09 acc: 12/5 x.py:3: UserWarning acc: [1, 2]", {}),
+        (
+            "acc: 0,87 acc: 1.2.3 time: 3.2s at 10:50:09 acc: 12/5 x.py:3: Warning acc: [1, 2] mae: 1 234.5 mae: 1,234",
+            {},
+        ),
         ("seed: 3, lr=1e-3, Epoch: 3/10, step=7, time: 3.5, eval_samples_per_second: 12, random_state=3", {}),
         ("acc: " + "9" * 400 + "e999 acc", {"acc": "inf"}),
     ],
@@ -99,23 +115,77 @@ def test_a_mapping_is_read_alike_as_json_and_as_python(mapping):
         (["accuracy", "f1_macro"], "f1_macro"),
         (["loss", "accuracy", "auc"], "accuracy"),
         (["accuracy", "loss", "val_accuracy", "val_loss"], "val_accuracy"),
-        (["val_accuracy", "accuracy"], "accuracy"),
+        (["val_accuracy", "accuracy"], "val_accuracy"),
         (["train_accuracy", "test_acc", "test_loss"], "test_acc"),
-        (["test_loss", "train_accuracy"], "train_accuracy"),
+        (["test_loss", "train_accuracy"], "test_loss"),
+        (["loss", "train_accuracy"], "train_accuracy"),
         (["train_loss", "eval_loss", "train_loss_total"], "eval_loss"),
-        (["dropout", "reward"], ""),
-        (["reward"], "reward"),
+        (["dropout", "reward"], "reward"),
+        (["dropout"], ""),
+        (["test_f1", "test_f1_weighted", "val_f1", "f1"], "test_f1"),
+        (["f1", "f1_std", "best_f1_epoch", "f1_baseline"], "f1"),
         ([], ""),
     ],
 )
 def test_the_score_among_names(names, score):
-    assert chosen_score(names) == score
+    assert chosen_score(dict.fromkeys(names, Printed(0.5))) == score
+
+
+REPORT = """Accuracy: 0.9667
+              precision    recall  f1-score   support
+           0       1.00      1.00      1.00        10
+
+    accuracy                           0.97        30
+   macro avg       0.97      0.97      0.97        30
+"""
+KERAS = """\r1/10 ━━━━ 0s 50ms/step - accuracy: 0.5 - loss: 0.7\r10/10 ━━━━ 1s 20ms/step - accuracy: 0.99 - loss: 0.03
+4/4 ━━━━ 0s 2ms/step - accuracy: 0.81 - loss: 0.5
+Test loss: 0.5
+Test accuracy: 0.8125
+"""
+TRAINER = """{'loss': 0.5, 'grad_norm': 3.2, 'learning_rate': 2e-05, 'epoch': 1.0}
+{'eval_loss': 0.4, 'eval_accuracy': 0.87, 'eval_runtime': 1.2, 'eval_samples_per_second': 300.1, 'epoch': 3.0}
+{'train_runtime': 12.1, 'train_samples_per_second': 200.2, 'train_loss': 0.4, 'epoch': 3.0}
+"""
+LOGGING = """2026-11-26 10:50:09,123 - __main__ - INFO - epoch 3 train loss 0.3 train acc 0.99
+2026-11-26 10:50:10,123 - __main__ - INFO - test acc 0.87
+2026-11-26 10:50:11,123 - __main__ - INFO - saved to out/model.pt after 3.2s
+"""
+FOLDS = "Fold 1: accuracy=0.8\nFold 2: accuracy=0.9\nMean accuracy: 0.85 +/- 0.05\nMajority class accuracy: 0.5"
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("accuracy: 0.99 - loss: 0.03\nTest acc: 0.87", "test_acc=0.87"),
+        ("Test: acc=0.87\nTrain: acc=0.99", "test_acc=0.87"),
+        ("Epoch 3/3 loss=0.4 acc=0.91 val_acc=0.85", "val_acc=0.85"),
+        ('test f1: 0.8\n{"f1_train": 0.99, "epochs": 3}', "test_f1=0.8"),
+        ("Best val accuracy: 0.87\nBest accuracy epoch: 17", "best_val_accuracy=0.87"),
+        ("Top 1 accuracy: 76.1%  Top 5 accuracy: 93%", "top_1_accuracy=76.1"),
+        ('{"0": {"f1-score": 0.7}, "accuracy": 0.8, "macro avg": {"f1-score": 0.75, "support": 30}}', "accuracy=0.8"),
+        (REPORT, "accuracy=0.9667"),
+        (KERAS, "test_accuracy=0.8125"),
+        (TRAINER, "eval_accuracy=0.87"),
+        (LOGGING, "test_acc=0.87"),
+        (FOLDS, "mean_accuracy=0.85"),
+        ("hidden dim: 128", None),
+        ("precision: 16", None),
+        ("accuracy: 1500", None),
+        ("early stopping patience: 5", None),
+    ],
+)
+def test_the_score_that_a_reader_of_the_output_would_take(text, score):
+    scores = printed_scores(text)
+    name = chosen_score(scores)
+    assert (f"{name}={scores[name].number:g}" if name else None) == score
 
 
 @given(st.floats(0, 1), st.booleans())
 def test_per_cent_and_fractions_give_the_same_number(share, has_sign):
     first, later = Printed(87.5, has_sign), Printed(100 * share, has_sign)
     scale = scale_of("accuracy", first)
+    assert scale_of("accuracy", Printed(0)) == scale_of("accuracy", Printed(1)) == ""
     if not has_sign and 0 < later.number <= 1:
         with pytest.raises(ValueError, match="and in its first run in per cent"):
             unscaled("accuracy", later, scale)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -16,15 +14,22 @@ from typing import Final
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
-from mlflow_l3d.approaches.command.said import Printed, chosen_score, printed_scores, scale_of, unscaled
+from mlflow_l3d.approaches.command.key_files import (
+    deciding_files,
+    named_files,
+    note_outputs,
+    outside_paths,
+    report_outputs,
+)
+from mlflow_l3d.approaches.command.said import is_public, printed_scores
+from mlflow_l3d.approaches.command.scores import Printed, chosen_score, has_result, scale_of, unscaled
 from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, CommandSession, Written, read
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.known import registered, sounds_like_metric
-from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.metrics.known import is_share, registered
 from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import own_data
@@ -39,6 +44,9 @@ OTHER_KINDS: Final[Mapping[str, TaskKind]] = {
     "rankings": "ranking",
 }
 """What `classes` says if there are none."""
+
+_MOST_FIRST_RUNS: Final = 3
+_MOST_REPEATED: Final = 3  # runs of a process, until it has them follow those of other processes
 
 _log = logging.getLogger(__name__)
 
@@ -63,9 +71,13 @@ class Command(Approach):
     """
 
     name = "command"
-    version = "2"
+    version = "3"
     what = "the command"
     otherwise = "print it"
+    not_in_key = (
+        "Files that neither the command nor its scripts name are not compared: if one changed, name it, "
+        "hyperparameters.files=NAME."
+    )
     parameters: tuple[str, ...] = (*CommandParameters.__annotations__, "metric")
     brings_data = True
     self_tested = True
@@ -86,6 +98,8 @@ class Command(Approach):
         self._ask_for(metric)
 
     first: FirstRun | None = None  # decides how later runs are read; None while it is under way
+    _has_sure_outputs = True
+    _repeated = 0
 
     def _ask_for(self, metric: str) -> None:
         self.asked = metric
@@ -98,24 +112,16 @@ class Command(Approach):
         return {}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
-        """Return the words of the command, and the hash of what it names."""
+        """Return the words of the command, and the hash of what it and its scripts name, but for what it writes."""
         del model
         names = [Path(word).name if Path(word).is_absolute() else word for word in self.template.words]
-        written = self._outputs.read_text("utf-8").splitlines() if self._outputs.is_file() else ()
-        files = self.template.files(listed(hyperparameters["files"]))
-        files = {name: content for name, content in files.items() if name not in written}
+        files = {**deciding_files(self.template), **self.template.more_files(listed(hyperparameters["files"]))}
         return {"command": content_key({"words": names}), "files": content_key(files)}
-
-    @property
-    def _outputs(self) -> Path:
-        """The file with the names of files that the command is given and writes: they decide no result."""
-        key = content_key({"words": list(self.template.words), "here": str(self.template.here)})
-        return cache_folder() / "commands" / f"outputs-{key}.txt"
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the first file of the command, else of its program."""
         del hyperparameters
-        return Path(next(iter(self.template.files()), self.template.words[0])).name
+        return Path(next(iter(self.template.named()), self.template.words[0])).name
 
     def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
         """Return the task, whose data the command has: its classes are those of a run of it, if none are given.
@@ -130,12 +136,14 @@ class Command(Approach):
         classes_text = str(hyperparameters["classes"])
         kind = OTHER_KINDS.get(classes_text, "classification")
         classes: tuple[str, ...] = ()
-        if classes_text == AUTO or (classes_text == NO_CLASSES and self.asked == AUTO):
+        if classes_text == AUTO or (classes_text == NO_CLASSES and (self.asked == AUTO or is_share(self.asked))):
             first = self._tried(hyperparameters, cache)
             classes = tuple(first.classes) if classes_text == AUTO else ()
             kind = "regression" if first.numbers else kind
         elif classes_text != NO_CLASSES and classes_text not in OTHER_KINDS:
             classes = tuple(part.strip() for part in classes_text.split("|"))
+        if self.not_in_key:
+            report_outputs(self.template)
         return own_data(self.label(hyperparameters), classes, kind)
 
     def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> FirstRun:
@@ -146,25 +154,51 @@ class Command(Approach):
         ParameterError
             If the metric can come neither from predictions nor from the command.
         """
-        path = cache / "commands" / f"{content_key(dict(self.dependencies(hyperparameters, '')))}.json"
-        kept = FirstRun.read(path)
+
+        def path() -> Path:  # another one after a run that shows which files are outputs
+            key = {"version": self.version, **self.dependencies(hyperparameters, "")}
+            return cache / "commands" / f"{content_key(key)}.json"
+
+        kept = FirstRun.read(path())
         self.first = first = kept or self._first_run(hyperparameters)
         if chosen := self.asked == AUTO and bool(first.score) and not (first.numbers or first.classes):
             self.metric, self.metrics = first.score, (first.score,)
         if kept is None:
-            first.write(path)
+            if first.shows_scale(self._score):
+                first.write(path())
             first.report(self.what, chosen=chosen)
         scored = self.asked in (AUTO, *registered()) and (first.classes or first.numbers)
         if self.metric in first.metrics or scored:
             return first
-        allowed = f"is not among what {self.what} wrote ({', '.join(first.metrics) or 'predictions alone'})"
-        raise ParameterError("metric", self.asked, allowed, f"Name one of them, or {self.otherwise}.")
+        wrote = f"{self.what} wrote ({', '.join(first.metrics[:10]) or 'predictions alone'})"
+        allowed = f"{'sounds like none of the numbers that' if self.asked == AUTO else 'is not among what'} {wrote}"
+        example = first.score or next(iter(first.metrics), "")
+        fix = f"Name one, such as --metric {example}" if example else "Name another"
+        raise ParameterError("metric", self.asked, allowed, f"{fix}, or {self.otherwise}.")
 
     def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:
-        """Run the command with all seeds 0; return what is kept of it."""
+        """Run the command with all seeds 0; return what is kept of it.
+
+        It runs again, with other seeds, if that leaves open how the score is written, or which files are outputs.
+        """
         _log.warning("%s is run once to see its classes or scores; classes=a|b|... saves that", self.what.capitalize())
-        self.first = None
-        written = self.execute(dict.fromkeys(self.factors, 0), hyperparameters)
+        for seed in range(_MOST_FIRST_RUNS):
+            self.first = None
+            written = self.execute(dict.fromkeys(self.factors, seed), hyperparameters)
+            first = self._described(written)
+            if self._has_sure_outputs and first.shows_scale(self._score):
+                break
+        if abs(written.metrics.get(self._score, 0)) == 1:
+            first = replace(first, scales={**first.scales, self._score: "1"})
+        return first
+
+    @property
+    def _score(self) -> str:
+        """The metric that is asked for, else the one that the first run chose."""
+        return self.asked if self.asked != AUTO or self.first is None else self.first.score
+
+    def _described(self, written: Written) -> FirstRun:
+        """Return what is kept of a run."""
         classes = written.classes
         if classes is not None and written.labels is not None and written.predictions is not None:
             labels, answers = written.labels.tolist(), written.predictions.tolist()
@@ -188,26 +222,51 @@ class Command(Approach):
         L3DError
             If it fails, or what it wrote cannot be used.
         """
+        written = None
+        if self.first is not None and self.first.alone == "":
+            written = self._run(seeds, hyperparameters, alone=False)
+        return written or self._run(seeds, hyperparameters, alone=True)  # type: ignore[return-value]
+
+    def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written | None:
+        """Run the command; return None if the folder changed while others were there, too."""
         inherited = environment(listed(hyperparameters["environment"]))
-        folder = Path(tempfile.mkdtemp(prefix="l3d-command-"))
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
-        words = self.template.arguments(small, folder)
-        try:
+        with tempfile.TemporaryDirectory(prefix="l3d-command-", ignore_cleanup_errors=True) as place:
+            folder = Path(place)
+            words = self.template.arguments(small, folder)
             ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
             store = {} if "MLFLOW_TRACKING_URI" in inherited else tracking(folder, inherited, ready=ready)
-            variables = {"L3D_OUTPUT": str(folder), **store, **inherited}
-            before = None if self.first is None else self.first.changed
-            printed, changed = run_in_place(words, self.template.here, folder, variables, before)
+            variables = {"L3D_OUTPUT": place, "PYTHONDONTWRITEBYTECODE": "1", **store, **inherited}
+            is_first = self.first is None or self.first.alone is None
+            before = named_files(self.template) if is_first else {}
+            where = (self.template.here, folder, variables)
+            printed, visited = run_in_place(words, *where, outside=outside_paths(self.template), alone=alone)
+            if printed is None:
+                self._repeated += bool(visited.changed)
+                if self._repeated >= _MOST_REPEATED:
+                    self._run_alone(f"{visited.changed[0]} in its folder keeps changing")
+                return None
             written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
-            return self._scored(written, printed, logged_metrics(folder), changed)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            written = self._scored(written, printed, logged_metrics(folder))
+        if alone:
+            self._run_alone(visited.reason(self.what, can_be_trusted=self.template.has_output))
+        if is_first:
+            self._has_sure_outputs = note_outputs(self.template, before)
+        return written
 
-    def _scored(self, written: Written, printed: Output, logged: Mapping[str, float], changed: list[str]) -> Written:
+    def _run_alone(self, reason: str) -> None:
+        """Note why later runs are to be alone in the folder, if there is a reason."""
+        assert self.first is not None
+        if reason and self.first.alone == "":
+            _log.warning("Runs follow one another from now on, since %s.", reason)
+        self.first = replace(self.first, alone=reason or self.first.alone or "")
+
+    def _scored(self, written: Written, printed: Output, logged: Mapping[str, float]) -> Written:
         """Return what was written with the scores of all sources, as fractions."""
         others = {name: Printed(value) for name, value in {**logged, **written.metrics}.items()}
+        others = {name: value for name, value in others.items() if is_public(name, value)}
         values = {**printed_scores(printed.stdout, self.factors), **others}
-        if not any(map(sounds_like_metric, values)):
+        if not has_result(values) or self.asked not in (AUTO, *values):
             values = {**printed_scores(printed.stderr, self.factors), **values}
         predicts = written.predictions is not None
         if not values and not predicts:
@@ -218,18 +277,12 @@ class Command(Approach):
         if self.first is None:
             scales = {name: scale_of(name, value) for name, value in values.items()}
             self.first = FirstRun(score=chosen_score(values), scales=scales)
-            paths = {name: os.path.relpath(path, self.template.here) for name, path in self.template.named().items()}
-            if outputs := [name for name, path in paths.items() if path in changed]:
-                self._outputs.write_text("\n".join(outputs), encoding="utf-8")
-        if self.first.changed is None:
-            self.first = replace(self.first, changed=changed[:20])
-        score = self.first.score if self.asked == AUTO else self.asked
         metrics = {}
         for name, value in values.items():
             try:
                 metrics[name] = unscaled(name, value, self.first.scales.get(name))
             except ValueError as error:
-                if name == score and not (predicts and self.metric in registered()):
+                if name == self._score and not (predicts and self.metric in registered()):
                     raise L3DError(f"{self.what} wrote {error}") from None
         return replace(written, metrics=metrics)
 

@@ -5,32 +5,30 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields
-from hashlib import sha256
+from functools import cache
 from importlib import metadata
-from itertools import chain, islice
 from pathlib import Path
 from shutil import copyfile
 from typing import Final
 
-from filelock import FileLock
-
+from mlflow_l3d.approaches.command.folder import Visit, visit
+from mlflow_l3d.approaches.command.key_files import read_notes, write_whole
 from mlflow_l3d.approaches.command.template import Output, run
 from mlflow_l3d.approaches.command.written import COLUMNS, METRICS, PREDICTIONS
 from mlflow_l3d.approaches.project import store
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import sounds_like_metric
-from mlflow_l3d.paths import cache_folder, private_folder
+from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.answers import read_columns
 
 _FILES: Final = (*PREDICTIONS, METRICS)
-_MOST_FILES: Final = 20_000  # that are looked at in a folder
-_NOT_ITS_OWN: Final = ("mlruns", "mlartifacts", "mlflow.db")  # how names begin that MLflow writes
-_LAST_METRICS: Final = """SELECT key, value, is_nan FROM latest_metrics JOIN runs USING (run_uuid) WHERE run_uuid
-NOT IN (SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId') ORDER BY start_time, timestamp, key"""
+_LAST_METRICS: Final = """SELECT key, value, max(is_nan), count(DISTINCT value) FROM latest_metrics JOIN runs
+USING (run_uuid) WHERE run_uuid NOT IN (SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId')
+GROUP BY key ORDER BY start_time, timestamp, key"""
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +47,8 @@ class FirstRun:
         The metric that is chosen if none is asked for; empty if there is none.
     scales
         Metric -> how it is written, see :func:`mlflow_l3d.approaches.command.said.scale_of`.
-    changed
-        Some of the files that it changed in its working folder; None if that is not known.
+    alone
+        Why runs wait for one another; empty if they may be side by side; None if that is not known.
     """
 
     classes: Sequence[str] = ()
@@ -58,22 +56,23 @@ class FirstRun:
     numbers: bool = False
     score: str = ""
     scales: Mapping[str, str] = field(default_factory=dict)
-    changed: Sequence[str] | None = None
+    alone: str | None = None
 
     @classmethod
     def read(cls, path: Path) -> FirstRun | None:
         """Return what a file holds; None if there is none, or it is damaged, so that it is made again."""
-        with suppress(OSError, ValueError, LookupError, TypeError):
-            document = json.loads(path.read_text(encoding="utf-8"))
+        with suppress(LookupError, TypeError):
+            document = read_notes(path)
             return cls(**{each.name: document[each.name] for each in fields(cls)})
         return None
 
     def write(self, path: Path) -> None:
         """Write it to a file, which is whole whenever somebody reads it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, json.dumps(asdict(self)))
+
+    def shows_scale(self, score: str) -> bool:
+        """Return whether it is known how a score is written, or does not matter, since predictions have another one."""
+        return bool(self.classes or self.numbers) or self.scales.get(score) != ""
 
     def report(self, what: str, *, chosen: bool) -> None:
         """Log which score is chosen, and whether runs wait for one another."""
@@ -81,57 +80,73 @@ class FirstRun:
         more = f"; {what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
         if chosen:
             _log.warning("The score is %s%s.", self.score, more)
-        if self.changed:
-            why = f"since {what} writes {self.changed[0]} into its folder"
-            _log.warning("Runs follow one another, %s. Write to {output} or $L3D_OUTPUT to run side by side.", why)
+        if self.alone:
+            _log.warning("Runs follow one another, since %s. Write to {output} or $L3D_OUTPUT instead.", self.alone)
 
 
 def run_in_place(
-    words: Sequence[str], here: Path, output: Path, variables: Mapping[str, str], before: Sequence[str] | None
-) -> tuple[Output, list[str]]:
-    """Run a command in the folder where it was typed, and return what it printed and the files that it changed there.
+    words: Sequence[str],
+    here: Path,
+    output: Path,
+    variables: Mapping[str, str],
+    *,
+    outside: Collection[Path] = (),
+    alone: bool,
+) -> tuple[Output | None, Visit]:
+    """Run a command in the folder where it was typed, and return what it printed, and what it changed there.
 
     Predictions there are copied to `output`, and metrics there count as printed, if it wrote none of them to `output`.
 
     Parameters
     ----------
-    before
-        Files that a run before changed there; if there are some, runs wait for one another. None if there was no run.
+    outside
+        Files and folders elsewhere that the command may write, too.
+    alone
+        Whether no other run may be in the folder. If others may, and the folder is not the same all the while, which
+        of them changed it cannot be known: there is no output to return, and the run must be repeated alone.
 
     Raises
     ------
     L3DError
         If it fails.
     """
-    if before is not None and not before:
-        return run(words, here, variables), []
-    locks = cache_folder() / "commands"
-    private_folder(locks)
-    with FileLock(locks / f"{sha256(os.fsencode(here.resolve())).hexdigest()}.lock"):
-        stamps = _stamps(here, whole=before is None)
-        printed = run(words, here, variables)
-        changed = [name for name, stamp in _stamps(here, whole=before is None).items() if stamps.get(name) != stamp]
-        for name in () if any((output / name).is_file() for name in _FILES) else {*_FILES}.intersection(changed):
+    with visit(here, outside, alone=alone) as visited:
+        if not alone and not visited.is_as_left:
+            return None, visited
+        try:
+            printed = run(words, here, variables)
+        except L3DError:
+            if alone or not visited.look():
+                raise
+            return None, visited
+        changed = visited.look()
+        if changed and not alone:
+            return None, visited
+        written = () if any((output / name).is_file() for name in _FILES) else {*_FILES}.intersection(changed)
+        for name in (name for name in written if (here / name).is_file()):
             if name == METRICS:
                 text = " ".join((here / name).read_text("utf-8", "replace").split())
                 printed = printed._replace(stdout=f"{printed.stdout}\n{text}")
-            elif {*COLUMNS} <= {*(columns := read_columns(here / name))}:
+            elif why := _unusable(here / name):
+                _warn(f"{name} is not used: {why}.")
+            else:
                 copyfile(here / name, output / name)
-            elif before is None:
-                _log.warning("%s is not used: it has %s, not %s.", name, ", ".join(columns), ", ".join(COLUMNS))
-    return printed, changed
+    return printed, visited
 
 
-def _stamps(here: Path, *, whole: bool) -> dict[str, tuple[int, int]]:
-    """Return name -> what changes whenever the file is written, of a whole folder or of predictions and metrics."""
-    stamps = dict[str, tuple[int, int]]()
-    others = chain(here.glob("[!.]*"), here.glob("[!.]*/**/[!.]*")) if whole else ()
-    for path in [*(here / name for name in _FILES), *islice(others, _MOST_FILES)]:
-        name = os.path.relpath(path, here)
-        with suppress(OSError):
-            if not name.startswith(_NOT_ITS_OWN) and "__pycache__" not in name and path.is_file():
-                stamps[name] = path.stat().st_mtime_ns, path.stat().st_ctime_ns
-    return stamps
+def _unusable(predictions: Path) -> str:
+    """Return why a file is not one of predictions as they are described to users; empty if it is."""
+    try:
+        columns = read_columns(predictions)
+    except L3DError as error:
+        return str(error)
+    return "" if {*COLUMNS} <= {*columns} else f"it has {', '.join(columns)}, not {', '.join(COLUMNS)}"
+
+
+@cache
+def _warn(message: str) -> None:
+    """Warn once in each process."""
+    _log.warning("%s", message)
 
 
 def tracking(folder: Path, environment: Mapping[str, str], *, ready: bool) -> dict[str, str]:
@@ -145,8 +160,17 @@ def tracking(folder: Path, environment: Mapping[str, str], *, ready: bool) -> di
 
 
 def logged_metrics(folder: Path) -> dict[str, float]:
-    """Return the last values of the metrics in the store of a folder, without those of nested runs."""
+    """Return the last values of the metrics in the store of a folder, without those of nested runs.
+
+    A metric is left out if runs logged different values of it: nobody knows which of them is the score.
+    """
+    metrics: dict[str, float] = {}
     with suppress(sqlite3.Error), closing(sqlite3.connect(folder / store.STORE)) as tables:
-        rows = tables.execute(_LAST_METRICS).fetchall()
-        return {key: math.nan if nan else float(value) for key, value, nan in rows if not key.startswith("system/")}
-    return {}
+        for name, value, is_nan, count in tables.execute(_LAST_METRICS).fetchall():
+            if count > 1:
+                _warn(
+                    f"{name} is not used: {count} MLflow runs of one process logged different values. Nest all but one."
+                )
+            elif not name.startswith("system/"):
+                metrics[name] = math.nan if is_nan else float(value)
+    return metrics

@@ -1,31 +1,38 @@
-"""Scores in the text that a command printed: ``name: value``, ``name=value``, JSON, and dictionaries of Python."""
+"""Numbers in the text that a command printed: ``name: value``, ``name=value``, JSON, and dictionaries of Python."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from mlflow_l3d.metrics.known import is_share, registered, sounds_like_metric
+from mlflow_l3d.approaches.command.scores import Printed, has_result
+from mlflow_l3d.metrics.known import is_share, sounds_like_metric
+from mlflow_l3d.privacy import public_text
 
 MOST: Final = 50  # scores that are kept
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _NUMBER: Final = r"(?P<number>[+-]?(?>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?))"
-# The number may be wrapped, as np.float64(0.5) or '0.5'. Not meant are 3.2s, 1.2.3, 10:50:09, x.py:3:, 0,87 and 45%|.
+# The number may be wrapped: np.float64(0.5), '0.5'. Not meant are 3.2s, 1.2.3, 10:50:09, x.py:3:, 0,87, 1 234, 45%|.
 _VALUE: Final = re.compile(
-    rf"(?P<equals>[:=│])\s*(?:[a-z_][\w.]*\(|[\"'])?{_NUMBER}"
+    rf"(?P<equals>[:=│])\s*(?:[a-z_][\w.]*\(|[\"'])?(?![+-]?\d{{1,3}}[ \xa0\u202f']\d{{3}}\b){_NUMBER}"
     r"(?:(?P<percent>\s?%)(?!\|)|/(?P<whole>\d+)(?![\w.])|(?!\s?%|[\w:]|[.,/-]\d))",
     re.IGNORECASE,
 )
+_BARE: Final = re.compile(
+    r"(?P<name>[a-z][\w /@()-]{0,60}?)\s+(?:(?:is|was|of|[-=]>)\s+)?(?P<number>\d*\.\d+|\d+(?=\s?%))(?P<percent>\s?%)?"
+    r"(?=\.?(?:\s|[,;|)]|$))",
+    re.IGNORECASE,
+)
+"""A number with nothing between it and its name, which must end like that of a metric: ``test acc 0.87``."""
+_FRACTION: Final = re.compile(r"\.\d|\d\s?%")
 _DELIMITER: Final = re.compile(r"[,;:|=\[\]{}<>\"'│]|\s-+\s|\t|\s{3,}")
 _COUNTED: Final = re.compile(
-    r"\b(?:epochs?|steps?|iter(?:ation)?|batch|info|debug|warning)\b(?:\s+\d+(?:/\d+)?)?|\d+/\d+"
+    r"\b(?:epochs?|steps?|iter(?:ation)?|batch)\s+\d+(?:/\d+)?\b|^.*\b(?:info|debug|warning)\b|^\d{3}\s|\d+/\d+"
 )
-_SPLITS: Final = frozenset({"test", "val", "valid", "validation", "eval", "evaluation", "dev"})
-_TRAINING: Final = frozenset({"train", "training"})
+_SPLITS: Final = frozenset({"test", "val", "valid", "validation", "eval", "evaluation", "dev", "train", "training"})
 # Words in names of other numbers.
 _NO_SCORE: Final = re.compile(
     "epochs?|steps?|iter(ations?)?|batch(es)?|lr|learning|rate|seeds?|random|state|time|runtime|elapsed|duration|eta|m?s"
@@ -34,17 +41,11 @@ _NO_SCORE: Final = re.compile(
 )
 
 
-class Printed(NamedTuple):
-    """A number as it was printed."""
-
-    number: float
-    has_sign: bool = False  # whether a per-cent sign follows it
-
-
 def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Printed]:
     """Return name -> value of the last scores in a text, in the order in which they were printed last.
 
-    If the last line with a score is a JSON object, its scores are the only ones.
+    If the last line with a score is a JSON object with a result, its scores are the only ones. A number that
+    :mod:`mlflow_l3d.privacy` hides, as behind ``password:``, is left out.
 
     Parameters
     ----------
@@ -61,20 +62,32 @@ def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Printe
     {'test_accuracy': Printed(number=87.1, has_sign=True)}
     """
     scores: dict[str, Printed] = {}
+    lines: dict[str, str] = {}
     left_out = {normalised(name) for name in without}
-    last: dict[str, Printed] | None = None
+    last: dict[str, Printed] = {}
     for line in re.sub(r"\x08+", "\n", _ESCAPES.sub("", text)).splitlines():
         record = _record(line)
+        is_record = isinstance(record, dict)
         pairs = {
             name: value
-            for typed, value in (_items(record) if isinstance(record, dict) else _pairs(line))
+            for typed, value in (_items(record) if is_record else _pairs(line))
             if (name := normalised(typed)) and name not in left_out and not _is_no_score(name)
         }
+        pairs = pairs or dict(_bare_pairs(line, scores))
         if pairs:
+            lines |= dict.fromkeys(pairs, "" if is_record else line)
             others = [each for each in scores.items() if each[0] not in pairs]
             scores = dict([*others, *pairs.items()][-MOST:])
-            last = dict([*pairs.items()][-MOST:]) if isinstance(record, dict) else None
-    return scores if last is None else last
+            last = dict([*pairs.items()][-MOST:]) if is_record and has_result(pairs) else {}
+    return {name: value for name, value in (last or scores).items() if is_public(name, value, lines[name])}
+
+
+def is_public(name: str, value: Printed, line: str = "") -> bool:
+    """Return whether neither the name of a number nor the line that it was read from shows that it is a credential."""
+    text = f"{name}: {value.number:g}"
+    shown = public_text(line)
+    names = {normalised(typed) for typed, _ in (*_pairs(shown), *_bare_pairs(shown, {}))} if shown != line else {name}
+    return public_text(text) == text and name in names
 
 
 def normalised(name: str) -> str:
@@ -95,8 +108,9 @@ def _words(name: str) -> set[str]:
 
 
 def _is_no_score(name: str) -> bool:
-    others = {word for word in _words(name) if not _NO_SCORE.fullmatch(word)}
-    return others <= _SPLITS | _TRAINING and others != _words(name)
+    words = _words(name)
+    others = {word for word in words if not _NO_SCORE.fullmatch(word)}
+    return others <= _SPLITS and others != words
 
 
 def _record(line: str) -> Any:
@@ -116,12 +130,14 @@ def _items(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Pr
 
 
 def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
-    end = 0
+    """Yield names and numbers with a sign between them."""
+    end, split = 0, ""
     for match in _VALUE.finditer(line):
         before, end = line[end : match.start()], match.end()
-        name = ["", *filter(str.strip, _DELIMITER.split(before))][-1]
+        name, split = _name_of(before, split)
         if match["equals"] == "=" and not before.endswith(" "):
-            name = re.split(r"[\s(]", name)[-1]
+            *others, name = re.split(r"[\s(]", name)
+            name = " ".join([*[word for word in others if word.lower() in _SPLITS][-1:], name])
         number, whole = float(match["number"]), match["whole"]
         if whole is not None:  # 87/100 correct: a share, and else the place in a list
             if not is_share(normalised(name)) or not 0 <= number <= float(whole) or not float(whole):
@@ -130,64 +146,30 @@ def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
         yield name, Printed(number, match["percent"] is not None)
 
 
-def chosen_score(names: Collection[str]) -> str:
-    """Return the score among names in the order in which they were printed; empty if there is none.
-
-    It is one of our metrics, or the same with the name of a held-out part if that is printed later; else the last one
-    that sounds like a metric, and else the only name. Losses and scores of the training data come last.
-
-    Examples
-    --------
-    >>> chosen_score(["val_loss", "accuracy", "auc"]), chosen_score(["accuracy", "val_accuracy"]), chosen_score(["x"])
-    ('accuracy', 'val_accuracy', 'x')
-    """
-
-    def rank(name: str) -> tuple[bool, bool]:
-        return not _words(name).isdisjoint({"loss", "perplexity"}), not _words(name).isdisjoint(_TRAINING)
-
-    sounding = [name for name in names if sounds_like_metric(name)]
-    best = [name for name in sounding if rank(name) == min(map(rank, sounding))]
-    if not best:
-        return next(iter(names)) if len(names) == 1 else ""
-    ours = next((name for name in ("f1_macro", *registered()) if name in best), best[-1])
-    later = best[best.index(ours) + 1 :]
-    return next((name for name in reversed(later) if _words(name) - _SPLITS == _words(ours) != _words(name)), ours)
-
-
-def scale_of(name: str, value: Printed) -> str:
-    """Return how a score is written: ``%`` with a sign, ``100`` without one, ``1`` as it is; empty if unclear."""
-    size = abs(value.number)
-    if value.has_sign:
-        return "%"
-    if not is_share(name) or size <= 1 + 1e-6:
-        return "1"
-    return "100" if 1.5 < size <= 100 else ""
-
-
-def unscaled(name: str, value: Printed, scale: str | None) -> float:
-    """Return a score, as a fraction if it is written in per cent.
+def _name_of(before: str, split: str) -> tuple[str, str]:
+    """Return the name at the end of a text, and the part of the data that it is of: ``Test: loss 0.3, acc``.
 
     Parameters
     ----------
-    name, value
-        The score.
-    scale
-        How the first run wrote it, see :func:`scale_of`; None if there was none.
-
-    Raises
-    ------
-    ValueError
-        If it is not finite, or is not written as in the first run; the text continues the name of the program.
+    before
+        The text.
+    split
+        The part of the data that was named before it in the same line.
     """
-    number, own = value.number, scale_of(name, value)
-    if not math.isfinite(number):
-        msg = f"{name} {number}, which is not a finite number"
-        raise ValueError(msg)
-    if number == 0 or (own == "1" and scale in (None, "1")):
-        return number
-    if (own == "%" and scale in (None, "%")) or (scale == "100" and own in ("100", "") and abs(number) <= 100):
-        return number / 100
-    first = {"%": "with a per-cent sign", "100": "in per cent", "1": "as a fraction"}.get(scale or "")
-    where = f"and in its first run {first}" if first else "which is neither a fraction nor marked as per cent"
-    msg = f"{name} {number:g}{'%' * value.has_sign}, {where}. Write all as fractions (0 to 1), or with a per-cent sign"
-    raise ValueError(msg)
+    *others, name = ["", *filter(str.strip, _DELIMITER.split(before))]
+    for other in others:
+        words = _words(other) - {"set", "epoch", "results", "metrics"}
+        split = " ".join(words) if words and words <= _SPLITS else split
+    return f"{split} {name}".strip() if _SPLITS.isdisjoint(_words(name)) else name, split
+
+
+def _bare_pairs(line: str, before: Mapping[str, Printed]) -> Iterator[tuple[str, Printed]]:
+    """Yield metrics behind whose name a number follows at once; if the number before had more digits, it stays."""
+    end, split = 0, ""
+    for match in _BARE.finditer(line) if _FRACTION.search(line) else ():
+        typed, split = _name_of(f"{line[end : match.start()]}|{match['name']}", split)
+        name, number, end = normalised(typed), float(match["number"]), match.end()
+        digits = len(match["number"].partition(".")[2])
+        is_rounded = name in before and round(before[name].number, digits) == number
+        if sounds_like_metric(name.rpartition("_")[2]) and not is_rounded:
+            yield name, Printed(number, match["percent"] is not None)

@@ -13,7 +13,9 @@ import string
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -73,30 +75,39 @@ class Template:
             return [sys.executable, *rest]
         return [shutil.which(program) or program, *rest]
 
-    def files(self, more: Iterable[str] = ()) -> dict[str, str]:
-        """Return name -> hash of the files that the command names, and of `more` files, and of those in folders of it.
+    def files(self) -> dict[str, str]:
+        """Return name -> hash of the files that the command names."""
+        return _hashes(self.named())
+
+    def more_files(self, names: Iterable[str]) -> dict[str, str]:
+        """Return name -> hash of files, and of those in folders.
 
         Raises
         ------
         ParameterError
-            If one of `more` is not there.
+            If one of them is not there.
         """
-        paths = self.named()
-        for name in more:
+        paths: dict[str, Path] = {}
+        for name in names:
             path = self.here / Path(name).expanduser()
             if not path.exists():
                 raise ParameterError("hyperparameters.files", name, "is no file or folder here")
             inside = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
             paths |= {str(Path(name) / each.relative_to(path)) if each != path else name: each for each in inside}
-        return {Path(name).name if Path(name).is_absolute() else name: file_hash(path) for name, path in paths.items()}
+        return _hashes(paths)
 
     def named(self) -> dict[str, Path]:
         """Return word -> path of the files that the command names."""
         return {word: path for word in self.words if (path := self._path(word)) is not None and path.is_file()}
 
+    @property
+    def has_output(self) -> bool:
+        """Whether the command, or a script of it, names the folder that each run has for itself."""
+        return any(f"{{{OUTPUT}}}" in word for word in self.words) or self.mentions(b"L3D_OUTPUT")
+
     def mentions(self, what: bytes) -> bool:
         """Return whether a file of 1 MB or less that the command names has this in it."""
-        return any(path.stat().st_size <= 10**6 and what in path.read_bytes() for path in self.named().values())
+        return any(what in text for text in map(small_text, self.named().values()))
 
     def _path(self, word: str) -> Path | None:
         """Return the path of a word, or of what stands behind its =, if it exists."""
@@ -143,8 +154,25 @@ def _placeholders(word: str, parameter: str, typed: str) -> list[str]:
     return names
 
 
+def small_text(path: Path) -> bytes:
+    """Return the content of a file of 1 MB or less, else nothing."""
+    with suppress(OSError):  # it is gone
+        return path.read_bytes() if path.stat().st_size <= 10**6 else b""
+    return b""
+
+
+def _hashes(paths: Mapping[str, Path]) -> dict[str, str]:
+    return {Path(name).name if Path(name).is_absolute() else name: file_hash(path) for name, path in paths.items()}
+
+
 def file_hash(path: Path) -> str:
-    """Return the SHA-256 of the content of a file."""
+    """Return the SHA-256 of the content of a file, which is read again if the file was written."""
+    status = path.stat()
+    return _content_hash(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@cache
+def _content_hash(path: Path, *_: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -14,7 +14,7 @@ import logging
 import random
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
@@ -22,6 +22,8 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 
 _NUMBERS: Final = (bool, int, float, complex, np.generic, range, slice, type(None), type(...), dt.date, dt.time)
@@ -53,6 +55,43 @@ def content_texts(thing: Any, name: str) -> dict[str, str]:
     content = _Content(name, getattr(inspect.unwrap(getattr(thing, "func", thing)), "__module__", None))
     content.refer(getattr(thing, "__name__", name), thing)
     return content.texts
+
+
+class BySource:
+    """An approach that is a function, and has the version that it was given, else that of its content.
+
+    Attributes
+    ----------
+    function, name
+        The function, and the name of the approach.
+    is_versioned
+        Whether a version was given, or the content is not asked for again.
+    texts
+        The content: name -> source or data.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    is_versioned = False
+    texts: Mapping[str, str] = {}
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
+        """Return the hash of the source and of all that it refers to, if no version was given.
+
+        Raises
+        ------
+        ParameterError
+            As :func:`content_texts`.
+        """
+        del hyperparameters, model
+        # Asked for when all names of the module are there, and each time: in a notebook data change.
+        if not self.is_versioned:
+            self.texts = content_texts(self.function, self.name)
+        return {"source": content_key(self.texts)} if self.texts else {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Let workers, which may have no source, take the answer with the object."""
+        return {**vars(self), "is_versioned": self.is_versioned or bool(self.texts)}
 
 
 class _Content:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.functions.approach import Function, FunctionApproach
-from mlflow_l3d.approaches.functions.content import content_texts
+from mlflow_l3d.approaches.functions.content import BySource, content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream
@@ -91,34 +91,16 @@ def training(
     return made
 
 
-class Training(FunctionApproach):
+class Training(BySource, FunctionApproach):
     """What :func:`training` makes; called, it is the function."""
 
     def __init__(self, function: Function, *, version: str = "", **given: Any) -> None:
         super().__init__(function, version=version or "1", **given)
-        self._source, self._final = "", bool(version)
+        self.is_versioned = bool(version)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call the function."""
         return self.function(*arguments, **named)
-
-    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
-        """Return the hash of the source and of all that it refers to, if no version was given.
-
-        Raises
-        ------
-        ParameterError
-            As :func:`mlflow_l3d.approaches.functions.content.content_texts`.
-        """
-        del hyperparameters, model
-        # Asked for when all names of the module are there, and each time: in a notebook data change.
-        if not self._final:
-            self._source = content_key(content_texts(self.function, self.name))
-        return {"source": self._source} if self._source else {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Let workers, which may have no source, take the answer with the object."""
-        return {**vars(self), "_final": self._final or bool(self._source)}
 
 
 ORDER: Final = "data_order"

@@ -102,6 +102,7 @@ class Project(Command):
     version = "1"
     what = "the project"
     otherwise = "log it"
+    not_in_key = ""
     parameters = (*ProjectParameters.__annotations__, "metric")
     hyperparameters: Mapping[str, Hyperparameter] = {
         **Command.hyperparameters,
@@ -145,7 +146,7 @@ class Project(Command):
         """
         del model
         place, _ = self._project(hyperparameters)
-        files = {**place.files, **self.template.files(listed(hyperparameters["files"]))}
+        files = {**place.files, **self.template.files(), **self.template.more_files(listed(hyperparameters["files"]))}
         settings = {"entry_point": self.entry_point, "parameters": _public(self.given)}
         return {
             "project": content_key({**settings, "env_manager": hyperparameters["env_manager"]}),

@@ -8,12 +8,13 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from mlflow_l3d.approaches.command.folder import walk
 from mlflow_l3d.approaches.command.template import file_hash, run
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -21,20 +22,6 @@ from mlflow_l3d.paths import private_folder
 
 LOCAL: Final = "local"
 ENV_MANAGERS: Final = (LOCAL, "virtualenv", "uv", "conda")
-_NOT_OURS: Final = frozenset(
-    {
-        ".git",
-        ".venv",
-        "venv",
-        "__pycache__",
-        ".ipynb_checkpoints",
-        ".pytest_cache",
-        "mlruns",
-        "mlartifacts",
-        "mlflow.db",
-    }
-)
-"""Names of what lies in a project's folder and is no part of it: what earlier runs left there above all."""
 _LARGE: Final = 1 << 20
 _PROBE: Final = """
 import json, os, shutil, sys
@@ -162,16 +149,8 @@ def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Pa
 
 def hashes(folder: Path) -> dict[str, str]:
     """Return name -> hash of the files of a project, in the order of their names."""
-    return {path.relative_to(folder).as_posix(): file_hash(path) for path in sorted(_files(folder.iterdir()))}
-
-
-def _files(paths: Iterable[Path]) -> Iterator[Path]:
-    for path in paths:
-        if path.name not in _NOT_OURS:
-            if path.is_dir() and not path.is_symlink():
-                yield from _files(path.iterdir())
-            elif path.is_file():
-                yield path
+    names = sorted(name for name, _ in walk(folder) if not name.endswith("/"))
+    return {name: file_hash(folder / name) for name in names}
 
 
 def _this_environment() -> dict[str, str]:

@@ -1,0 +1,154 @@
+"""The files whose content decides the results of a command, as far as it and its scripts name them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from mlflow_l3d.approaches.command.folder import MOST_FILES, walk
+from mlflow_l3d.approaches.command.template import Template, file_hash, small_text
+from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.paths import cache_folder
+
+_SMALL: Final = 10**7
+_SCRIPTS: Final = frozenset({".py", ".sh"})
+_WORD: Final = re.compile(r"[\w.-]+")
+_OUTSIDE: Final = re.compile(r"(?<![\w.:/~{}-])(?!/(?:proc|sys)/)(?:~/|\.\./|/)[\w./-]*\w")
+_SURE: Final = 2  # runs that changed a file, which is an output then
+
+_log = logging.getLogger(__name__)
+
+
+def named_files(template: Template) -> dict[str, str]:
+    """Return name -> hash of the files that a command names, and of those that its scripts name.
+
+    The latter are of 10 MB at most, in its folder or with a whole path. A script names what has its name in the text:
+    also modules, without their ending, which may name others.
+    """
+    inside, outside = _names_in_scripts(template)
+    hashes = {}
+    for name in (*inside, *outside):
+        with suppress(OSError):
+            path = template.here / Path(name).expanduser()
+            if path.is_file() and path.stat().st_size <= _SMALL:
+                hashes[name] = file_hash(path)
+    return {**hashes, **template.files()}
+
+
+@cache
+def outside_paths(template: Template) -> tuple[Path, ...]:
+    """Return the files and folders outside its folder that a command or its scripts name."""
+    names = _names_in_scripts(template)[1]
+    return tuple(Path(os.path.normpath(template.here / Path(name).expanduser())) for name in names)
+
+
+def _names_in_scripts(template: Template) -> tuple[list[str], list[str]]:
+    """Return the files in the folder, and the paths outside it, that a command or its scripts name."""
+    names: dict[str, list[str]] = {}
+    for name, _ in islice(walk(template.here), MOST_FILES):
+        if not name.endswith("/"):
+            for word in _words_of(Path(name)):
+                names.setdefault(word, []).append(name)
+    by_command = [path.resolve() for path in template.named().values()]
+    texts, inside, outside = [*map(_text, by_command), " ".join(template.words)], set[str](), set[str]()
+    while texts:
+        text = texts.pop()
+        outside.update(_OUTSIDE.findall(text))
+        words = {word.strip(".") for word in _WORD.findall(text)}
+        words |= {part for word in words for part in word.split(".")}
+        for name in {name for word in words for name in names.pop(word, ())} - inside:
+            path = template.here / name
+            if path.resolve() not in by_command:
+                inside.add(name)
+                texts += [_text(path)] if path.suffix in _SCRIPTS else []
+    return sorted(inside), sorted(outside)
+
+
+def _words_of(path: Path) -> set[str]:
+    """Return the words that name a file in a program: a module, and a file of settings, may be without its ending."""
+    module = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
+    return {path.name, *((module,) if path.suffix in (".py", ".yaml", ".yml", ".toml") else ())}
+
+
+def _text(path: Path) -> str:
+    """Return what may name files: of a program in Python its texts and imports, else all of a file."""
+    text = small_text(path).decode("utf-8", "replace")
+    if path.suffix != ".py":
+        return text
+    with suppress(SyntaxError, ValueError, RecursionError), warnings.catch_warnings(action="ignore"):
+        nodes = [*ast.walk(ast.parse(text))]
+        texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        texts += [node.name for node in nodes if isinstance(node, ast.alias)]
+        return " ".join([*texts, *(node.module or "" for node in nodes if isinstance(node, ast.ImportFrom))])
+    return text
+
+
+def deciding_files(template: Template) -> dict[str, str]:
+    """Return name -> hash of those of the named files that runs do not write."""
+    files = named_files(template)
+    outputs = _outputs(template, files)
+    return {name: content for name, content in files.items() if name not in outputs}
+
+
+def report_outputs(template: Template) -> None:
+    """Log which of the named files are not in the key, since runs write them."""
+    if outputs := _outputs(template, named_files(template)):
+        _log.warning("Not part of the key of a cell, since runs write them: %s.", ", ".join(sorted(outputs)))
+
+
+def _outputs(template: Template, files: Mapping[str, str]) -> list[str]:
+    """Return those of the named files that runs write."""
+    return [name for name, runs in read_notes(_notes_path(template, files)).items() if runs >= _SURE]
+
+
+def note_outputs(template: Template, before: Mapping[str, str]) -> bool:
+    """Note which of the named files a run wrote: they decide no result. Return whether that is sure of all.
+
+    If a file was there before, another run must show it: somebody may have edited the file meanwhile.
+    """
+    after = named_files(template)
+    path = _notes_path(template, after)
+    outputs = read_notes(path)
+    for name, content in after.items():
+        if before.get(name) != content and not _is_program(template, name):
+            is_clear = name not in before or name in (*PREDICTIONS, METRICS)
+            outputs[name] = outputs.get(name, 0) + (_SURE if is_clear else 1)
+    write_whole(path, json.dumps(outputs))
+    return all(runs >= _SURE for runs in outputs.values())
+
+
+def _notes_path(template: Template, files: Mapping[str, str]) -> Path:
+    programs = {name: content for name, content in files.items() if _is_program(template, name)}
+    key = {"words": list(template.words), "here": str(template.here), "programs": programs}
+    return cache_folder() / "commands" / f"outputs-{content_key(key)}.json"
+
+
+def _is_program(template: Template, name: str) -> bool:
+    return Path(name).suffix in _SCRIPTS or name in [*template.named()][:1]
+
+
+def read_notes(path: Path) -> dict[str, Any]:
+    """Return the mapping in a file of JSON; an empty one if there is none, or it is damaged."""
+    with suppress(OSError, ValueError):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return document if isinstance(document, dict) else {}
+    return {}
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file, which is whole whenever somebody reads it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)

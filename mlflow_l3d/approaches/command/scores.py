@@ -1,0 +1,133 @@
+"""Which of several numbers is the score of a command, and whether it is written as a fraction or in per cent."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from mlflow_l3d.metrics.known import is_share, registered, sounds_like_metric
+
+_TEST: Final = re.compile(r"(?<![^\W_])(?:test(?:ing)?|held[ _-]?out|holdout)(?![^\W_])")
+_HELD_OUT: Final = frozenset({"val", "valid", "validation", "eval", "evaluation", "dev"})
+_TRAINING: Final = frozenset({"train", "training"})
+_LOSSES: Final = frozenset({"loss", "perplexity"})
+_MEANS: Final = frozenset({"mean", "average", "avg", "cv"})
+_REWARDS: Final = frozenset({"reward", "return", "pearson", "spearman", "correlation"})
+# A fold, a class, a baseline, the first five answers: part of a score, or the score of something else.
+_PART: Final = re.compile(
+    r"(?<![^\W_])(?:fold|class|label|baseline|dummy|majority|chance|naive)(?![^\W\d_])|top[_-]?(?:[2-9]|1\d)|(?:^|/)\d+/"
+)
+# Last words of names that a score has part in: accuracy_std, best_f1_epoch.
+_NO_SCORE: Final = re.compile(
+    "epochs?|steps?|iter(ations?)?|batch(es)?|seeds?|time|runtime|duration|ms|secs?|seconds?|size|count|num|workers|version"
+    "|std|stddev|stderr|sem|var|variance|ci|threshold|patience|weight|coef|dim|index|id|support"
+)
+_BITS: Final = frozenset({8.0, 16.0, 32.0, 64.0})  # precision: 16
+
+
+class Printed(NamedTuple):
+    """A number as it was printed."""
+
+    number: float
+    has_sign: bool = False  # whether a per-cent sign follows it
+
+
+def has_result(values: Mapping[str, Printed]) -> bool:
+    """Return whether one of some numbers is a score, and neither a loss nor of the training data."""
+    return any(_is_score(name, value) and _standing(name) == 0 for name, value in values.items())
+
+
+def chosen_score(values: Mapping[str, Printed]) -> str:
+    """Return the score among numbers in the order in which they were printed; empty if none of them is one.
+
+    Scores of the training data and losses come last, and parts of a score, as of a class or a fold, behind the whole.
+    Of the others the last with the name of a held-out part is the score, a test part first; else one of our metrics,
+    and else the last.
+
+    Examples
+    --------
+    >>> chosen_score(dict.fromkeys(["val_loss", "accuracy", "auc"], Printed(0.5)))
+    'accuracy'
+    >>> chosen_score({"acc": Printed(0.9), "test_acc": Printed(0.8), "val_acc": Printed(0.8), "hidden_dim": Printed(8)})
+    'test_acc'
+    """
+    scores = [name for name, value in values.items() if _is_score(name, value)]
+    words = {name: _words(name.replace("average_precision", "ap")) for name in scores}
+
+    def rank(name: str) -> tuple[int | bool, ...]:
+        is_mean = bool(words[name] & {"overall", "final"}) or words[name] - _MEANS in [
+            words[other] for other in scores if words[name] & _MEANS and other != name
+        ]
+        is_test = bool(_TEST.search(name))
+        is_held_out = is_test or not _HELD_OUT.isdisjoint(words[name])
+        return _standing(name), bool(_PART.search(name)), not is_held_out, not is_test, not is_mean
+
+    best = [name for name in scores if rank(name) == min(map(rank, scores))]
+    wholes = [name for name in best if not any(words[other] < words[name] for other in best)]
+    return next((name for name in ("f1_macro", *registered()) if name in best), "".join(wholes[-1:]))
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[^\W\d_]+", name.lower()))
+
+
+def _is_score(name: str, value: Printed) -> bool:
+    """Return whether a number has the name of a score and can be one."""
+    words = _words(name)
+    is_of_a_score = any(map(_NO_SCORE.fullmatch, re.findall(r"[^\W\d_]+", name.lower())[-1:]))
+    is_count = is_share(name) and 100 < abs(value.number) < math.inf
+    is_count |= words == {"precision"} and value.number in _BITS and not value.has_sign
+    return not (is_of_a_score or is_count) and (sounds_like_metric(name) or not _REWARDS.isdisjoint(words))
+
+
+def _standing(name: str) -> int:
+    """Return 0 for a score, 1 for a loss of held-out data, 2 for a score of the training data, 3 for another loss."""
+    words = _words(name)
+    is_training = not _TRAINING.isdisjoint(words)
+    if _LOSSES.isdisjoint(words):
+        return 2 * is_training
+    return 1 if not is_training and (_TEST.search(name) or not _HELD_OUT.isdisjoint(words)) else 3
+
+
+def scale_of(name: str, value: Printed) -> str:
+    """Return how a score is written: ``%`` with a sign, ``100`` without one, ``1`` as it is; empty if unclear.
+
+    It is unclear of 0 and 1, which are the same number of something else in per cent.
+    """
+    size = abs(value.number)
+    if value.has_sign:
+        return "%"
+    if not is_share(name) or 0 < size < 1:
+        return "1"
+    return "100" if 1.5 < size <= 100 else ""
+
+
+def unscaled(name: str, value: Printed, scale: str | None) -> float:
+    """Return a score, as a fraction if it is written in per cent.
+
+    Parameters
+    ----------
+    name, value
+        The score.
+    scale
+        How the first run wrote it, see :func:`scale_of`; None or empty if that is not known.
+
+    Raises
+    ------
+    ValueError
+        If it is not finite, or is not written as in the first run; the text continues the name of the program.
+    """
+    number = value.number
+    if not math.isfinite(number):
+        msg = f"{name} {number}, which is not a finite number"
+        raise ValueError(msg)
+    is_fraction = not is_share(name) or abs(number) <= 1 + 1e-6
+    how = "%" if value.has_sign else "1" if is_fraction else "100" if abs(number) <= 100 else ""
+    if number == 0 or how in ((scale,) if scale else ("%", "1")):
+        return number if how == "1" else number / 100
+    first = {"%": "with a per-cent sign", "100": "in per cent", "1": "as a fraction"}.get(scale or "")
+    where = f"and in its first run {first}" if first else "which is neither a fraction nor marked as per cent"
+    msg = f"{name} {number:g}{'%' * value.has_sign}, {where}. Write all as fractions (0 to 1), or with a per-cent sign"
+    raise ValueError(msg)

@@ -1,0 +1,149 @@
+"""Functions of seeds: what they may return, a Trainer of transformers, and what looks like one of Lightning."""
+
+import random
+import threading
+
+import numpy as np
+import pytest
+
+import mlflow_l3d
+from mlflow_l3d import SeedFunction
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.testing import one_cell
+
+
+def outcomes_of(function, cells=2, **given):
+    """Return approach, task, the seeds of some cells, and their outcomes."""
+    approach = SeedFunction(function, **given)
+    hyperparameters = resolve_hyperparameters(approach, {})
+    task = approach.own_task(hyperparameters, mlflow_l3d.paths.cache_folder())
+    session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=None)
+    trained = [one_cell(approach.factors, configuration=number) for number in range(cells)]
+    return approach, task, [cell.seeds["seed"] % 2**31 for cell in trained], list(session.run(trained))
+
+
+LOCK = threading.Lock()
+
+
+def by_number(seed):
+    return np.float32(seed % 100 / 128)
+
+
+def by_mapping(seed):
+    return {"val_loss": 1, "test_acc": seed % 100 + 2}
+
+
+def by_global_generators(seed):
+    return {"accuracy": random.random(), "f1": random.random()}
+
+
+class Bolt:
+    """Looks like a trainer of Lightning."""
+
+    def __init__(self, seed):
+        self.seed, self.seen = seed, []
+
+    def fit(self, *data):
+        self.seen.append(data)
+
+    def test(self, *data):
+        assert self.seen == [data] == [("module", "data")]
+        return [{"test_loss": 2.0}, {"test_acc": self.seed % 100 / 128}]
+
+
+def by_lightning(seed):
+    return Bolt(seed), "module", "data"
+
+
+@pytest.mark.parametrize(
+    ("function", "score", "expected"),
+    [
+        (by_number, "score", lambda seed: seed % 100 / 128),
+        (by_mapping, "test_acc", lambda seed: (seed % 100 + 2) / 100),
+        (by_global_generators, "accuracy", lambda seed: random.Random(seed).random()),
+        (by_lightning, "test_acc", lambda seed: seed % 100 / 128),
+    ],
+)
+def test_the_score_of_what_a_function_returns(function, score, expected):
+    random.seed(3)
+    before = random.getstate()
+    approach, _, seeds, outcomes = outcomes_of(function)
+    assert approach.metric == score
+    assert [outcome.metrics[score] for outcome in outcomes] == pytest.approx(list(map(expected, seeds)))
+    assert random.getstate() == before
+
+
+def by_predictions(seed):
+    return np.array([0, 1, 1, 0]), [seed >> place & 1 for place in range(4)]
+
+
+def test_labels_and_predictions_of_a_function():
+    _, task, seeds, outcomes = outcomes_of(by_predictions)
+    assert task.class_names == ("0", "1")
+    assert [each.predictions.tolist() for each in outcomes] == [by_predictions(seed)[1] for seed in seeds]
+    assert outcomes[0].labels.tolist() == [0, 1, 1, 0]
+    assert outcomes[0].example_ids.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda: 1, "takes no seed. Give it a parameter: def train"),
+        (lambda seed: None, "returned NoneType, and must return a score"),
+        (lambda seed: ([1], [1, 2]), "returned 1 labels and 2 predictions"),
+        (
+            lambda seed: {"x": 1, "y": 2},
+            r"none of the numbers that the function wrote \(x, y\).*--metric x, or return it",
+        ),
+        (lambda seed: 1 / 0, "^ZeroDivisionError: division by zero$"),
+        (lambda seed: LOCK, r"content is not known. Give a version, .*SeedFunction\(<lambda>, version="),
+    ],
+)
+def test_a_function_that_cannot_be_used_says_why(function, why):
+    with pytest.raises(L3DError, match=why):
+        outcomes_of(function)
+
+
+def test_a_function_in_the_place_of_a_task_is_an_approach(tracking_uri, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    with pytest.raises(ParameterError, match="task=type: must be a name"):
+        mlflow_l3d.seeds(object, seeds=2)
+    run = mlflow_l3d.seeds(by_mapping, seeds=[5, 7], executor="inline", metric="test_acc")
+    assert run.study.scores["test_acc"].tolist() == pytest.approx([0.07, 0.09])
+
+
+def trainer(seed):
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = BertConfig(vocab_size=40, id2label={0: "neg", 1: "pos"}, **sizes)
+    examples = [{"input_ids": torch.arange(place % 9, place % 9 + 6), "labels": place % 2} for place in range(30)]
+    quiet = {
+        "report_to": "none",
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "disable_tqdm": True,
+        "use_cpu": True,
+    }
+    arguments = TrainingArguments("unused", num_train_epochs=1, learning_rate=0.01, **quiet)
+    return Trainer(
+        BertForSequenceClassification(config), arguments, train_dataset=examples[:16], eval_dataset=examples[16:]
+    )
+
+
+def test_a_trainer_that_a_function_returns_is_trained_and_evaluated(tmp_path, monkeypatch):
+    import torch
+
+    monkeypatch.chdir(tmp_path)
+    before = torch.get_rng_state()
+    approach = SeedFunction(trainer)
+    drawn = [approach.execute({"seed": seed}, {}) for seed in (0, 1, 1)]
+    assert torch.equal(torch.get_rng_state(), before)
+    scores = [np.column_stack([each.scores["neg"], each.scores["pos"]]) for each in drawn]
+    assert np.array_equal(scores[1], scores[2])
+    assert not np.allclose(scores[0], scores[1])
+    assert drawn[0].labels.tolist() == ["neg", "pos"] * 7
+    assert drawn[0].predictions.tolist() == [("neg", "pos")[place] for place in scores[0].argmax(axis=1)]
+    assert drawn[0].metrics["eval_loss"] > 0
