@@ -167,6 +167,11 @@ def test_steps_name_what_changes_the_answer_most_first(judged):
     assert steps(Shown(judged("undecided")), Source()) == []
 
 
+def test_advice_on_a_factor_is_said_once_on_the_page(judged):
+    found = replace(judged("undecided"), advice={"undecided": Advice("more_rows", "Take 90 rows.", 90)})
+    assert investigation_document(found, title="t").to_html().count("Take 90 rows.") == 1
+
+
 def test_no_luck_at_all_asks_whether_seeds_reach_the_training(importance, analysis):
     record = replace(importance("a"), golden=np.full(6, 0.8), golden_std=0.0)
     (step,) = steps(Shown(analysis([record])), SOURCE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Final
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.consistency.results import Consistency
@@ -17,8 +16,6 @@ _LOOKED = (
     "Intervals allow for every interim analysis of the rule and for all factors. If a rule stops at a verdict, the "
     "importance lies too far from 0 on average: quote its interval, not the importance alone."
 )
-_SHORT: Final = 3
-"""More undecided factors than this are not told of one by one."""
 
 
 def early_stops(analysis: Analysis) -> tuple[str, ...]:
@@ -64,18 +61,14 @@ def luck_details(shown: Shown) -> tuple[str, ...]:
 
 
 def which_details(shown: Shown) -> tuple[str, ...]:
-    """Return advice on factors that are undecided, and what collapsed runs mean for the verdicts."""
+    """Return what collapsed runs mean for the verdicts, or how a baseline strategy judges."""
     if shown.design.baseline:
         about = (
             f"It calls a factor important if the standard deviation of its runs is at least half the "
             f"{shown.golden_word} one{shown.design.words.caution}"
         )
         return (*(f"{record.factor}: {shown.share(record)}." for record in shown.records[:3]), about)
-    advice = [f"{name}: {each.text}" for name, each in shown.analysis.advice.items() if each.text]
-    sentences = [" ".join(advice)] if 0 < len(advice) <= _SHORT else []
-    if shown.analysis.collapse is not None:
-        sentences += _two_parts(shown.analysis.collapse)
-    return tuple(sentences)
+    return () if shown.analysis.collapse is None else tuple(_two_parts(shown.analysis.collapse))
 
 
 def _two_parts(collapse: Collapse) -> list[str]:
