@@ -43,6 +43,7 @@ conda_env: ../../conda.yaml
 # same as in the project there.
 entry_points:
 """
+REQUIRED = "(required)"
 PAGE = """\
 # Parameters
 
@@ -84,7 +85,11 @@ def section(verb: Verb) -> str:
     own = {name: parameter for name, parameter in verb.parameters.items() if name not in shared}
     if not shared or verb is main:
         return text + table({**verb.words, **verb.parameters})
+    missing = [f"`{name}`" for name in main.parameters if name not in verb.parameters]
     names = ", ".join(f"`{name}`" for name in shared)
+    if len(missing) < len(shared):
+        names = f"all parameters{' but ' * bool(missing)}{', '.join(missing)}"
+        names += " (those in the table differ)" if main.parameters.keys() & own.keys() else ""
     return f"{text}\nAs for [investigate](#investigate): {names}.\n" + (table(own) if own else "")
 
 
@@ -92,11 +97,13 @@ def table(parameters: Parameters) -> str:
     """Return one row a parameter."""
     rows = ["", "| Parameter | Default | Allowed | Meaning |", "|---|---|---|---|"]
     for parameter in parameters.values():
+        is_required = parameter.help.startswith(REQUIRED) or not (parameter.default or parameter.name in MAIN)
+        default = f"`{parameter.default}`" * bool(parameter.default)
         cells = [
             f"`{parameter.name}`",
-            f"`{parameter.default}`" if parameter.default else "" if parameter.name in MAIN else "(required)",
+            REQUIRED if is_required else default,
             allowed(parameter),
-            parameter.help,
+            parameter.help.removeprefix(f"{REQUIRED} "),
         ]
         rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(rows) + "\n"
@@ -107,7 +114,7 @@ def allowed(parameter: Parameter) -> str:
     if isinstance(parameter.values, Registered):
         words = "".join(f"{word} or " for word in parameter.values.words)
         return f"{words}an entry point of the group `{GROUPS[parameter.values.parameter]}`"
-    return str(parameter.values or "")
+    return str(parameter.values or "").replace("a whole number", "integer").replace("a number", "number")
 
 
 def names(text: str) -> str:
@@ -124,8 +131,8 @@ def names(text: str) -> str:
 
 def api() -> str:
     """Return the page that lists what is public."""
-    page = "# What is public\n\nThe names that `import mlflow_l3d` gives. All others may change in any version.\n\n"
-    page += "This page is written by `.ci/write.py`.\n"
+    page = "# What is public\n\nWhich names may you import and rely on? Those of `import mlflow_l3d`, listed here. All others may change in any\n"
+    page += "version. `.ci/write.py` writes this page.\n"
     others = "".join(
         (ROOT / "docs" / "api" / each).read_text(encoding="utf-8") for each in ("extending.md", "analysis.md")
     )
