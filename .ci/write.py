@@ -48,8 +48,8 @@ PAGE = """\
 # Parameters
 
 Which parameters does a command have, and what may they be? A parameter `test_size` is `--test-size 100` on the command
-line, `-P test_size=100` under `mlflow run`, and `test_size=100` in Python. Python takes numbers, lists, mappings, `True`
-and `False` as they are; `None` is `none` if that is allowed, otherwise the default. Parameters of an approach, such as
+line, `-P test_size=100` under `mlflow run`, and `test_size=100` in Python. Python takes numbers, lists, mappings, True
+and False as they are; `None` is `none` if that is allowed, otherwise the default. Parameters of an approach, such as
 the learning rate, are values of the one parameter `hyperparameters` ([hyperparameters and
 luck](concepts/hyperparameters.md)).
 
@@ -132,8 +132,8 @@ def names(text: str) -> str:
 
 def api() -> str:
     """Return the page that lists what is public."""
-    page = "# What is public\n\nWhich names may you import and rely on? Those of `import mlflow_l3d`, listed here. All\n"
-    page += "others may change in any version. `.ci/write.py` writes this page.\n"
+    page = "# What is public\n\nWhich names may you import and rely on? Those of `import mlflow_l3d`, listed here.\n"
+    page += "All others may change in any version. `.ci/write.py` writes this page.\n"
     others = "".join(
         (ROOT / "docs" / "api" / each).read_text(encoding="utf-8") for each in ("extending.md", "analysis.md")
     )
