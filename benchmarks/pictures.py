@@ -39,35 +39,39 @@ class Study:
     ----------
     command
         As it is typed after `mlflow-l3d`. The names in `RUNS` stand for runs of other studies.
+    title
+        What the gallery calls the report; empty if the gallery has none, because only other studies use the study.
     picture
         Name of the picture of the first screen in docs/images; empty if no page shows one.
-    in_gallery
-        Whether the gallery has its report. Otherwise other studies use it.
     """
 
     command: str
+    title: str = ""
     picture: str = ""
-    in_gallery: bool = True
 
 
 STUDIES = {
-    "csv": Study("investigate reviews.csv"),
-    "five": Study("investigate --factor all --design radial", "report"),
-    "script": Study("seeds -- python train.py --seed {seed}"),
-    "seeds": Study("seeds rotten_tomatoes --hyperparameters default --num-labelled 100", "page-seeds"),
-    "head": Study(f"investigate --num-labelled 200 {SMALL}", in_gallery=False),
-    "prototypes": Study(f"investigate --approach meta_learning --num-labelled 200 {SMALL}", in_gallery=False),
-    "compare": Study("compare --runs HEAD,PROTOTYPES", "page-compare"),
-    "gate": Study("gate --baseline HEAD --candidate num_labelled=100 --smallest-effect 1", "page-gate"),
+    "csv": Study("investigate reviews.csv", "one factor on a CSV file"),
+    "five": Study("investigate --factor all --design radial", "five factors", "report"),
+    "script": Study("seeds -- python train.py --seed {seed}", "ten seeds of a script"),
+    "seeds": Study(
+        "seeds rotten_tomatoes --hyperparameters default --num-labelled 100", "ten seeds of a head", "page-seeds"
+    ),
+    "prompts": Study(
+        "investigate --approach icl --factor data_order,sample_choice --design radial "
+        "--mitigation-runs 12 --num-labelled 100 --test-size 50 --hyperparameters calibration=contextual,chat=none",
+        "two factors of a prompt",
+    ),
+    "head": Study(f"investigate --num-labelled 200 {SMALL}"),
+    "prototypes": Study(f"investigate --approach meta_learning --num-labelled 200 {SMALL}"),
+    "compare": Study("compare --runs HEAD,PROTOTYPES", "two methods compared", "page-compare"),
+    "gate": Study("gate --baseline HEAD --candidate num_labelled=100 --smallest-effect 1", "a gate", "page-gate"),
     "sweep": Study(
         f"sweep --num-labelled 50,200,800 --factor data_order,model_initialisation {SMALL}",
+        "a sweep over three sizes",
         "page-sweep",
     ),
-    "search": Study("search --num-labelled 100", "page-search"),
-    "prompts": Study(
-        "investigate --approach icl --factor data_order,sample_choice,label_selection --design radial "
-        "--mitigation-runs 12 --num-labelled 100 --test-size 50 --hyperparameters calibration=contextual,chat=none"
-    ),
+    "search": Study("search --num-labelled 100", "a search of hyperparameters", "page-search"),
 }
 """Name of a study -> what is done. A study comes after the studies that it needs."""
 RUNS = {"HEAD": "head", "PROTOTYPES": "prototypes"}
@@ -91,7 +95,7 @@ def main() -> None:
         run_id, answer = run(study, made, folder)
         made[name] = run_id
         print(name, run_id, answer, sep="\t", flush=True)
-        if study.in_gallery:
+        if study.title:
             report = GALLERY / f"{name}.html"
             report.write_text(page(run_id, folder), encoding="utf-8")
             write_block(name, block(name, answer, cited(run_id, folder)))
@@ -121,7 +125,7 @@ def write_inputs(folder: Path) -> None:
 
 
 def run(study: Study, made: dict[str, str], folder: Path) -> tuple[str, str]:
-    """Run the command of a study; return its run, and the line that the output begins with."""
+    """Run the command of a study; return its run, and the headline of its output with the second answer below it."""
     command = study.command
     for word, other in RUNS.items():
         command = re.sub(rf"\b{word}\b", made.get(other, word), command)
@@ -129,7 +133,15 @@ def run(study: Study, made: dict[str, str], folder: Path) -> tuple[str, str]:
     ids = re.findall(r"runs/([0-9a-f]{32})", done.stderr) or re.findall(r"\b[0-9a-f]{32}\b", done.stdout)
     if not ids:  # a gate's exit status is its decision
         sys.exit(f"mlflow-l3d {command}: {done.stderr[-2000:]}")
-    return ids[0], done.stdout.split("\n===", 1)[0].replace("\n", " ")
+    (folder / f"{ids[0]}.txt").write_text(done.stdout, encoding="utf-8")
+    return ids[0], answer_of(done.stdout)
+
+
+def answer_of(output: str) -> str:
+    """Return the headline in bold, and the second question with its answer, if there is one."""
+    headline, _, rest = output.partition("\n===")
+    questions = re.findall(r"^[A-Z][^?\n]*\? .*(?:\n {4}.*)*", rest.split("\n\n", 1)[0], re.MULTILINE)
+    return " ".join(" ".join([f"**{headline.strip()}**", *questions[1:2]]).split())
 
 
 def call(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -155,9 +167,9 @@ def cited(run_id: str, folder: Path) -> str:
 
 def block(name: str, answer: str, sentence: str) -> str:
     """Return the lines of the gallery's page that come from the study."""
-    lines = ["```bash", f"mlflow-l3d {STUDIES[name].command}", "```", "", f"**{answer}**"]
+    lines = ["```bash", f"mlflow-l3d {STUDIES[name].command}", "```", "", answer]
     lines += ["", f"For a paper: “{sentence}”"] if sentence else []
-    return "\n".join([*lines, "", f"[Report of the study `{name}`]({name}.html)"])
+    return "\n".join([*lines, "", f"[Report: {STUDIES[name].title}]({name}.html)"])
 
 
 def write_block(name: str, text: str) -> None:
