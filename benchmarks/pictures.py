@@ -138,10 +138,11 @@ def run(study: Study, made: dict[str, str], folder: Path) -> tuple[str, str]:
 
 
 def answer_of(output: str) -> str:
-    """Return the headline in bold, and the second question with its answer, if there is one."""
+    """Return the headline in bold, and one question with its answer: whether it may be luck, else the second one."""
     headline, _, rest = output.partition("\n===")
-    questions = re.findall(r"^[A-Z][^?\n]*\? .*(?:\n {4}.*)*", rest.split("\n\n", 1)[0], re.MULTILINE)
-    return " ".join(" ".join([f"**{headline.strip()}**", *questions[1:2]]).split())
+    answers = re.findall(r"^[A-Z][^?\n]*\? .*(?:\n {4}.*)*", rest.split("\n\n", 1)[0], re.MULTILINE)
+    chosen = [each for each in answers if each.startswith("Could it be luck?")] or answers[1:]
+    return " ".join(" ".join([f"**{headline.strip()}**", *chosen[:1]]).split())
 
 
 def call(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
