@@ -41,37 +41,52 @@ class Study:
         As it is typed after `mlflow-l3d`. The names in `RUNS` stand for runs of other studies.
     title
         What the gallery calls the report; empty if the gallery has none, because only other studies use the study.
+    question
+        The question of the report whose answer the gallery quotes below the headline.
     picture
         Name of the picture of the first screen in docs/images; empty if no page shows one.
     """
 
     command: str
     title: str = ""
+    question: str = ""
     picture: str = ""
 
 
 STUDIES = {
-    "csv": Study("investigate reviews.csv", "one factor on a CSV file"),
-    "five": Study("investigate --factor all --design radial", "five factors", "report"),
-    "script": Study("seeds -- python train.py --seed {seed}", "ten seeds of a script"),
+    "csv": Study("investigate reviews.csv", "one factor on a CSV file", "Which kind of luck?"),
+    "five": Study("investigate --factor all --design radial", "five factors", "Which kind of luck?", "report"),
+    "script": Study("seeds -- python train.py --seed {seed}", "ten seeds of a script", "Was a seed lucky?"),
     "seeds": Study(
-        "seeds rotten_tomatoes --hyperparameters default --num-labelled 100", "ten seeds of a head", "page-seeds"
+        "seeds rotten_tomatoes --hyperparameters default --num-labelled 100",
+        "ten seeds of a head",
+        "Are single predictions stable?",
+        "page-seeds",
     ),
     "prompts": Study(
         "investigate --approach icl --factor data_order,sample_choice --design radial "
         "--mitigation-runs 12 --num-labelled 100 --test-size 50 --hyperparameters calibration=contextual,chat=none",
         "two factors of a prompt",
+        "Which kind of luck?",
     ),
     "head": Study(f"investigate --num-labelled 200 {SMALL}"),
     "prototypes": Study(f"investigate --approach meta_learning --num-labelled 200 {SMALL}"),
-    "compare": Study("compare --runs HEAD,PROTOTYPES", "two methods compared", "page-compare"),
-    "gate": Study("gate --baseline HEAD --candidate num_labelled=100 --smallest-effect 1", "a gate", "page-gate"),
+    "compare": Study("compare --runs HEAD,PROTOTYPES", "two methods compared", "Could it be luck?", "page-compare"),
+    "gate": Study(
+        "gate --baseline HEAD --candidate num_labelled=100 --smallest-effect 1",
+        "a gate",
+        "Could it be luck?",
+        "page-gate",
+    ),
     "sweep": Study(
         f"sweep --num-labelled 50,200,800 --factor data_order,model_initialisation {SMALL}",
         "a sweep over three sizes",
+        "Is that a trend?",
         "page-sweep",
     ),
-    "search": Study("search --num-labelled 100", "a search of hyperparameters", "page-search"),
+    "search": Study(
+        "search --num-labelled 100", "a search of hyperparameters", "And on new configurations?", "page-search"
+    ),
 }
 """Name of a study -> what is done. A study comes after the studies that it needs."""
 RUNS = {"HEAD": "head", "PROTOTYPES": "prototypes"}
@@ -125,7 +140,7 @@ def write_inputs(folder: Path) -> None:
 
 
 def run(study: Study, made: dict[str, str], folder: Path) -> tuple[str, str]:
-    """Run the command of a study; return its run, and the headline of its output with the second answer below it."""
+    """Run the command of a study; return its run, and its answer for the gallery."""
     command = study.command
     for word, other in RUNS.items():
         command = re.sub(rf"\b{word}\b", made.get(other, word), command)
@@ -134,14 +149,14 @@ def run(study: Study, made: dict[str, str], folder: Path) -> tuple[str, str]:
     if not ids:  # a gate's exit status is its decision
         sys.exit(f"mlflow-l3d {command}: {done.stderr[-2000:]}")
     (folder / f"{ids[0]}.txt").write_text(done.stdout, encoding="utf-8")
-    return ids[0], answer_of(done.stdout)
+    return ids[0], answer_of(done.stdout, study.question)
 
 
-def answer_of(output: str) -> str:
-    """Return the headline in bold, and one question with its answer: whether it may be luck, else the second one."""
+def answer_of(output: str, question: str) -> str:
+    """Return the headline of an output in bold, and a question with its answer; without it if it is not asked."""
     headline, _, rest = output.partition("\n===")
     answers = re.findall(r"^[A-Z][^?\n]*\? .*(?:\n {4}.*)*", rest.split("\n\n", 1)[0], re.MULTILINE)
-    chosen = [each for each in answers if each.startswith("Could it be luck?")] or answers[1:]
+    chosen = [each for each in answers if question and each.startswith(question)]
     return " ".join(" ".join([f"**{headline.strip()}**", *chosen[:1]]).split())
 
 

@@ -74,3 +74,12 @@ def test_private_words_in_reports_stop_the_script(pictures, tmp_path, monkeypatc
     report.write_text(f"<p>{tmp_path}/mlflow.db</p>", encoding="utf-8")
     with pytest.raises(SystemExit, match="Private"):
         pictures.check_reports(tmp_path)
+
+
+def test_answer_is_the_headline_and_the_question_of_the_study(pictures) -> None:
+    output = (
+        "Twice\nas good.\n=====\nsearch in 3 s;\nreport.html is there.\n"
+        "How large is it? 3 points.\nIs it luck? No: not\n    by chance.\n\ntable? x\n"
+    )
+    assert pictures.answer_of(output, "Is it luck?") == "**Twice as good.** Is it luck? No: not by chance."
+    assert pictures.answer_of(output, "Is it?") == pictures.answer_of(output, "") == "**Twice as good.**"
