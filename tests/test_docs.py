@@ -27,7 +27,11 @@ from mlflow_l3d.tracking import names
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "mlflow_l3d"
-PAGES = {path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+PAGES = {
+    str(path.relative_to(ROOT if path.parent == ROOT else ROOT / "docs")): path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+}
+"""The README and the pages, by their path below docs/."""
 SHOWN = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for folder, pattern in ((ROOT, "*.md"), (ROOT / "docs", "**/*"), (ROOT / "projects", "**/*"), (PACKAGE, "**/*.py"))
@@ -85,22 +89,22 @@ def test_example_and_query_of_the_page_on_runs(tmp_path: Path, tracking_uri: str
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        ("writing-an-approach.md", ["callable", "conformance"]),
-        ("writing-a-task.md", ["task", "loader"]),
-        ("executors.md", ["executor", "conformance", "dispatcher"]),
-        ("writing-a-design.md", ["design", "conformance"]),
+        ("how-to/write-an-approach.md", ["callable", "conformance"]),
+        ("how-to/write-a-task.md", ["task", "loader"]),
+        ("how-to/write-an-executor.md", ["executor", "conformance", "dispatcher"]),
+        ("how-to/write-a-design.md", ["design", "conformance"]),
     ],
 )
 def test_examples_of_the_pages_on_things_of_your_own(page, names, tmp_path, tracking_uri, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     monkeypatch.chdir(tmp_path)
     Path("cache").mkdir()
-    module = page.removesuffix(".md").replace("-", "_")
+    module = Path(page).stem.replace("-", "_")
     text = "\n".join(block(page, name) for name in names)
     Path(f"{module}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     module_of_page = importlib.import_module(module)
-    if page == "executors.md":
+    if page == "how-to/write-an-executor.md":
         cells = list(design_cells(FACTORS, 4))
         job = bench_job(Trouble({cells[1].key: "exit"}, once=True), tmp_path)
         outcomes = list(module_of_page.Commands(job=job).run(iter(cells)))
@@ -119,8 +123,8 @@ def test_own_function_of_the_readme(tracking_uri, monkeypatch, capsys) -> None:
 
 @pytest.mark.slow
 def test_script_of_the_page_on_commands(tmp_path: Path) -> None:
-    page = PAGES["bring-your-own.md"]
-    (tmp_path / "train.py").write_text(block("bring-your-own.md", "command"))
+    page = PAGES["tutorials/script.md"]
+    (tmp_path / "train.py").write_text(block("tutorials/script.md", "command"))
     (command,) = re.findall(r" -- (python train.py .* \{output\})", page)
     approach = Command(command, here=tmp_path)
     given = resolve_hyperparameters(approach, {"classes": "0|1|2"})
@@ -141,7 +145,7 @@ def test_page_on_runs_is_what_an_investigation_writes(tracking_uri: str, monkeyp
     client = mlflow.MlflowClient(tracking_uri)
     parent = client.get_run(result.run_id)
     (child, *_) = client.search_runs(["0"], "tags.`l3d.phase` = 'investigation'")
-    page = PAGES["runs.md"] + PAGES["writing-a-metric.md"]
+    page = PAGES["runs.md"] + PAGES["how-to/write-a-metric.md"]
     written = {*parent.data.tags, *child.data.tags, *child.data.metrics}
     written |= {name.partition("/")[0] for name in parent.data.metrics}
     written = {name for name in written if not name.startswith("mlflow.") and name != "synthetic_score"}
@@ -164,16 +168,16 @@ def test_metric_of_the_page_is_computed_asked_for_and_shown(tmp_path, tracking_u
     information = tmp_path / "mine-1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-    (declared,) = re.findall(r"```toml\n(.*?)```", PAGES["writing-a-metric.md"], re.DOTALL)
+    (declared,) = re.findall(r"```toml\n(.*?)```", PAGES["how-to/write-a-metric.md"], re.DOTALL)
     points = tomllib.loads(declared)["project"]["entry-points"]["mlflow_l3d.metrics"]
     lines = [f"{name} = {value}" for name, value in points.items()]
     (information / "entry_points.txt").write_text("\n".join(["[mlflow_l3d.metrics]", *lines]))
-    (tmp_path / "my_metrics.py").write_text(block("writing-a-metric.md", "metric"))
+    (tmp_path / "my_metrics.py").write_text(block("how-to/write-a-metric.md", "metric"))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     registered.cache_clear()
     try:
-        exec(block("writing-a-metric.md", "use of the metric"), {})
+        exec(block("how-to/write-a-metric.md", "use of the metric"), {})
     finally:
         monkeypatch.delitem(sys.modules, "my_metrics")
         registered.cache_clear()
@@ -187,12 +191,12 @@ def test_metric_of_the_page_is_computed_asked_for_and_shown(tmp_path, tracking_u
 
 
 def test_page_on_designs_names_ours() -> None:
-    assert [name for name in all_designs() if f"`{name}`" not in PAGES["designs.md"]] == []
+    assert [name for name in all_designs() if f"`{name}`" not in PAGES["concepts/designs.md"]] == []
 
 
 def test_page_on_metrics_names_ours() -> None:
     ours = [*classification.METRICS, *regression.METRICS]
-    rows = re.findall(r"^\| `(\w+)` \| (classes|numbers) \| (.*) \|$", PAGES["writing-a-metric.md"], re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (classes|numbers) \| (.*) \|$", PAGES["how-to/write-a-metric.md"], re.MULTILINE)
     assert rows == [(each.name, "classes" if each.kinds == OF_CLASSES else "numbers", each.words) for each in ours]
 
 
@@ -207,7 +211,7 @@ def test_spread_of_five_runs_is_as_uncertain_as_the_page_says() -> None:
     from scipy.stats import chi2
 
     low, high = (chi2.ppf([0.025, 0.975], 4) / 4) ** 0.5
-    assert f"between {low:.2f} and {high:.2f} times" in " ".join(PAGES["footguns.md"].split())
+    assert f"between {low:.2f} and {high:.2f} times" in " ".join(PAGES["concepts/trust.md"].split())
 
 
 @pytest.mark.parametrize("page", sorted(PAGES))
@@ -224,7 +228,7 @@ def test_names_of_options_and_parameters_exist(page: str) -> None:
 def test_links_and_paths_lead_somewhere(page: str) -> None:
     text = PAGES[page]
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
-        assert ((ROOT if page == "README.md" else ROOT / "docs") / target).exists(), target
+        assert ((ROOT if page == "README.md" else (ROOT / "docs" / page).parent) / target).exists(), target
     for path in re.findall(r"`((?:mlflow_l3d/)?(?:[a-z_]+/)+(?:[a-z_]+\.py)?)`", text):
         assert (ROOT / path).exists() or (PACKAGE / path).exists(), path
 
@@ -238,5 +242,5 @@ def test_every_check_has_its_row() -> None:
     """A check that no page explains is a code without a meaning."""
     code = re.compile(r"L3D\d{3}")
     raised = {found for path in (ROOT / "mlflow_l3d").rglob("*.py") for found in code.findall(path.read_text("utf-8"))}
-    rows = re.findall(r"^\| (L3D\d{3}) \|", PAGES["statistics.md"], re.MULTILINE)
+    rows = re.findall(r"^\| (L3D\d{3}) \|", PAGES["checks.md"], re.MULTILINE)
     assert sorted(raised) == rows

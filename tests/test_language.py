@@ -122,7 +122,7 @@ def doc_nodes(tree: ast.AST) -> set[ast.Constant]:
 def read() -> tuple[dict[str, str], Counter[str]]:
     """Return docs, messages and docstrings, each as one text with single blanks; and how often each name is bound."""
     bound: Counter[str] = Counter()
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     prose = [re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL) for page in pages]
     messages, docstrings = [], []
     for path in sorted((ROOT / "mlflow_l3d").rglob("*.py")):

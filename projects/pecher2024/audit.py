@@ -2,7 +2,7 @@
 
 For each of the 209 signs of Tables 6 to 14 and the 24 of Table 3: do the standard deviations that are printed beside
 it decide it? The method is in ``precision.py``, what the paper makes of its signs in ``sentences.py``, and what came of
-it in docs/example-audit.md.
+it in docs/evidence/audit.md.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def printed_of(rows: pd.DataFrame) -> Printed:
 
 
 def lines() -> Iterator[str]:
-    """Yield the tables of docs/example-audit.md in Markdown."""
+    """Yield the tables of docs/evidence/audit.md in Markdown."""
     rows = signs()
     yield f"Signs decided by the printed numbers ({len(rows)} of Tables 6 to 14)"
     yield from _counts(rows)

@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", default="", help=f"one of {', '.join(SYSTEMS)}, a hub id, a folder, or package:NAME")
     parser.add_argument("--tasks", default="", help=f"some of {', '.join(TASKS)}, separated by commas")
     parser.add_argument(
-        "--design", default="", help="another design: radial is by far the cheapest, see docs/designs.md"
+        "--design", default="", help="another design: radial is by far the cheapest, see docs/concepts/designs.md"
     )
     flags = {
         "reduced": "small models, few examples, three rows and columns",

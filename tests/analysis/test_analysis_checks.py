@@ -232,7 +232,7 @@ def test_every_check_is_explained_in_the_documentation() -> None:
     root = Path(__file__).parents[2]
     sources = (root / "mlflow_l3d/analysis/importance/checks").glob("*.py")
     codes = {code for path in sources for code in re.findall(r'Check\("(L3D\d{3})"', path.read_text(encoding="utf-8"))}
-    table = re.findall(r"^\| (L3D\d{3}) \|", (root / "docs/statistics.md").read_text(encoding="utf-8"), flags=re.M)
+    table = re.findall(r"^\| (L3D\d{3}) \|", (root / "docs/checks.md").read_text(encoding="utf-8"), flags=re.M)
     assert sorted(codes) == table
 
 

@@ -334,7 +334,7 @@ def test_a_regressor_takes_scores():
 )
 def test_trainings_of_the_page_are_moved_by_every_factor(name, made, tmp_path, monkeypatch):
     """The same cell is the same again, and each factor alone makes it another one."""
-    page = (Path(__file__).parents[2] / "docs" / "bring-your-own.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "tutorials" / "function.md").read_text(encoding="utf-8")
     (shown,) = re.findall(rf"<!-- test: {name} -->\n```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / f"page_{made}.py").write_text(shown)
     monkeypatch.syspath_prepend(tmp_path)

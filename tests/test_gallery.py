@@ -1,0 +1,85 @@
+"""The gallery shows what benchmarks/pictures.py makes: its commands, and reports that name no machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GALLERY = ROOT / "docs" / "gallery"
+
+
+@pytest.fixture(scope="module")
+def pictures() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("gallery_pictures", ROOT / "benchmarks" / "pictures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_page_has_the_block_of_each_study_and_no_other(pictures) -> None:
+    page = (GALLERY / "index.md").read_text(encoding="utf-8")
+    blocks = dict(re.findall(r"<!-- made: (\w+) -->\n(.*?)<!-- end -->", page, re.DOTALL))
+    shown = {name: study for name, study in pictures.STUDIES.items() if study.title}
+    assert blocks.keys() == shown.keys()
+    for name, study in shown.items():
+        assert f"\nmlflow-l3d {study.command}\n" in blocks[name], f"{name}: run benchmarks/pictures.py {name}"
+        assert f"]({name}.html)" in blocks[name]
+
+
+def test_reports_fit_the_site_and_name_no_machine(pictures) -> None:
+    reports = {path.stem: path.read_text(encoding="utf-8") for path in GALLERY.glob("*.html")}
+    assert reports.keys() == {name for name, study in pictures.STUDIES.items() if study.title}
+    sizes = [len(text.encode()) for text in reports.values()]
+    assert max(sizes) <= pictures.MOST_BYTES
+    assert sum(sizes) <= pictures.MOST_BYTES_TOGETHER
+    for name, text in reports.items():
+        assert not re.search(r"/work/|/home/|/root/|/dev/shm|/tmp/|127\.0\.0\.1|sqlite:", text), name
+
+
+def test_studies_follow_those_that_they_need(pictures) -> None:
+    assert pictures.with_needed(["gate"]) == ["head", "gate"]
+    assert pictures.with_needed(["search", "compare"]) == ["head", "prototypes", "compare", "search"]
+    names = list(pictures.STUDIES)
+    for at, name in enumerate(names):
+        assert set(pictures.with_needed([name])) <= set(names[: at + 1])
+
+
+def test_block_is_replaced_alone(pictures, tmp_path, monkeypatch) -> None:
+    page = tmp_path / "index.md"
+    page.write_text(
+        "# A\n\n<!-- made: csv -->\nold\n<!-- end -->\n\nB\n\n<!-- made: five -->\n\n<!-- end -->\n", "utf-8"
+    )
+    monkeypatch.setattr(pictures, "GALLERY", tmp_path)
+    for name in ("five", "csv", "csv"):
+        pictures.write_block(name, f"new {name}")
+    assert page.read_text("utf-8") == (
+        "# A\n\n<!-- made: csv -->\n\nnew csv\n\n<!-- end -->\n\nB\n\n<!-- made: five -->\n\nnew five\n\n<!-- end -->\n"
+    )
+
+
+def test_private_words_in_reports_stop_the_script(pictures, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(pictures, "GALLERY", tmp_path)
+    report = tmp_path / "csv.html"
+    report.write_text("<p>fine</p>", encoding="utf-8")
+    pictures.check_reports(tmp_path)
+    report.write_text(f"<p>{tmp_path}/mlflow.db</p>", encoding="utf-8")
+    with pytest.raises(SystemExit, match="Private"):
+        pictures.check_reports(tmp_path)
+
+
+def test_answer_is_the_headline_and_the_question_of_the_study(pictures) -> None:
+    output = (
+        "Twice\nas good.\n=====\nsearch in 3 s;\nreport.html is there.\n"
+        "How large is it? 3 points.\nIs it luck? No: not\n    by chance.\n\ntable? x\n"
+    )
+    assert pictures.answer_of(output, "Is it luck?") == "**Twice as good.** Is it luck? No: not by chance."
+    assert pictures.answer_of(output, "Is it?") == pictures.answer_of(output, "") == "**Twice as good.**"
