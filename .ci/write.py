@@ -114,7 +114,7 @@ def allowed(parameter: Parameter) -> str:
     """Return what a parameter may be; which entry points there are, depends on what is installed."""
     if isinstance(parameter.values, Registered):
         words = "".join(f"{word} or " for word in parameter.values.words)
-        return f"{words}an entry point of the group `{GROUPS[parameter.values.parameter]}`"
+        return f"{words}a name of `{GROUPS[parameter.values.parameter]}`"
     return str(parameter.values or "").replace("a whole number", "integer").replace("a number", "number")
 
 

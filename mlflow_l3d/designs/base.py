@@ -204,7 +204,7 @@ class Design(Layout, Estimator):
 
     A class says how cells are laid out and analysed, an object which cells one investigation has; its attributes equal
     those of :class:`mlflow_l3d.designs.layout.Layout`. A class of your own is in the entry-point group
-    ``mlflow_l3d.designs``; see docs/writing-a-design.md.
+    ``mlflow_l3d.designs``; see docs/how-to/write-a-design.md.
     """
 
     name: ClassVar[str]
@@ -214,6 +214,6 @@ class Design(Layout, Estimator):
 
     @classmethod
     def promises(cls, pilot: VarianceComponents) -> bool:
-        """Return whether a pilot of this design is so large that plans keep their probability (docs/statistics.md)."""
+        """Return whether a pilot is so large that plans keep their probability (docs/evidence/simulations.md)."""
         wide = not cls.model.shared_columns or pilot.columns >= FEWEST_PILOT_COLUMNS
         return cls.planning is not None and pilot.rows >= cls.auto_rows and wide

@@ -41,7 +41,7 @@ class Check:
     Attributes
     ----------
     code
-        ``L3D001`` and so on; explained in docs/statistics.md.
+        ``L3D001`` and so on; explained in docs/checks.md.
     severity
         ``info`` or ``warning``.
     title

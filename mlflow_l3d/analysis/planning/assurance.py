@@ -123,7 +123,7 @@ DRAWS: Final = 256
 NORMAL_TAILS: Final = 14.0
 """Relative variance of a squared effect's square: kurtosis of a chi-squared variable of one degree, less 1."""
 TAILS: Final = 1.5
-"""A pilot's sample kurtosis is too small by about this, see the simulation in docs/statistics.md."""
+"""A pilot's sample kurtosis is too small by about this, see the simulation in docs/evidence/simulations.md."""
 FEW: Final = 3
 """The logarithm of the variance of n draws has about the variance ``tails / (n + FEW)``, also for few."""
 SKEWED: Final = 3

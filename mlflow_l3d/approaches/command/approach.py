@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 
 class Command(Approach):
-    """A command that trains and evaluates; see docs/bring-your-own.md.
+    """A command that trains and evaluates; see docs/tutorials/script.md.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ def read(folder: Path, kind: str = "") -> Written:
     Raises
     ------
     L3DError
-        If it is not what docs/bring-your-own.md says.
+        If it is not what docs/tutorials/script.md says.
     """
     return with_predictions(folder, _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}, kind)
 

@@ -124,7 +124,7 @@ class InContextLearning(Approach):
 
         The authors' code asks Flan-T5 in plain text, cut off on the right, and its other models turn by turn, with the
         4-bit weights that bitsandbytes has by default. None for a task that Pecher et al. (2024) do not have. If
-        paper and code differ, see docs/icl.md.
+        paper and code differ, see docs/how-to/prompts.md.
         """
         if task not in _TASKS:
             return None

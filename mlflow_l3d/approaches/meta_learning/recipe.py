@@ -25,7 +25,7 @@ RECIPES: Final[Mapping[str, Mapping[str, Value]]] = {
 For Prototypical Networks and Reptile they step after every task, these on the mean of a batch, and so with rates of our
 own. With theirs (1e-3; 5e-3, and 0.4 inside a task) steps on means barely move Prototypical Networks, and leave Reptile
 near chance. Ours are the best of those tried on the validation parts of six cells; on those of twenty, steps after
-every task are no better at any rate tried (docs/meta-learning.md).
+every task are no better at any rate tried (docs/how-to/meta-learning.md).
 """
 NO_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
     "protonet": (*_INNER, "adaptation_steps"),

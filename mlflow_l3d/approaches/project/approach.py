@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 
 class Project(Command):
-    """An MLflow project that trains and evaluates; see docs/bring-your-own.md.
+    """An MLflow project that trains and evaluates; see docs/tutorials/script.md.
 
     Parameters
     ----------

@@ -111,8 +111,8 @@ class InvestigationRequest(CellRequest):
         if known < 2 or not own or fewer >= cells:
             return ()
         return (
-            f"{known} factors are to be compared: from as many cells design=radial tells them apart as often or more, "
-            f"and with {radial.auto_rows} base runs takes {fewer:,} cells instead of {cells:,} (docs/statistics.md).",
+            f"{known} factors: with as many cells, design=radial distinguishes them as often or more often, and with "
+            f"{radial.auto_rows} base runs it takes {fewer:,} cells instead of {cells:,} (docs/evidence/simulations.md).",
         )
 
     def tags(self) -> dict[str, str]:

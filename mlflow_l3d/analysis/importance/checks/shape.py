@@ -111,7 +111,7 @@ class Collapse:
     """Evidence if some runs score below chance.
 
     A few such runs make up most of a standard deviation, and no interval of the whole score holds: of 95 % intervals
-    0 to 75 % did where one run in ten collapsed. Those of the two parts did in 92 to 99 % (see docs/statistics.md).
+    0 to 75 % did if one run in ten collapsed, those of the two parts 92 to 99 % (docs/evidence/simulations.md).
 
     Attributes
     ----------

@@ -102,7 +102,7 @@ def levels_estimate(table: FloatArray) -> Estimate | None:
     Rows are independent, each with a variance of its own and a mean, and nothing else is drawn: a jackknife over rows
     of ``logit(S_T) = log(tau2 / s2_R)`` with M - 1 degrees of freedom. Few rows of a skewed population lack its tail
     and make the jackknife too sure, so its error grows with the skewness of row means beyond that of normal ones.
-    For coverage in simulations see docs/statistics.md.
+    For coverage in simulations see docs/evidence/simulations.md.
     """
     squares = levels_components(table)
     if squares is None:

@@ -45,7 +45,7 @@ IMPORTANCE: Final = (
     "correct_consistency",
     "prediction_importance",
 )
-"""Metrics of a factor that the table has, in its order; as in docs/statistics.md."""
+"""Metrics of a factor that the table has, in its order; as in docs/evidence/simulations.md."""
 OF_CHOICE: Final = "choice."
 """What stands before the name of a choice in the table, as in the parameters of a parent."""
 
