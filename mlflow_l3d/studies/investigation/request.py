@@ -112,7 +112,7 @@ class InvestigationRequest(CellRequest):
             return ()
         return (
             f"{known} factors: with as many cells, design=radial distinguishes them as often or more often, and with "
-            f"{radial.auto_rows} base runs it takes {fewer:,} cells instead of {cells:,} (docs/evidence/simulations.md).",
+            f"{radial.auto_rows} base runs takes {fewer:,} cells instead of {cells:,} (docs/evidence/simulations.md).",
         )
 
     def tags(self) -> dict[str, str]:
