@@ -188,11 +188,6 @@ class Estimator(ABC):
         return runs_needed(half_width, pilot, cls.planning, columns=columns, assurance=assurance)
 
     @classmethod
-    def together(cls, cells: Sequence[float]) -> float:
-        """Return the cells that all factors need, from those that each needs."""
-        return sum(cells)
-
-    @classmethod
     def comparable(cls, factors: Sequence[str]) -> Comparable:
         """Return which runs are compared with each other for consistency."""
         return cls.compares(factors, shared_columns=cls.model.shared_columns)

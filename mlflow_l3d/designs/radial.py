@@ -154,8 +154,3 @@ class RadialDesign(Design):
         """Return how many base runs, and swaps, one factor needs."""
         needed = super().needed(half_width, pilot, columns, assurance)
         return replace(needed, cells=needed.rows)
-
-    @classmethod
-    def together(cls, cells: Sequence[float]) -> float:
-        """Return the cells that all factors need: base runs are shared."""
-        return max(cells) * (len(cells) + 1)

@@ -198,12 +198,14 @@ class Plan(OnOneScreen):
             text = "A pilot trains a small part of the plan and measures cost and variances; its cells count:"
             return [Step(text, source.command("plan", pilot="run"))]
         if best is not None and not self.factors["half_width"].max(skipna=False) <= plan.half_width:
-            rows, columns = (self.factors[f"{name}/{best['design']}"].max() for name in ("rows", "columns"))
-            sizes = {"mitigation_runs": f"{rows:.0f}"}
-            if not design_named(best["design"]).table_columns:
-                sizes["investigation_runs"] = f"{columns:.0f}"
+            sizes = {"mitigation_runs": f"{best['rows_needed']:.0f}"}
+            design = design_named(best["design"])
+            if design.has_columns:
+                sizes["investigation_runs"] = f"{best['columns_needed']:.0f}"
+            if design.tables_are_golden and "golden_runs" in source.given:
+                sizes["golden_runs"] = "auto"
             text = "Exact enough, with the fewest cells:"
-            return [Step(text, source.command(**{"design": str(best["design"]), **sizes}))]
+            return [Step(text, source.command(design=design.name, **sizes))]
         return [Step("Train it:", source.command())] if self.cells_to_compute else []
 
     def metrics(self) -> dict[str, float]:
