@@ -324,7 +324,7 @@ def test_headline_says_whether_the_plan_is_exact_enough(share: float, half_width
         {"design": "nested", "golden_runs": "auto"},
         {"design": "crossed", "golden_runs": "pooled"},
         {"design": "nested", "stop": "interval", "mitigation_runs": 40},
-        {"design": "crossed", "factor": "data_order,data_split+sample_choice", "joint": "product"},
+        {"factor": "data_order,data_split+sample_choice", "joint": "product", "half_width": 0.6},
     ],
 )
 def test_the_advised_command_has_the_cells_that_the_advice_names(given: dict[str, Any]) -> None:
