@@ -159,7 +159,9 @@ def steps(shown: Shown, source: Source) -> list[Step]:
 def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
     analysis, scores = shown.analysis, shown.golden_scores
     if analysis.cells_failed and source.command():
-        yield Step(f"{analysis.cells_failed} cells failed. The same command trains them again:", source.command())
+        deleted = min(analysis.cells_deleted, analysis.cells_failed)
+        why = f"have no score, as {deleted} were deleted" if deleted else "failed"
+        yield Step(f"{analysis.cells_failed} cells {why}. The same command trains them again:", source.command())
     if len(scores) > 1 and np.ptp(scores) == 0:
         yield Step("Does each seed reach the training? Try them:", source.command(self_test="only"))
         return
