@@ -184,8 +184,8 @@ class Plan(OnOneScreen):
         if self.projection is not None:
             best = self.projection[self.projection["best"]].iloc[0]
             width = unit_of(self.request.metric).amount(best["half_width"])
-            what = f"**{best['runs']:,} cells** of {best['examples']:,} test examples"
-            return f"The budget says most of the mean {self.request.metric} with {what}: 95 % interval ± {width}."
+            what = f"**{best['runs']:,} cells, each with {best['examples']:,} test examples**"
+            return f"The budget gives the mean {self.request.metric} to ± {width} (95 % interval) with {what}."
         said = [note for note in self.notes if note.startswith(FEWEST_FIRST) or note in self.request.offer]
         if not said and self.factors["total_index"].notna().all():
             return "No design is likely to be exact enough for every factor: name a larger half_width."

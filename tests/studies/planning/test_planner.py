@@ -136,9 +136,9 @@ def test_a_budget_is_spent_where_it_says_most(done: tuple[Place, Investigation],
     assert made.projection["half_width"].is_monotonic_decreasing
     assert made.document()["projection"][-1]["best"] is True
     text = made.summary()
-    assert f"The budget says most of the mean f1_macro with 50 cells of {known:,} test examples" in " ".join(
-        text.split()
-    )
+    words = " ".join(text.split())
+    assert "The budget gives the mean f1_macro to +- " in words
+    assert f" with 50 cells, each with {known:,} test examples." in words
     assert "What the budget says of the mean" in made.details()
     assert widest(text) <= 100
     asked = planned(place, budget="1000 requests", **scored).projection
