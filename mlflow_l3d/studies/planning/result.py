@@ -16,7 +16,6 @@ from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.files import json_types
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning import report
-from mlflow_l3d.studies.planning.notes import FEWEST_FIRST
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 
@@ -90,16 +89,20 @@ class Plan(OnOneScreen):
         return self.factors.copy()
 
     @property
+    def able(self) -> pd.DataFrame:
+        """The designs that keep the wanted half-width of every factor, that with the fewest cells first."""
+        return self.designs[self.designs["never"].eq("")].dropna(subset=["cells_needed"]).sort_values("cells_needed")
+
+    @property
     def cheapest(self) -> pd.Series[Any] | None:
-        """The row of the design that keeps the wanted half-width of every factor with the fewest cells, if one does."""
-        able = self.designs[self.designs["never"].eq("")].dropna(subset=["cells_needed"])
-        return None if able.empty else able.sort_values("cells_needed").iloc[0]
+        """The first of these, if there is one."""
+        return None if self.able.empty else self.able.iloc[0]
 
     def report(self) -> Document:
         """Return the plan as people read it."""
         source, tables = self.request.source(""), self._tables()
-        said = {*self.request.remarks, *(note for note in self.notes if note.startswith(FEWEST_FIRST))}
-        notes = [note.partition(". ")[0].rstrip(".") + "." for note in self.notes if note not in said][:_NOTES]
+        more = [note for note in self.notes if note not in self.request.remarks]
+        notes = [note.partition(". ")[0].rstrip(".") + "." for note in more[:_NOTES]]
         return Document(
             title=f"plan: {self.request.title}",
             headline=self._headline(),
@@ -186,10 +189,15 @@ class Plan(OnOneScreen):
             width = unit_of(self.request.metric).amount(best["half_width"])
             what = f"**{best['runs']:,} cells, each with {best['examples']:,} test examples**"
             return f"The budget gives the mean {self.request.metric} to ± {width} (95 % interval) with {what}."
-        said = [note for note in self.notes if note.startswith(FEWEST_FIRST) or note in self.request.offer]
-        if not said and self.factors["total_index"].notna().all():
+        if len(self.able):
+            needed = self.able[["design", "cells_needed"]].itertuples(index=False)
+            each = ", ".join(f"design={name} {cells:,.0f}" for name, cells in needed)
+            return f"Cells for the wanted half-width of every factor, fewest first: {each}."
+        if self.request.offer:
+            return self.request.offer[0]
+        if self.factors["total_index"].notna().all():
             return "No design is likely to be exact enough for every factor: name a larger half_width."
-        return said[0] if said else "Not known before a pilot."
+        return "Not known before a pilot."
 
     def _steps(self) -> list[Step]:
         """Return what to do next: a pilot, the size that is exact enough, or the plan as it is."""

@@ -71,7 +71,7 @@ def _step(one: Trend) -> str:
 def _values(shown: ShownSweep, one: Trend) -> list[float]:
     """Return the values of the choice of a trend, of points with a score."""
     values = {value_of(point, one.choice) for point in shown.sweep.points if point.analysis is not None}
-    return sorted(value for value in values if value is not None)
+    return sorted(value for value in values if isinstance(value, int | float))
 
 
 def _claimed(shown: ShownSweep, one: Trend) -> str:
