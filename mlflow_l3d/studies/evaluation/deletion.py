@@ -95,8 +95,8 @@ def _shared_words(client: Client, runs: Sequence[Run]) -> str:
     run_ids = {str(run.info.run_id) for run in runs}
     parents = [str(run.info.run_id) for run in runs if run.data.tags.get(names.ROLE) in _PARENTS]
     others = cells_in_other_studies(client, run_ids, parents)
-    cells = counted(sum(others.values()), "cell")
-    return f"; {cells} of other finished studies too (of run {', '.join(others)}), which lose them" if others else ""
+    cells = counted(len(set().union(*others.values())), "cell")
+    return f"; other finished studies lose {cells} (run {', '.join(others)})" if others else ""
 
 
 def _below(client: Client, parent: Run) -> Iterator[Run]:

@@ -235,7 +235,7 @@ def _early_end(request: InvestigationRequest) -> Iterator[str]:
     """Yield after how many of its rows an investigation ended, if a stopping rule allows that."""
     plan, golden = request.plan, request.given["golden_runs"]
     if plan.most_rows:
-        share = f", and with their share of the golden runs: {plan.golden_runs} of {golden}" if golden.isdigit() else ""
+        share = f", with their share of the golden runs: {plan.golden_runs} of {golden}" if golden.isdigit() else ""
         yield f"It ended after {plan.mitigation_runs} of at most {plan.most_rows} rows (stop={plan.stop}){share}."
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -110,15 +110,15 @@ def deleted_cells(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> int
     return len(missing) - sum(1 for _ in runs_named(client, missing))
 
 
-def cells_in_other_studies(client: MlflowClient, run_ids: Collection[str], parents: Sequence[str]) -> dict[str, int]:
-    """Return how many of some cells other finished studies have, by the parents of these; `parents` have the cells."""
-    counts: dict[str, int] = {}
+def cells_in_other_studies(client: MlflowClient, run_ids: set[str], parents: Iterable[str]) -> dict[str, set[str]]:
+    """Return which of some cells other finished studies have, by the parents of these; `parents` have the cells."""
+    shared: dict[str, set[str]] = {}
     for parent_id in parents:
         for run in search(client, None, f"tags.`{names.CELLS_OF}` LIKE '%{parent_id}%'"):
             listed = None if run.info.run_id in run_ids else listed_cells(client, run)
-            if listed is not None:
-                counts[str(run.info.run_id)] = int(listed["run_id"].isin(run_ids).sum())
-    return {run_id: count for run_id, count in counts.items() if count}
+            if listed is not None and (cells := run_ids.intersection(listed["run_id"])):
+                shared[str(run.info.run_id)] = cells
+    return shared
 
 
 def _size(parent: Run) -> int:

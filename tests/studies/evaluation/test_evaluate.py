@@ -140,14 +140,14 @@ def test_cells_of_other_studies_are_told_of_before_and_after_they_are_deleted(
     second = place.investigate(factor="label_selection")
     with place.entered():
         delete(first.run_id)
-        assert f"; 4 cells of other finished studies too (of run {second.run_id}), which lose them" in caplog.text
+        assert f"; other finished studies lose 4 cells (run {second.run_id})." in caplog.text
         found = evaluate(second.run_id)
     (step, *_) = found.report().steps
     assert step.text == "4 cells have no score, as 4 were deleted. The same command trains them again:"
     caplog.clear()
     with place.entered():
         delete(second.run_id)
-    assert "which lose them" not in caplog.text
+    assert "other finished studies" not in caplog.text
 
 
 @pytest.mark.parametrize("seeded", [True, False])

@@ -200,7 +200,7 @@ def test_stop_by_interval(place: Place) -> None:
     rows = int(interim_analyses["rows"].iloc[-1])
     assert rows == FIRST * 2 ** (len(interim_analyses) - 1) < 320
     assert len(interim_analyses) > 1
-    share = f"and with their share of the golden runs: {rows // 2} of 160."
+    share = f"with their share of the golden runs: {rows // 2} of 160."
     ended = f"It ended after {rows} of at most 320 rows (stop=interval), {share}"
     assert ended in " ".join(result.summary().split())
     record, last = result.analysis.importances["data_order"], interim_analyses.iloc[-1]
