@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.comparison.results import ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare
     from mlflow_l3d.studies.dry_run import StudyPlan
-    from mlflow_l3d.studies.evaluation.run import Deletion, Evaluation, delete, evaluate, load
+    from mlflow_l3d.studies.evaluation.deletion import Deletion, delete
+    from mlflow_l3d.studies.evaluation.run import Evaluation, evaluate, load
     from mlflow_l3d.studies.evaluation.view import Viewed, view
     from mlflow_l3d.studies.gate.conduct import Gate
     from mlflow_l3d.studies.gate.run import GatePlan, gate, plan_gate

@@ -72,6 +72,8 @@ class Analysis:
     level
         Probability with which the verdicts of all factors hold together. The level of the intervals is higher: it
         allows for the number of factors, and with ``stop=interval`` for the interim analyses.
+    cells_deleted
+        Cells whose runs were deleted from the tracking server, as far as that is seen.
     """
 
     metric: Metric
@@ -90,6 +92,7 @@ class Analysis:
     interim_analyses: pd.DataFrame | None = None
     collapse: Collapse | None = None
     level: float = LEVEL
+    cells_deleted: int = 0
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:
         """Return the parent metrics, each once: ``<name>/<factor>``.

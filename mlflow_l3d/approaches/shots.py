@@ -121,9 +121,7 @@ def members(
     return of_class
 
 
-def check_shots(
-    task: Task, classes: Sequence[int], shots: int, *, hyperparameter: str = "shots", queries: int = 0
-) -> None:
+def check_shots(task: Task, classes: Sequence[int], shots: int, *, queries: int = 0, adaptation_shots: int = 0) -> None:
     """Raise if a class has too few labelled examples, in every split: splits are stratified, so sizes are known.
 
     Parameters
@@ -132,33 +130,45 @@ def check_shots(
         The data, with its split settings.
     classes
         Numbers of the classes that are distinguished.
-    shots
-        Examples of each class that are asked for.
-    hyperparameter
-        What the user calls `shots`.
-    queries
-        Examples of each class that are needed next to them.
+    shots, queries
+        Examples of each class that are asked for together.
+    adaptation_shots
+        Examples of each class that are asked for by themselves.
 
     Raises
     ------
     ParameterError
-        It says how many shots the smallest class allows.
+        It says how many shots the smallest class allows, and names all hyperparameters that ask for too many.
     """
     if type(task).split is not Task.split:  # a task that divides in its own way: its cells will say
         return
     train, most_labelled = _sizes(task)
     smallest = min(classes, key=lambda number: int(train[number]))
     available = int(train[smallest])
-    most = available - queries
-    if most >= shots:
+    asked = {"shots": (shots, queries), "adaptation_shots": (adaptation_shots, 0)}
+    lacking = {name: shots for name, (shots, others) in asked.items() if shots + others > available}
+    if not lacking:
         return
-    needed = f"them and {queries} queries" if queries else "them"
+    needed = f"them and {queries} queries" if queries and "shots" in lacking else "them"
     who = f"class {task.class_names[smallest]!r} has" if task.form.has_classes else "there are"
     has = f"{who} {available} labelled examples to take {needed} from; those for validation do not count"
     leave = "leave the class out with hyperparameter classes" if task.form.has_classes else "give more data"
     other = leave if most_labelled[smallest] else "raise num_labelled"
-    fewer = "Use fewer of both" if queries and most < 1 else f"Use at most {most}"
-    raise ParameterError(f"hyperparameters.{hyperparameter}", shots, has, f"{fewer}, or {other}.")
+    several = len(lacking) > 1
+    fewer = [
+        f"at most {available - asked[name][1]}{f' {name}' * several}"
+        if available > asked[name][1]
+        else f"fewer {'shots and queries' if several else 'of both'}"
+        for name in lacking
+    ]
+    # One shot and one query take two examples.
+    fix = f"Use {' and '.join(fewer)}, or {other}." if available >= (2 if queries else 1) else f"{other.capitalize()}."
+    if several:
+        raise ParameterError(
+            "hyperparameters", ",".join(f"{name}={count}" for name, count in lacking.items()), has, fix
+        )
+    [(name, count)] = lacking.items()
+    raise ParameterError(f"hyperparameters.{name}", count, has, fix)
 
 
 def _sizes(task: Task) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:

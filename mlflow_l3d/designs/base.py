@@ -182,15 +182,14 @@ class Estimator(ABC):
         columns: int | None = None,
         assurance: float | None = None,
     ) -> RunsNeeded:
-        """Return how many runs one factor needs, see :func:`mlflow_l3d.analysis.planning.runs_needed.runs_needed`."""
+        """Return how many runs one factor needs, see :func:`mlflow_l3d.analysis.planning.runs_needed.runs_needed`.
+
+        If the design fixes the columns, the cells are the rows.
+        """
         assert cls.planning is not None, cls.__name__
         columns = cls.table_columns or columns
-        return runs_needed(half_width, pilot, cls.planning, columns=columns, assurance=assurance)
-
-    @classmethod
-    def together(cls, cells: Sequence[float]) -> float:
-        """Return the cells that all factors need, from those that each needs."""
-        return sum(cells)
+        size = runs_needed(half_width, pilot, cls.planning, columns=columns, assurance=assurance)
+        return size if cls.table_columns is None else replace(size, cells=size.rows)
 
     @classmethod
     def comparable(cls, factors: Sequence[str]) -> Comparable:

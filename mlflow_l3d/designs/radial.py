@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -18,10 +18,7 @@ from mlflow_l3d.analysis.importance.frames import placed_scores
 from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables, usable
-from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
-from mlflow_l3d.analysis.planning.assurance import Outlook
-from mlflow_l3d.analysis.planning.runs_needed import RunsNeeded
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import RADIAL_BASE, SWAP_BASE
 from mlflow_l3d.designs.base import Design, Sizes
@@ -142,20 +139,3 @@ class RadialDesign(Design):
         """Return the corrected importance of a factor, to be compared with others."""
         swaps = {name: table[:, 1:] for name, table in tables.items()}
         return cls.estimate(Tables(swaps, base=tables[factor][:, 0]), factor)
-
-    @classmethod
-    def needed(
-        cls,
-        half_width: float,
-        pilot: VarianceComponents | Outlook,
-        columns: int | None = None,
-        assurance: float | None = None,
-    ) -> RunsNeeded:
-        """Return how many base runs, and swaps, one factor needs."""
-        needed = super().needed(half_width, pilot, columns, assurance)
-        return replace(needed, cells=needed.rows)
-
-    @classmethod
-    def together(cls, cells: Sequence[float]) -> float:
-        """Return the cells that all factors need: base runs are shared."""
-        return max(cells) * (len(cells) + 1)

@@ -9,9 +9,12 @@ from pages import Page
 
 from mlflow_l3d.analysis.consistency.consistency import Consistency
 from mlflow_l3d.analysis.consistency.examples import example_votes
+from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Check
-from mlflow_l3d.analysis.importance.verdicts import Advice
+from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, marked
@@ -165,6 +168,21 @@ def test_steps_name_what_changes_the_answer_most_first(judged):
         "mlflow-l3d investigate reviews.csv --factor a --mitigation-runs 90 --investigation-runs 20",
     ]
     assert steps(Shown(judged("undecided")), Source()) == []
+
+
+@pytest.mark.parametrize("code", ["L3D005", "L3D009", "L3D010", "L3D013"])
+def test_no_step_asks_for_runs_that_cannot_decide(judged, code):
+    """The interval contains 0, and would not be believed if it did not."""
+    found, check = judged("undecided"), Check(code, "warning", "x", "x")
+    record = found.importances["undecided"]
+    collapse = Collapse(40, 4, {}, {}) if code == "L3D005" else None
+    verdict = verdict_of(record, [check], collapse)
+    assert (verdict.word, verdict.needs_runs) == ("undecided", False)
+    assert code in verdict.reason
+    advice = advise(design_named("nested"), record, verdict)
+    first, second = steps(Shown(replace(found, advice={"undecided": advice})), SOURCE)
+    assert (first.text, first.command) == (advice.text, "")
+    assert second.text == "What else moves the score?"
 
 
 def test_advice_on_a_factor_is_said_once_on_the_page(judged):

@@ -135,13 +135,14 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
     low, high = record.corrected_interval
     if ("L3D014", "info") in about:
         return Verdict("minor", "repeats")
+    # First come the doubts that no number of rows settles.
     doubts: dict[Doubt, bool] = {
-        "no_interval": not (math.isfinite(low) and math.isfinite(high)),
         "collapse": collapse is not None,
-        "contains_0": low <= 0 <= high,
         "L3D013": ("L3D013", "warning") in about,
         "L3D009": ("L3D009", "warning") in about,
         "L3D010": ("L3D010", "warning") in about,
+        "no_interval": not (math.isfinite(low) and math.isfinite(high)),
+        "contains_0": low <= 0 <= high,
         "few_rows": record.rows_used < fewest_rows(record),
         "boundary": record.rows_used < FEWEST_AT_BOUNDARY
         and record.components is not None

@@ -78,7 +78,7 @@ def runs_needed(
 
     if model.shared_columns and columns is None:
         fewest = RunsNeeded(None, None, None, math.inf)
-        for n in _column_choices():
+        for n in column_choices():
             # A table of more cells than the smallest so far need not be narrow enough.
             most = MOST_ROWS if fewest.cells is None else min(MOST_ROWS, fewest.cells // n)
             candidate = _fewest_rows(half_width, width, n, most)
@@ -97,7 +97,7 @@ def _size(found: RunsNeeded) -> tuple[float, int, float]:
     return found.cells or math.inf, found.rows or 0, found.half_width
 
 
-def _column_choices() -> Sequence[int]:
+def column_choices() -> Sequence[int]:
     """Return the columns that a crossed plan may have: all up to 30, then steps of a tenth."""
     choices = list(range(3, 31))
     while choices[-1] * 1.1 < MOST_COLUMNS:

@@ -162,8 +162,7 @@ class MetaLearning(Approach):
         if not 1 <= len(task.texts) <= 2:
             raise ParameterError("text_column", len(task.texts), "must be one column, or two for sentence pairs")
         classes = chosen_classes(recipe.classes, task.class_names)
-        check_shots(task, classes, recipe.shots, queries=recipe.queries)
-        check_shots(task, classes, recipe.adaptation_shots, hyperparameter="adaptation_shots")
+        check_shots(task, classes, recipe.shots, queries=recipe.queries, adaptation_shots=recipe.adaptation_shots)
 
         from mlflow_l3d.approaches.encoder.features import Encoding, load_or_encode
         from mlflow_l3d.approaches.meta_learning.session import MetaSession, unusable

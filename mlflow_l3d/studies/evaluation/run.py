@@ -1,14 +1,12 @@
-"""`evaluate` scores the study of a parent run again; `delete` deletes a parent run and all runs below it."""
+"""`evaluate` scores the study of a parent run again; `load` reads its result."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
@@ -21,10 +19,14 @@ from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
 from mlflow_l3d.studies.sweep.read import analysis_of
 from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import children_of, found
-from mlflow_l3d.tracking.connection import Client, Run, connect, own_settings
-from mlflow_l3d.tracking.earlier.past import latest_investigation, searched_splits
-from mlflow_l3d.tracking.earlier.reader import known_document, parent_run, read_investigation
+from mlflow_l3d.tracking.children import found
+from mlflow_l3d.tracking.connection import Client, connect
+from mlflow_l3d.tracking.earlier.past import (
+    deleted_cells,
+    latest_investigation,
+    searched_splits,
+)
+from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, parent_run, read_investigation
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,13 +128,18 @@ def evaluate(
         with under_way("reading the cells", shown=shown):
             recorded = read_investigation(run_id, client, where="" if where == "none" else where)
         parent = recorded.parent
+        if _has_golden_runs_alone(recorded):
+            _check_options(options, "golden runs without a factor, which are a seeds study")
+            metric = metric_of(parent, metric, recorded.cells).name
+            return evaluate_seeds(run_id, metric=metric, project_run=project_run.run_id, log=log)
+        deleted = 0 if where != "none" else deleted_cells(client, parent, recorded.cells)
         planned = planned_by(parent, design=design, missing=missing)
         planned = replace(planned, searched_splits=searched_splits(client, parent))
         cells = planned.select(recorded.cells)
         headline = metric_of(parent, metric, cells)
         with under_way(f"reading the predictions of {len(cells):,} cells and scoring", shown=shown):
             analysis = score_parent(
-                client, parent, cells, metric=headline, planned=planned, agreement=agreement, log=log
+                client, parent, cells, metric=headline, planned=planned, agreement=agreement, log=log, deleted=deleted
             )
     return Evaluation(run_id, analysis, recorded_source(client, parent))
 
@@ -194,87 +201,25 @@ def _study_of(client: Client, parent_run_id: str) -> str:
     return "sweep" if role == "sweep" else "seeds" if is_seeds else "investigation"
 
 
+def _has_golden_runs_alone(recorded: Recorded) -> bool:
+    """Return whether the cells of other code are golden runs only: without a factor, they are a seeds study.
+
+    Raises
+    ------
+    ParameterError
+        If they are, and their seeds are not known.
+    """
+    if names.INVESTIGATION_KEY in recorded.parent.data.tags or not recorded.cells["phase"].eq("golden").all():
+        return False
+    if "seed.seed" not in recorded.cells:
+        allowed = "has golden runs alone, which are a seeds study, and they have no parameter seed.seed"
+        fix = f"Log it, or runs of a factor ({names.PHASE}=investigation)."
+        raise ParameterError("parent_run_id", recorded.parent.info.run_id, allowed, fix)
+    return True
+
+
 def _check_options(options: Mapping[str, str], study: str) -> None:
     """Raise a ParameterError for an option of `evaluate` that has no effect on a study."""
     for name, value in options.items():
         if value != EVALUATE[name].default:
             raise ParameterError(name, value, f"has no effect on {study}", "Leave it out.")
-
-
-_RESTORE: Final = (
-    "Until `mlflow gc` they can be restored: in MLflow's list of runs under State: Deleted, or one by one with "
-    "mlflow.MlflowClient().restore_run(RUN_ID)."
-)
-_PARENTS: Final = ("investigation", "sweep", "gate", "golden_runs")
-
-
-@dataclass(frozen=True)
-class Deletion:
-    """The result of :func:`delete`.
-
-    Attributes
-    ----------
-    runs
-        Number of deleted runs, the parent run included.
-    """
-
-    runs: int
-
-    def summary(self) -> str:
-        """Return the text that the command line prints."""
-        return f"{self.runs} runs deleted. {_RESTORE}" if self.runs else "nothing was deleted"
-
-
-def delete(parent_run_id: str, *, ask: bool = False) -> Deletion:
-    """Delete a parent run, sweep or gate, and all runs below it; MLflow keeps deleted runs until its own `mlflow gc`.
-
-    Parameters
-    ----------
-    parent_run_id
-        The parent run.
-    ask
-        Whether to ask on the terminal first.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such run, or nobody can be asked.
-    L3DError
-        If it is neither a parent run of cells nor a sweep or gate.
-
-    Examples
-    --------
-    >>> import mlflow_l3d
-    >>> run = mlflow_l3d.seeds("synthetic", approach="synthetic", seeds=[4, 5, 6], executor="inline")
-    >>> mlflow_l3d.delete(run.run_id)
-    Deletion(runs=4)
-    """
-    if not isinstance(parent_run_id, str):
-        raise ParameterError("parent_run_id", type(parent_run_id).__name__, "must be the id of a run")
-    with own_settings():
-        client = connect()
-        parent = parent_run(client, parent_run_id)
-        if parent.data.tags.get(names.ROLE) not in _PARENTS:
-            msg = f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
-            raise L3DError(msg)
-        below = list(_below(client, parent))
-        if ask and not _agreed(f"{len(below) + 1:,} runs: {parent.info.run_name}, and all below it"):
-            return Deletion(0)
-        for run in (*below, parent):
-            client.delete_run(run.info.run_id)
-    return Deletion(len(below) + 1)
-
-
-def _agreed(what: str) -> bool:
-    """Return whether the user agrees; raise a ParameterError without a terminal."""
-    if not sys.stdin.isatty():
-        raise ParameterError("yes", "false", f"would delete {what}; nobody can be asked here", "Add --yes.")
-    return input(f"Delete {what}? [y/N] ").strip().lower() in ("y", "yes")
-
-
-def _below(client: Client, parent: Run) -> Iterator[Run]:
-    """Yield the child runs of a run, each after its own child runs."""
-    for child in list(children_of(client, str(parent.info.experiment_id), str(parent.info.run_id))):
-        if child.data.tags.get(names.ROLE) in _PARENTS:
-            yield from _below(client, child)
-        yield child

@@ -126,8 +126,7 @@ def _cited(run_id: str) -> str:
 
 def studies_of(client: Client) -> list[Run]:
     """Return the parents of all studies that no other run continues, newest first."""
-    experiments = [str(each.experiment_id) for each in client.search_experiments()]
-    runs = [run for run in search(client, experiments, STUDIES) if names.ROLE in run.data.tags]
+    runs = [run for run in search(client, None, STUDIES) if names.ROLE in run.data.tags]
     runs = [run for run in runs if not {names.SUPERSEDED_BY, names.SWEEP} & set(run.data.tags)]
     return sorted(runs, key=lambda run: -run.info.start_time)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def score_parent(
     planned: Planned,
     agreement: str = "auto",
     log: bool = True,
+    deleted: int = 0,
 ) -> Analysis:
     """Score cells that are runs on a tracking server, and write metrics and artifacts to their parent run.
 
@@ -67,6 +69,8 @@ def score_parent(
         How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`.
     log
         Whether to write metrics and artifacts.
+    deleted
+        How many cells that the parent run lists are deleted.
 
     Raises
     ------
@@ -89,6 +93,7 @@ def score_parent(
             table_file=folder / names.PREDICTIONS,
             interim_analyses=_looks(client, parent, metric, planned.design_of(cells).name),
         )
+        scored = replace(scored, analysis=replace(scored.analysis, cells_deleted=deleted))
         if log:
             _write_scored(client, parent, cells, scored, folder)
     return scored.analysis

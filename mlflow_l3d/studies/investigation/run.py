@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -210,7 +210,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 interim_analyses=self._monitor.interim_analyses,
                 table_file=folder / names.PREDICTIONS,
             )
-            notes, run_id = request.notes(cells), recorder.parent.run_id
+            notes, run_id = (*_early_end(request), *request.notes(cells)), recorder.parent.run_id
             document = write_artifacts(
                 folder,
                 scored,
@@ -229,6 +229,14 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
             complete = whole and scored.analysis.cells_failed == 0
             recorder.finish(folder, complete=complete, description=document.description(*notes, first=1))
         return Investigation(analysis=scored.analysis, cells=cells, **(self.result(document) | {"request": request}))
+
+
+def _early_end(request: InvestigationRequest) -> Iterator[str]:
+    """Yield after how many of its rows an investigation ended, if a stopping rule allows that."""
+    plan, golden = request.plan, request.given["golden_runs"]
+    if plan.most_rows:
+        share = f", with their share of the golden runs: {plan.golden_runs} of {golden}" if golden.isdigit() else ""
+        yield f"It ended after {plan.mitigation_runs} of at most {plan.most_rows} rows (stop={plan.stop}){share}."
 
 
 def _planned(request: InvestigationRequest) -> Planned:

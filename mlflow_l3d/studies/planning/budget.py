@@ -93,11 +93,11 @@ def projected(
     shown = table[table["examples"].isin(wanted)].reset_index(drop=True)
     test_set = "the same in all cells" if variances.shared else f"redrawn in each from the pilot's {variances.pool:,}"
     note = (
-        f"{asked}: the mean {request.metric} is known best with {_counted(top, variances.levels, lists)} of "
+        f"{asked}: the mean {request.metric} is known best with {_counted(top, variances.levels, lists)}, each with "
         f"{top['examples']:,.0f} test examples, {test_set} ({costs.words})."
     )
     if nearly["examples"] < top["examples"]:
-        near = f"{_counted(nearly, variances.levels, lists)} of {nearly['examples']:,.0f}"
+        near = f"{_counted(nearly, variances.levels, lists)}, each with {nearly['examples']:,.0f} test examples"
         note += f" Nearly as well ({_NEARLY - 1:.0%} wider at most) with {near}."
     return Projected(shown.assign(best=shown["examples"] == top["examples"]), note)
 
@@ -111,7 +111,7 @@ def _counted(row: pd.Series, levels: int, lists: Mapping[str, int]) -> str:
 
 def _costs(request: InvestigationRequest, budget: Budget, seconds: float, examples: float) -> Costs:
     if budget.cells is not None:
-        return Costs(1.0, 0.0, "whatever their test sets cost")
+        return Costs(1.0, 0.0, "a cell costs the same with any number of test examples")
     if budget.requests is not None:
         return Costs(0.0, 1.0, "a request for each")
     if request.setup.approach.only_evaluates:

@@ -1,9 +1,8 @@
-"""What is doubtful about a plan, and which design takes the fewest cells."""
+"""What is doubtful about a plan."""
 
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import pandas as pd
 
@@ -14,9 +13,6 @@ from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning.pilot import Pilot
 from mlflow_l3d.studies.planning.tables import never
-
-FEWEST_FIRST: Final = "Cells for the wanted half-width of every factor, fewest first:"
-"""How the note begins that sets the designs side by side."""
 
 
 def planner_notes(
@@ -71,23 +67,6 @@ def _small_notes(factors: pd.DataFrame, assurance: float) -> list[str]:
     ]
 
 
-def advice(request: InvestigationRequest, designs: pd.DataFrame) -> tuple[str, ...]:
-    """Say which design takes the fewest cells: by the table of designs, where it tells, else by the numbers of cells.
-
-    Parameters
-    ----------
-    request
-        What is planned.
-    designs
-        What :func:`mlflow_l3d.studies.planning.tables.design_table` returned.
-    """
-    needed = designs.loc[designs["never"].eq(""), ["design", "cells_needed"]].dropna().sort_values("cells_needed")
-    if needed.empty:
-        return request.offer
-    each = [f"design={name} {cells:,.0f}" for name, cells in needed.itertuples(index=False)]
-    return (f"{FEWEST_FIRST} {', '.join(each)}.",)
-
-
 def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
     """Say for which factors no table is expected to be narrow enough, in which designs, and why.
 
@@ -112,7 +91,7 @@ def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
         limits = " and no ".join(f"{design} table of up to {_limit(designs[design])}" for design in where)
         if near:
             why = "S_T is so near 1 that too little is left of the other factors to compare with"
-        elif all(_shares_columns(designs[design]) for design in where):
+        elif all(designs[design].model.shared_columns for design in where):
             why = "it needs more columns, and rows do not help"
         else:
             why = f"half_width={half_width:g} asks for more"
@@ -144,9 +123,5 @@ def stop_notes(request: InvestigationRequest, pilot: Pilot) -> list[str]:
 
 
 def _limit(design: type[Design]) -> str:
-    columns = f" and {MOST_COLUMNS:,} columns" if _shares_columns(design) else ""
+    columns = f" and {MOST_COLUMNS:,} columns" if design.model.shared_columns else ""
     return f"{MOST_ROWS:,} {design.words.row}{columns}"
-
-
-def _shares_columns(design: type[Design]) -> bool:
-    return design.planning is not None and design.planning.shared_columns

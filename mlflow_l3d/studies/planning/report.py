@@ -99,7 +99,7 @@ def design_rows(designs: pd.DataFrame) -> Table:
         )
     legend = (
         "widest: half-width of the factor that is known least. needed: for the wanted half-width of every "
-        "factor, without golden runs."
+        "factor, golden runs included."
     )
     if designs["never"].ne("").any():
         legend += " never: no table is likely to be narrow enough, see the notes; *: for the other factors alone."

@@ -16,7 +16,6 @@ from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.files import json_types
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning import report
-from mlflow_l3d.studies.planning.notes import FEWEST_FIRST
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 
@@ -90,16 +89,20 @@ class Plan(OnOneScreen):
         return self.factors.copy()
 
     @property
+    def able(self) -> pd.DataFrame:
+        """The designs that keep the wanted half-width of every factor, that with the fewest cells first."""
+        return self.designs[self.designs["never"].eq("")].dropna(subset=["cells_needed"]).sort_values("cells_needed")
+
+    @property
     def cheapest(self) -> pd.Series[Any] | None:
-        """The row of the design that keeps the wanted half-width of every factor with the fewest cells, if one does."""
-        able = self.designs[self.designs["never"].eq("")].dropna(subset=["cells_needed"])
-        return None if able.empty else able.sort_values("cells_needed").iloc[0]
+        """The first of these, if there is one."""
+        return None if self.able.empty else self.able.iloc[0]
 
     def report(self) -> Document:
         """Return the plan as people read it."""
         source, tables = self.request.source(""), self._tables()
-        said = {*self.request.remarks, *(note for note in self.notes if note.startswith(FEWEST_FIRST))}
-        notes = [note.partition(". ")[0].rstrip(".") + "." for note in self.notes if note not in said][:_NOTES]
+        more = [note for note in self.notes if note not in self.request.remarks]
+        notes = [note.partition(". ")[0].rstrip(".") + "." for note in more[:_NOTES]]
         return Document(
             title=f"plan: {self.request.title}",
             headline=self._headline(),
@@ -184,12 +187,17 @@ class Plan(OnOneScreen):
         if self.projection is not None:
             best = self.projection[self.projection["best"]].iloc[0]
             width = unit_of(self.request.metric).amount(best["half_width"])
-            what = f"**{best['runs']:,} cells** of {best['examples']:,} test examples"
-            return f"The budget says most of the mean {self.request.metric} with {what}: 95 % interval ± {width}."
-        said = [note for note in self.notes if note.startswith(FEWEST_FIRST) or note in self.request.offer]
-        if not said and self.factors["total_index"].notna().all():
+            what = f"**{best['runs']:,} cells, each with {best['examples']:,} test examples**"
+            return f"The budget gives the mean {self.request.metric} to ± {width} (95 % interval) with {what}."
+        if len(self.able):
+            needed = self.able[["design", "cells_needed"]].itertuples(index=False)
+            each = ", ".join(f"design={name} {cells:,.0f}" for name, cells in needed)
+            return f"Cells for the wanted half-width of every factor, fewest first: {each}."
+        if self.request.offer:
+            return self.request.offer[0]
+        if self.factors["total_index"].notna().all():
             return "No design is likely to be exact enough for every factor: name a larger half_width."
-        return said[0] if said else "Not known before a pilot."
+        return "Not known before a pilot."
 
     def _steps(self) -> list[Step]:
         """Return what to do next: a pilot, the size that is exact enough, or the plan as it is."""
@@ -198,12 +206,14 @@ class Plan(OnOneScreen):
             text = "A pilot trains a small part of the plan and measures cost and variances; its cells count:"
             return [Step(text, source.command("plan", pilot="run"))]
         if best is not None and not self.factors["half_width"].max(skipna=False) <= plan.half_width:
-            rows, columns = (self.factors[f"{name}/{best['design']}"].max() for name in ("rows", "columns"))
-            sizes = {"mitigation_runs": f"{rows:.0f}"}
-            if not design_named(best["design"]).table_columns:
-                sizes["investigation_runs"] = f"{columns:.0f}"
+            sizes = {"mitigation_runs": f"{best['rows_needed']:.0f}"}
+            design = design_named(best["design"])
+            if design.has_columns:
+                sizes["investigation_runs"] = f"{best['columns_needed']:.0f}"
+            if design.tables_are_golden and "golden_runs" in source.given:
+                sizes["golden_runs"] = "auto"
             text = "Exact enough, with the fewest cells:"
-            return [Step(text, source.command(**{"design": str(best["design"]), **sizes}))]
+            return [Step(text, source.command(design=design.name, **sizes))]
         return [Step("Train it:", source.command())] if self.cells_to_compute else []
 
     def metrics(self) -> dict[str, float]:

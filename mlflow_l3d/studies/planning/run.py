@@ -15,7 +15,7 @@ from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.planning.budget import projected
-from mlflow_l3d.studies.planning.notes import advice, planner_notes
+from mlflow_l3d.studies.planning.notes import planner_notes
 from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
@@ -170,7 +170,7 @@ def _assemble(
         designs=designs,
         guidance=guidance_table(request, assurance) if unsure else None,
         assurance=assurance,
-        notes=(*remarks, *advice(request, designs), *more),
+        notes=(*remarks, *more),
         run_id=project_run,
     )
 

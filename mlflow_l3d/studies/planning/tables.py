@@ -10,7 +10,10 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.assurance import Outlook, optimal_columns
-from mlflow_l3d.designs import design_named, plannable_designs
+from mlflow_l3d.analysis.planning.runs_needed import column_choices
+from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
+from mlflow_l3d.cells.factors import TEST_SAMPLE
+from mlflow_l3d.designs import Design, design_named, plannable_designs
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning.pilot import FactorPilot
 
@@ -19,6 +22,7 @@ _OF_PILOT: Final = (
     *("total_index", "low", "high", "pilot_enough"),
     *("pilot_design", "pilot_run_id", "pilot_same", "pilot_rows", "pilot_columns"),
 )
+NEEDED: Final = ("cells_needed", "rows_needed", "columns_needed")
 ASSUMED: Final = (0.1, 0.5, 0.9)
 """Values of S_T that are shown where no pilot says more."""
 
@@ -146,10 +150,10 @@ def design_table(
     -------
     pandas.DataFrame
         One row a design: ``design``, ``rows``, ``columns``, ``golden_runs``, ``cells``, ``hours`` for all cells from
-        nothing, ``half_width/<factor>``, and ``cells_needed``, ``hours_needed``: for the wanted half-width of every
-        factor, without golden runs (radial: base runs included). ``never`` names the factors, separated by commas, for
-        which no table of the design is expected to be narrow enough: the needed cells are those of the others. Unknown
-        numbers are nan.
+        nothing, ``half_width/<factor>``, and ``rows_needed``, ``columns_needed``, ``cells_needed``, ``hours_needed``:
+        of the investigation whose tables, all of one size, are narrow enough for every factor, golden runs included.
+        ``never`` names the factors, separated by commas, for which no table of the design is expected to be narrow
+        enough: the needed cells are those of the others. Unknown numbers are nan.
     """
     plan = request.plan
     factor_count, columns = len(request.factors), plan.investigation_runs
@@ -160,7 +164,6 @@ def design_table(
         golden = own_rows * columns if plan.design.tables_are_golden else plan.golden_runs
         golden_runs = 0 if design.tables_are_golden else golden
         cells = design.count(factor_count, own_rows, columns, golden_runs)
-        needed = _cells_needed(factors, name)
         row: dict[str, Any] = {"design": name, "rows": own_rows}
         row |= {"columns": design.table_columns or columns, "golden_runs": golden_runs, "cells": cells}
         row["hours"] = seconds * cells / 3600 / workers
@@ -171,8 +174,9 @@ def design_table(
                 if pilot
                 else math.nan
             )
-        row |= {"never": ", ".join(never(factors, name)), "cells_needed": needed}
-        rows.append(row | {"hours_needed": needed * seconds / 3600 / workers})
+        needed = dict(zip(NEEDED, _size_needed(request, pilots, factors, name, assurance), strict=True))
+        row |= {"never": ", ".join(never(factors, name)), **needed}
+        rows.append(row | {"hours_needed": needed["cells_needed"] * seconds / 3600 / workers})
     return pd.DataFrame(rows)
 
 
@@ -190,12 +194,40 @@ def never(factors: pd.DataFrame, design: str) -> list[str]:
     return [str(name) for name in factors.loc[hopeless, "factor"]]
 
 
-def _cells_needed(factors: pd.DataFrame, design: str) -> float:
-    """Return the cells for all factors that a design can do; nan where there are none, or one is not known."""
-    cells = factors.loc[~factors["factor"].isin(never(factors, design)), f"cells/{design}"]
-    if not len(cells) or cells.isna().any():
-        return math.nan
-    return float(design_named(design).together(cells.tolist()))
+def _size_needed(
+    request: InvestigationRequest,
+    pilots: Mapping[str, FactorPilot],
+    factors: pd.DataFrame,
+    design_name: str,
+    assurance: float,
+) -> tuple[float, float, float]:
+    """Return cells, rows and columns that are enough for all factors that a design can do; nan if they are not known.
+
+    The tables of an investigation have one size. Tried are columns from the best for one factor to those for another.
+    """
+    plan, design, golden = request.plan, design_named(design_name), request.given["golden_runs"]
+    able = factors[~factors["factor"].isin(never(factors, design_name))]
+    least = FIRST_ANALYSIS + 1 if plan.stop == "interval" else 2
+    sizes: list[tuple[float, float, float]] = []
+    if len(able) and not able[f"cells/{design_name}"].isna().any() and _fits(request, design):
+        best = {int(each) for each in able[f"columns/{design_name}"]}
+        best |= {each for each in column_choices() if min(best) < each < max(best)}
+        for columns in {plan.investigation_runs} if plan.joint == "product" else best:
+            outlooks = (pilots[factor].outlook for factor in able["factor"])
+            tables = [design.needed(plan.half_width, each, columns, assurance).rows for each in outlooks]
+            if None not in tables:
+                rows = max([least, *(each for each in tables if each is not None)])
+                golden_runs = rows * columns if golden == "auto" else plan.golden_runs
+                sizes.append((design.count(len(able), rows, columns, golden_runs), rows, columns))
+    return min(sizes, default=(math.nan, math.nan, math.nan))
+
+
+def _fits(request: InvestigationRequest, design: type[Design]) -> bool:
+    """Return whether a design has the stopping rule, columns, strategies and factors of what is planned."""
+    plan, halves = request.plan, TEST_SAMPLE in request.factors
+    has_columns = plan.joint == "paired" or design.products
+    has_rows = plan.stop in ("none", *design.stops) and (design.mitigates or not plan.mitigation)
+    return has_columns and has_rows and not (halves and design.tables_are_golden)
 
 
 def _precision(request: InvestigationRequest, pilot: Outlook | None, assurance: float) -> dict[str, Any]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import FoundSearch, Subject
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import condition, experiment_ids, found, search
+from mlflow_l3d.tracking.children import condition, experiment_ids, found, runs_named, search
 from mlflow_l3d.tracking.connection import connect, error_line
-from mlflow_l3d.tracking.earlier.reader import fetch_document
+from mlflow_l3d.tracking.earlier.reader import fetch_document, listed_cells
 from mlflow_l3d.tracking.parent import current_experiment_id
 
 if TYPE_CHECKING:
+    import pandas as pd
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
@@ -100,6 +101,24 @@ def parents_of(client: MlflowClient, cells: list[Run]) -> list[Run]:
     parents = dict.fromkeys(run.data.tags.get(names.PARENT_RUN_ID, "") for run in cells)
     runs = [found(client.get_run, run_id) for run_id in parents if run_id]
     return [run for run in runs if run is not None and run.data.tags.get(names.STATE) == "complete"]
+
+
+def deleted_cells(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> int:
+    """Return how many cells that a parent lists are neither among those that were read nor active runs."""
+    listed = listed_cells(client, parent)
+    missing = [] if listed is None else sorted(set(listed["run_id"].dropna()) - set(cells["run_id"]))
+    return len(missing) - sum(1 for _ in runs_named(client, missing))
+
+
+def cells_in_other_studies(client: MlflowClient, run_ids: set[str], parents: Iterable[str]) -> dict[str, set[str]]:
+    """Return which of some cells other finished studies have, by the parents of these; `parents` have the cells."""
+    shared: dict[str, set[str]] = {}
+    for parent_id in parents:
+        for run in search(client, None, f"tags.`{names.CELLS_OF}` LIKE '%{parent_id}%'"):
+            listed = None if run.info.run_id in run_ids else listed_cells(client, run)
+            if listed is not None and (cells := run_ids.intersection(listed["run_id"])):
+                shared[str(run.info.run_id)] = cells
+    return shared
 
 
 def _size(parent: Run) -> int:

@@ -90,7 +90,7 @@ def read_listed(parent_run_id: str, client: MlflowClient) -> Recorded:
     What became of the cells since then is not looked at, and where they lie is not said.
     """
     parent = parent_run(client, parent_run_id)
-    listed = _listed(client, parent) if parent.info.status == "FINISHED" else None
+    listed = listed_cells(client, parent) if parent.info.status == "FINISHED" else None
     if listed is None or "factor" not in listed:  # a study of seeds has other columns
         return read_investigation(parent_run_id, client)
     return Recorded(parent, listed.drop(columns="agreement", errors="ignore"))
@@ -183,7 +183,7 @@ def _number(text: str | None) -> int | None:
 
 def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.DataFrame:
     """Add the cells that the parent shares with other investigations, as its own table lists them."""
-    if (listed := _listed(client, parent)) is None:
+    if (listed := listed_cells(client, parent)) is None:
         return cells
     run_ids = set() if cells.empty else set(cells["run_id"])
     missing = [run_id for run_id in listed["run_id"].dropna() if run_id not in run_ids]
@@ -194,7 +194,7 @@ def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.D
     return pd.concat([cells, shared], ignore_index=True)
 
 
-def _listed(client: MlflowClient, parent: Run) -> pd.DataFrame | None:
+def listed_cells(client: MlflowClient, parent: Run) -> pd.DataFrame | None:
     """Return the table of cells that a parent of this package holds; None if it has none, or is a stranger's."""
     if names.INVESTIGATION_KEY not in parent.data.tags:
         return None

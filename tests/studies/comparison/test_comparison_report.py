@@ -321,6 +321,12 @@ def test_false_claims_are_warned_of_on_the_first_screen():
     ]
 
 
+def test_a_self_check_that_holds_is_told_next_to_its_nominal_rate():
+    checks = [SelfCheck("A", 100, 4, 0.05), SelfCheck("A-B", 100, 6, 0.05)]
+    note = "A/A: if nothing differs, at most 6.0 % of 100 comparisons claim a difference (5.0 % may)."
+    assert note in " ".join(document(compared(APART), checks=checks).to_text().split())
+
+
 def test_the_first_screen_is_short():
     found = among({"A": FIRST, "B": APART, "C": SLIGHTLY}, smallest_effect=0.02)
     sides = {("task", name): SIDES["task", "A"] for name in "ABC"}

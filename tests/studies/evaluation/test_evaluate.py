@@ -19,7 +19,8 @@ from mlflow_l3d import cli
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.studies.evaluation.run import delete, evaluate
+from mlflow_l3d.studies.evaluation.deletion import delete
+from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.investigation.scoring import score
 
@@ -130,3 +131,37 @@ def test_delete_takes_the_children_too(done: tuple[Place, Investigation]) -> Non
         delete("0" * 32)
     again = place.investigate()
     assert (again.computed, again.reused) == (CELLS, 0)
+
+
+def test_cells_of_other_studies_are_told_of_before_and_after_they_are_deleted(
+    done: tuple[Place, Investigation], caplog: pytest.LogCaptureFixture
+) -> None:
+    place, first = done
+    second = place.investigate(factor="label_selection")
+    with place.entered():
+        delete(first.run_id)
+        assert f"; other finished studies lose 4 cells (run {second.run_id})." in caplog.text
+        found = evaluate(second.run_id)
+    (step, *_) = found.report().steps
+    assert step.text == "4 cells have no score, as 4 were deleted. The same command trains them again:"
+    caplog.clear()
+    with place.entered():
+        delete(second.run_id)
+    assert "other finished studies" not in caplog.text
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_golden_runs_of_other_code_without_a_factor_are_a_seeds_study(place: Place, seeded: bool) -> None:
+    parent = place.client.create_run("0").info.run_id
+    tags = {"mlflow.parentRunId": parent, "l3d.role": "cell", "l3d.phase": "golden"}
+    for seed in range(10):
+        run_id = place.client.create_run("0", tags=tags).info.run_id
+        if seeded:
+            place.client.log_param(run_id, "seed.seed", seed)
+        place.client.log_metric(run_id, "f1_macro", 0.5 + 0.01 * seed)
+        place.client.set_terminated(run_id)
+    with place.entered():
+        if seeded:
+            assert len(evaluate(parent).studies[0].seeds) == 10
+        else:
+            assert "seed.seed" in refusal(evaluate, parent)

@@ -18,7 +18,7 @@ from mlflow_l3d import cli, compare
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.base import executor_of
-from mlflow_l3d.studies.evaluation.run import delete
+from mlflow_l3d.studies.evaluation.deletion import delete
 from mlflow_l3d.studies.gate.conduct import Gate
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.power import power

@@ -193,13 +193,16 @@ def test_missing_cells_by_reml(place: Place) -> None:
 
 @pytest.mark.usefixtures("sooner")
 def test_stop_by_interval(place: Place) -> None:
-    plan = {"design": "nested", "factor": "data_order", "investigation_runs": 2, "golden_runs": "auto"}
+    plan = {"design": "nested", "factor": "data_order", "investigation_runs": 2, "golden_runs": 160}
     result = run(place, stop="interval", half_width=0.85, mitigation_runs="auto", **plan)
     interim_analyses = result.analysis.interim_analyses
     assert interim_analyses["decision"].tolist() == ["continue"] * (len(interim_analyses) - 1) + ["stop"]
     rows = int(interim_analyses["rows"].iloc[-1])
     assert rows == FIRST * 2 ** (len(interim_analyses) - 1) < 320
     assert len(interim_analyses) > 1
+    share = f"with their share of the golden runs: {rows // 2} of 160."
+    ended = f"It ended after {rows} of at most 320 rows (stop=interval), {share}"
+    assert ended in " ".join(result.summary().split())
     record, last = result.analysis.importances["data_order"], interim_analyses.iloc[-1]
     assert record.table.shape == (rows, 2)
     shown = (record.importance_corrected_ci_low, record.importance_corrected_ci_high)

@@ -21,7 +21,8 @@ from mlflow_l3d.cells.factors import configuration_seed, stream_seed
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.studies.evaluation.run import delete, evaluate
+from mlflow_l3d.studies.evaluation.deletion import delete
+from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.evaluate import score_parent
 from mlflow_l3d.studies.seeds.request import parse_seeds, specify_seeds
 from mlflow_l3d.studies.seeds.results import evaluate_seeds

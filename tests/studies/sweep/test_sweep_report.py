@@ -78,6 +78,20 @@ def test_headline_names_the_trend_that_is_claimed(sized: ShownSweep, trend: Tren
     assert headline(ShownSweep(replace(sized.sweep, trends=(trend,), interactions=()))) == words
 
 
+@pytest.mark.parametrize(
+    ("trend", "words"),
+    [
+        (luck_trend(), "Luck is about 56 % smaller at num_labelled=200 than at 50."),
+        (luck_trend(slope=0.2), "Luck is about 49 % larger at num_labelled=200 than at 50."),
+        (luck_trend(of="data_order", slope=0.2), "data_order matters more at num_labelled=200 than at 50."),
+    ],
+)
+def test_two_values_differ_and_show_no_trend(sized: ShownSweep, trend: Trend, words: str) -> None:
+    two = ShownSweep(replace(analyse_sweep(sized.sweep.points[::2]), trends=(trend,), interactions=()))
+    assert headline(two) == words
+    assert said(two, 1).startswith("Two values show no trend, but they differ: ") == (trend.of == GOLDEN_STD)
+
+
 def test_headline_without_a_trend_names_where_luck_is_largest(sized: ShownSweep) -> None:
     stds = 100 * sized.sweep.rows["golden_std"]
     words = "Luck is largest at num_labelled=50 (typically ± {:.1f} points) and smallest at 400 (± {:.1f})."

@@ -60,7 +60,7 @@ def comparison_document(
         As in :class:`mlflow_l3d.report.page.Document`.
     """
     source = source or Source()
-    notes = [*filter(None, [differing_sentence(comparison, sides), *map(_false_claims, checks)]), *comparison.notes]
+    notes = [*filter(None, [differing_sentence(comparison, sides)]), *_false_claims(checks), *comparison.notes]
     run = f"MLflow run {source.run_id}; report.html is among its artifacts" if source.run_id else ""
     letters = ", ".join(f"{short}: {name}" for name, short in short_names(comparison).items() if len(short) < len(name))
     systems = letters or counted(len(comparison.systems), "system")
@@ -125,11 +125,18 @@ def first_table(comparison: Comparison) -> Table:
     )
 
 
-def _false_claims(check: SelfCheck) -> str:
-    if check.holds:
-        return ""
-    rate, nominal = points(check.rate, 1), points(check.nominal, 1)
-    return f"Do not trust these verdicts: compared with itself, {check.what} differs in {rate} %, not {nominal} %."
+def _false_claims(checks: Sequence[SelfCheck]) -> list[str]:
+    """Return which verdicts are not to be trusted, or else the largest share of claims if nothing differs."""
+    failed, most = [each for each in checks if not each.holds], max(checks, key=lambda each: each.rate, default=None)
+    if most is not None and not failed:
+        rate, nominal, times = points(most.rate, 1), points(most.nominal, 1), f"{most.repeats:,} comparisons"
+        most_of = "at most " * (len(checks) > 1)
+        return [f"A/A: if nothing differs, {most_of}{rate} % of {times} claim a difference ({nominal} % may)."]
+    return [
+        f"Do not trust these verdicts: compared with itself, {each.what} differs in {points(each.rate, 1)} %, "
+        f"not {points(each.nominal, 1)} %."
+        for each in failed
+    ]
 
 
 def score_strips(comparison: Comparison, scores: pd.DataFrame) -> list[Drawing]:

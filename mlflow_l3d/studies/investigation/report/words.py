@@ -159,7 +159,9 @@ def steps(shown: Shown, source: Source) -> list[Step]:
 def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
     analysis, scores = shown.analysis, shown.golden_scores
     if analysis.cells_failed and source.command():
-        yield Step(f"{analysis.cells_failed} cells failed. The same command trains them again:", source.command())
+        deleted = min(analysis.cells_deleted, analysis.cells_failed)
+        why = f"have no score, as {deleted} were deleted" if deleted else "failed"
+        yield Step(f"{analysis.cells_failed} cells {why}. The same command trains them again:", source.command())
     if len(scores) > 1 and np.ptp(scores) == 0:
         yield Step("Does each seed reach the training? Try them:", source.command(self_test="only"))
         return
@@ -169,6 +171,10 @@ def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
         if columns := [advice.columns for advice in analysis.advice.values() if advice.columns]:
             more["investigation_runs"] = str(max(columns))
         yield Step("More runs settle what is undecided; finished ones count:", source.command(**more))
+    others = {name: one.text for name, one in analysis.advice.items() if one.action in ("look_at_runs", "other_design")}
+    for text in dict.fromkeys(others.values()):
+        names = f"{listed([name for name in others if others[name] == text])}: " * (len(shown.records) > 1)
+        yield Step(f"{names}{text}")
     if len(shown.records) == 1 and source.command() and shown.verdict(shown.records[0]) != "dominates":
         yield Step("What else moves the score?", source.command(factor="all"))
     std = shown.unit.scale * shown.golden_deviation if len(scores) > 1 else 0.0

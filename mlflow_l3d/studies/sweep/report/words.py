@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.verdicts import DECIDED
@@ -17,8 +18,8 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
-from mlflow_l3d.studies.sweep.numbers.point import TASK, is_numeric, value_text
-from mlflow_l3d.studies.sweep.numbers.trends import Trend
+from mlflow_l3d.studies.sweep.numbers.point import TASK, is_numeric, value_of, value_text
+from mlflow_l3d.studies.sweep.numbers.trends import Trend, scaled
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
 
 _STEPS: Final = 2
@@ -42,7 +43,7 @@ def headline(shown: ShownSweep) -> str:
     for of in (GOLDEN_STD, *shown.factors):
         trends, moves = _claims(shown, of)
         if trends:
-            return f"Each {_step(trends[0])} {_effect(trends[0])}."
+            return f"{_claimed(shown, trends[0])}."
         if moves:
             return _levels(shown, moves[0])
     if sweep.without_effect:
@@ -65,6 +66,26 @@ def _claims(shown: ShownSweep, of: str) -> tuple[list[Trend], list[Interaction]]
 
 def _step(one: Trend) -> str:
     return f"doubling of {one.choice}" if one.scale == "log2" else f"step of {value_text(one.step)} in {one.choice}"
+
+
+def _values(shown: ShownSweep, one: Trend) -> list[float]:
+    """Return the values of the choice of a trend, of points with a score."""
+    values = {value_of(point, one.choice) for point in shown.sweep.points if point.analysis is not None}
+    return sorted(value for value in values if isinstance(value, int | float))
+
+
+def _claimed(shown: ShownSweep, one: Trend) -> str:
+    """Return what a trend claims: of a step, or of two values that differ, which show no trend."""
+    values = _values(shown, one)
+    if len(values) != 2:
+        return f"Each {_step(one)} {_effect(one)}"
+    low, high = map(value_text, values)
+    where = f"at {one.choice}={high} than at {low}"
+    if one.of != GOLDEN_STD:
+        return f"{one.of} matters {'more' if one.slope > 0 else 'less'} {where}"
+    start, end = scaled(np.array(values), one.scale, one.step)
+    change = shown.change(one.of, one.slope * (end - start), sign=False).lstrip("-")
+    return f"Luck is about {change} {'larger' if one.slope > 0 else 'smaller'} {where}"
 
 
 def _effect(one: Trend) -> str:
@@ -137,7 +158,8 @@ def _trend(shown: ShownSweep) -> str:
         if limits == MISSING:
             return f"**Not known:** luck changes by {size}, which has no interval."
         more = " Its values do differ in luck." if not claimed and moved else ""
-        verdict, interval = "Yes" if claimed else "Not established", f"{percent(sweep.level)} interval {limits} %"
+        yes = "Two values show no trend, but they differ" if len(_values(shown, one)) == 2 else "Yes"
+        verdict, interval = yes if claimed else "Not established", f"{percent(sweep.level)} interval {limits} %"
         return f"**{verdict}:** {size} ({interval}; p {probability(one.p_holm)} {shown.tests}).{more}"
     if moves:
         surest = (moved or sorted(moves, key=_place))[0]
