@@ -215,7 +215,7 @@ def _with_values(words: list[str]) -> list[str]:
     valued = []
     for at, word in enumerate(words):
         following = words[at + 1] if at + 1 < len(words) else "--"
-        is_dry = word == "--dry-run" and following not in ("true", "false")  # a task may stand behind it
+        is_dry = word == "--dry-run" and following.lower() not in ("true", "false")  # a task may stand behind it
         is_alone = is_dry or following.startswith("--")
         valued += [word, "true"] if word in flags and is_alone else [word]
     return valued

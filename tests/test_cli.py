@@ -335,6 +335,7 @@ def test_a_flag_may_stand_without_its_value() -> None:
     assert cli._parse(["investigate", "reviews.csv", "--show-texts"])["show_texts"] == "true"
     assert cli._parse(["gate", "--dry-run", "--baseline", "abc"])["dry_run"] == "true"
     assert cli._parse(["gate", "--dry-run", "false"])["dry_run"] == "false"
+    assert cli._parse(["gate", "--dry-run", "True"])["dry_run"] == "True"  # as `mlflow run -P dry_run=True` has it
     before_a_task = cli._parse(["seeds", "--dry-run", "reviews.csv"])
     assert (before_a_task["dry_run"], before_a_task["task"]) == ("true", "reviews.csv")
 

@@ -83,7 +83,7 @@ class Verb:
     def __post_init__(self) -> None:
         if self.plans:
             object.__setattr__(self, "parameters", {**self.parameters, **DRY_RUN})
-            object.__setattr__(self, "usual", f"{self.usual} {' '.join(DRY_RUN)}")
+            object.__setattr__(self, "usual", " ".join([self.usual, *DRY_RUN]) if self.usual else "")
 
     @property
     def is_ours(self) -> bool:

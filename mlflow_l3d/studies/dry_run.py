@@ -34,10 +34,11 @@ class StudyPlan(OnOneScreen):
     title
         Of the study.
     parts
-        One row per part of it: ``part``, ``runs``, ``done``, ``to_train`` (runs that an earlier part has, too, are
-        counted there) and ``hours``, nan if no earlier run shows how long one takes.
+        One row per part of it: what tells it from the others, ``cells`` (seeds, trials), ``done``, ``to_compute``
+        (cells that an earlier part has, too, are counted there) and ``hours``, nan if no earlier run shows how long a
+        cell takes.
     workers
-        Runs at a time.
+        Cells that run side by side.
     notes
         What was decided before, and what is doubtful.
     """
@@ -49,29 +50,38 @@ class StudyPlan(OnOneScreen):
 
     def to_frame(self) -> pd.DataFrame:
         """Return :attr:`parts`."""
-        return self.parts.copy()
+        return self.parts
 
     @property
     def hours(self) -> float:
-        """Hours of all runs that are not done; nan if the cost of one of them is unknown."""
+        """Hours of all cells that are not done; nan if the cost of one of them is unknown."""
         return float(self.parts["hours"].sum(skipna=False))
+
+    def line(self) -> str:
+        """Return what there is to do, in one line."""
+        cells, done, left = (int(self.parts[name].sum()) for name in ("cells", "done", "to_compute"))
+        time = "no earlier cells of the same task, approach and model show how long they take"
+        if math.isfinite(self.hours):
+            time = f"about {rough_duration(self.hours)} with {counted(self.workers, 'worker')}"
+        return f"{counted(cells, 'cell')}, {done:,} done, {left:,} to compute: {time}"
+
+    def shown(self) -> pd.DataFrame:
+        """Return the columns that the command line prints."""
+        return self.parts
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        runs, done, left = (int(self.parts[name].sum()) for name in ("runs", "done", "to_train"))
-        line = f"{counted(runs, 'run')}, {done:,} done, {left:,} to train: {cost_words(self.hours, self.workers)}."
-        rows = [
-            {"": part, "runs": f"{runs:,}", "done": f"{done:,}", "to train": f"{left:,}", "time": rough_duration(hours)}
-            for part, runs, done, left, hours in self.parts.itertuples(index=False)
-        ]
-        return document(f"dry run: {self.title}", [line, "Nothing was trained."], [Table.of(rows), *self.notes])
+        frame = self.shown()
+        texts = {name: [*map(_text, frame[name])] for name in frame.columns.drop("hours")}
+        texts["time"] = [*map(rough_duration, frame["hours"])]
+        table = Table(tuple(texts), tuple(zip(*texts.values(), strict=True)))
+        return document(f"dry run: {self.title}", [f"{self.line()}.", "Nothing was trained."], [table, *self.notes])
 
 
-def cost_words(hours: float, workers: int) -> str:
-    """Return how long runs take together, in a few words."""
-    if math.isfinite(hours):
-        return f"about {rough_duration(hours)} with {counted(workers, 'worker')}"
-    return "no earlier runs of the same task, approach and model show how long they take"
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.12g}"
+    return str(value)
 
 
 def plan_cells(client: Client, title: str, requests: Mapping[str, CellRequest]) -> StudyPlan:
@@ -104,9 +114,9 @@ def plan_cells(client: Client, title: str, requests: Mapping[str, CellRequest]) 
 def study_plan(
     title: str, rows: Sequence[tuple[str, int, int, int, float]], workers: int, notes: tuple[str, ...] = ()
 ) -> StudyPlan:
-    """Return the plan of parts: name, runs, runs that are done, runs to train, and seconds of one."""
-    frame = pd.DataFrame(rows, columns=["part", "runs", "done", "to_train", "hours"])
-    frame["hours"] = (frame["hours"] * frame["to_train"] / 3600 / workers).where(frame["to_train"] > 0, 0.0)
+    """Return the plan of parts: name, cells, cells that are done, cells to compute, and seconds of one."""
+    frame = pd.DataFrame(rows, columns=["part", "cells", "done", "to_compute", "hours"])
+    frame["hours"] = (frame["hours"] * frame["to_compute"] / 3600 / workers).where(frame["to_compute"] > 0, 0.0)
     return StudyPlan(title, frame, workers, notes)
 
 

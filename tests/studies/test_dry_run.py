@@ -37,7 +37,7 @@ def place(tmp_path: Path, migrated_store: Path) -> Place:
 
 
 def left(plan: StudyPlan) -> dict[str, int]:
-    return plan.to_frame().set_index("part")["to_train"].to_dict()
+    return plan.to_frame().set_index("part")["to_compute"].to_dict()
 
 
 @pytest.mark.slow
@@ -48,12 +48,12 @@ def test_a_dry_run_counts_what_is_left_and_trains_nothing(verb: str, place: Plac
         before = plan(**TINY, **parameters)
         assert place.runs() == []
         assert left(before) == expected
-        assert "no earlier runs of the same task, approach and model" in before.summary()
+        assert "no earlier cells of the same task, approach and model" in before.summary()
         study(**TINY, **parameters)
         runs = len(place.runs())
         after = plan(**TINY, **parameters)
     assert set(left(after).values()) == {0}
-    assert (after.to_frame()["done"] == after.to_frame()["runs"]).all()
+    assert (after.to_frame()["done"] == after.to_frame()["cells"]).all()
     assert after.hours == 0
     assert len(place.runs()) == runs
 

@@ -78,12 +78,12 @@ def plan(
     >>> import mlflow_l3d
     >>> plan = mlflow_l3d.plan("synthetic", approach="synthetic", factor="data_order,data_split", pilot="none")
     >>> plan.cells
-    600
+    300
     >>> plan.designs[["design", "rows", "columns", "golden_runs", "cells"]]
         design  rows  columns  golden_runs  cells
     0  crossed    20       10          200    600
     1   nested    20       10          200    600
-    2   radial    20        2            0     60
+    2   radial   100        2            0    300
     """
     with entry_point() as project_run:
         request = specified(specify, approach, task, parameters)

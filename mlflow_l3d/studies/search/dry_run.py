@@ -39,11 +39,11 @@ def plan_search(
     --------
     >>> import mlflow_l3d
     >>> plan = mlflow_l3d.plan_search("synthetic", approach="synthetic", space="a_data_order=0..9", fine_trials=5)
-    >>> plan.to_frame()[["part", "runs"]]
-           part  runs
-    0    coarse     5
-    1      fine     5
-    2  held_out    20
+    >>> plan.to_frame()[["part", "cells"]]
+           part  cells
+    0    coarse      3
+    1      fine      5
+    2  held_out     20
     """
     with entry_point() as project_run:
         request: SearchRequest = specified(specify_search, approach, task, parameters)

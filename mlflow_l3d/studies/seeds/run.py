@@ -110,9 +110,9 @@ def plan_seeds(
     --------
     >>> import mlflow_l3d
     >>> plan = mlflow_l3d.plan_seeds("synthetic", approach="synthetic", seeds=30)
-    >>> plan.to_frame()[["part", "runs"]]
-        part  runs
-    0  seeds    30
+    >>> plan.to_frame()[["part", "cells"]]
+        part  cells
+    0  seeds     30
     """
     with entry_point() as project_run:
         request: SeedsRequest = specified(specify_seeds, approach, task, parameters)

@@ -165,11 +165,11 @@ def plan_strategies(
     --------
     >>> import mlflow_l3d
     >>> plan = mlflow_l3d.plan_strategies("synthetic", approach="synthetic", golden_runs=50)
-    >>> plan.to_frame()[["part", "runs", "to_train"]]
-          part  runs  to_train
-    0   random   250       250
-    1    fixed   250       200
-    2  crossed   250       190
+    >>> plan.to_frame()[["part", "cells"]]
+          part  cells
+    0   random    250
+    1    fixed    250
+    2  crossed    250
     """
     with entry_point() as project_run:
         requests, title, texts = _specified(approach, task, parameters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
@@ -12,11 +12,9 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.report.numbers import counted, rough_duration
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.base import expected_workers
-from mlflow_l3d.studies.dry_run import cost_words, seconds_per_run
-from mlflow_l3d.studies.shown import OnOneScreen
-from mlflow_l3d.studies.sweep.numbers.point import value_text
+from mlflow_l3d.studies.dry_run import StudyPlan, seconds_per_run
 from mlflow_l3d.studies.sweep.request import PointRequest, SweepRequest
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client
@@ -27,49 +25,32 @@ FIRST_STEPS: Final = 2
 
 
 @dataclass(frozen=True, repr=False)
-class SweepPlan(OnOneScreen):
+class SweepPlan(StudyPlan):
     """What there is to do.
 
     Attributes
     ----------
+    title, parts, workers, notes
+        One row per point: also its choices, ``steps`` and ``steps_in_budget`` (rows, as a rule), and
+        ``seconds_per_cell``.
     request
-        What is asked.
-    points
-        One row per point: its choices, ``cells``, ``done``, ``to_compute`` (cells that an earlier point has, too, are
-        counted there), ``steps`` and ``steps_in_budget`` (rows, as a rule), ``seconds_per_cell`` (nan if no earlier
-        run tells) and ``hours``.
-    workers
-        Cells that run side by side.
+        The sweep.
     """
 
-    request: SweepRequest
-    points: pd.DataFrame
-    workers: int
-
-    @property
-    def hours(self) -> float:
-        """Hours of all cells that are not done; nan if the cost of one of them is unknown."""
-        return float(self.points["hours"].sum(skipna=False))
+    request: SweepRequest = field(kw_only=True)
 
     def check(self) -> None:
         """Raise ParameterError if the budget is known to be enough for no point."""
-        frame, budget = self.points, self.request.budget
+        frame, budget = self.parts, self.request.budget
         scored = frame["steps_in_budget"] >= np.minimum(frame["steps"], FIRST_STEPS)
         if budget.cells is not None and not scored.any():
             fix = "A point is scored from two rows on. Use a larger one."
             raise ParameterError("budget", budget, "is enough for no point", fix)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return :attr:`points`."""
-        return self.points
-
     def line(self) -> str:
         """Return what there is to do, in one line."""
-        frame, budget = self.points, self.request.budget
-        done, to_compute = int(frame["done"].sum()), int(frame["to_compute"].sum())
-        cost = cost_words(self.hours, self.workers)
-        points, cells = counted(len(frame), "point"), counted(int(frame["cells"].sum()), "cell")
-        parts = [f"{points}, {cells}, {done:,} done, {to_compute:,} to compute: {cost}"]
+        frame, budget = self.parts, self.request.budget
+        parts = [f"{counted(len(frame), 'point')}, {super().line()}"]
         if budget:
             whole = int((frame["steps_in_budget"] >= frame["steps"]).sum())
             fewest, reached = int(frame["steps_in_budget"].min()), int((frame["steps_in_budget"] >= FIRST_STEPS).sum())
@@ -83,17 +64,10 @@ class SweepPlan(OnOneScreen):
             )
         return "; ".join(parts)
 
-    def summary(self) -> str:
-        """Return the table that the command line prints."""
-        frame = self.points.drop(columns=["seconds_per_cell"])
-        if not self.request.budget:
-            frame = frame.drop(columns=["steps", "steps_in_budget"])
-        choices = frame.columns[: frame.columns.get_loc("cells")]
-        texts = {name: ["" if pd.isna(value) else value_text(value) for value in frame[name]] for name in choices}
-        times = [rough_duration(value) for value in frame["hours"]]
-        shown = frame.drop(columns="hours").assign(**texts, time=times)
-        title = self.request.title
-        return "\n".join([title, "=" * len(title), "", shown.to_string(index=False), "", self.line(), ""])
+    def shown(self) -> pd.DataFrame:
+        """Return the columns that the command line prints."""
+        hidden = [] if self.request.budget else ["steps", "steps_in_budget"]
+        return self.parts.drop(columns=["seconds_per_cell", *hidden])
 
 
 def turns(steps: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -136,7 +110,7 @@ def make_plan(request: SweepRequest, client: Client) -> SweepPlan:
         rows.append({**row, "hours": each * sum(own) / 3600 / workers if sum(own) else 0.0})
     frame = pd.DataFrame(rows)
     frame["steps_in_budget"] = steps_in_budget(new, seconds, workers, request)
-    return SweepPlan(request, frame, workers)
+    return SweepPlan(request.title, frame, workers, request=request)
 
 
 def steps_in_budget(

@@ -164,7 +164,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
 
     def __init__(self, request: SweepRequest, plan: SweepPlan, *, progress: bool | None = False) -> None:
         super().__init__(request, progress=progress)
-        self._done = plan.points["done"].tolist()
+        self._done = plan.parts["done"].tolist()
 
     def open(self, project_run: str | None) -> RunRecorder[CellRecord]:
         """Open the run on top; complete points of an earlier run of the same sweep become children of this one."""

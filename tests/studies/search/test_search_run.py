@@ -84,7 +84,7 @@ def test_the_parent(pruned: tuple[Place, HyperparameterSearch], tmp_path: Path) 
     assert "held_out_difference" in metrics
     assert 0 <= metrics["hyperparameter_importance/kind"] <= 1
     names = {item.path for item in place.client.list_artifacts(result.run_id)}
-    assert {"hyperparameters.json", "search.json", "trials.json", "search.html"} <= names
+    assert {"hyperparameters.json", "search.json", "trials.json", "search.html", "summary.svg"} <= names
     assert not any(name.endswith(".png") for name in names)
     table = document(place, result.run_id, "trials.json", tmp_path)
     assert len(table["data"]) == 1 + 28, "the best of level 1 stands in both levels"

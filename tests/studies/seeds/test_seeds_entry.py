@@ -30,7 +30,7 @@ from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
 
 TEN = tuple(range(42, 142, 10))
 NOTHING_RANDOM = "a_data_order=1e6,a_sample_choice=1e6,a_model_initialisation=1e6,a_model_randomness=1e6"
-ARTIFACTS = {"cells.parquet", "predictions.parquet", "report.html"}
+ARTIFACTS = {"cells.parquet", "predictions.parquet", "report.html", "summary.svg"}
 ARTIFACTS |= {f"{name}.json" for name in ("cells", "examples", "investigation", "seeds")}
 
 

@@ -37,7 +37,7 @@ def test_the_result_is_made_again_from_the_runs(swept: tuple[Place, Sweep]) -> N
     after = place.client.get_run(found.run_id)
     assert after.data.metrics == pytest.approx(before.data.metrics)
     artifacts = {each.path for each in place.client.list_artifacts(found.run_id)}
-    assert artifacts >= {"sweep.json", "sweep.html"}
+    assert artifacts >= {"sweep.json", "sweep.html", "summary.svg"}
     assert artifacts >= {f"points.{kind}" for kind in ("parquet", "csv", "tex", "json")}
     assert "points.json" in after.data.tags["mlflow.loggedArtifacts"]
     assert not any(path.endswith(".png") for path in artifacts)

@@ -67,7 +67,7 @@ def test_a_dry_run_starts_nothing(place: Place, tmp_path: Path) -> None:
     for asked in ({"dry_run": True}, {"file": tmp_path / "sweep.yaml"}):
         with pytest.raises(ParameterError, match=r"^dry_run=.*In Python call .* plan_sweep of mlflow_l3d"):
             run(place, **asked)
-    assert re.search(r"^ +20 +15 +0 +15 ", wide.summary(), re.MULTILINE)  # no 20.0
+    assert re.search(r"^20 +15 +0 +15 ", wide.summary(), re.MULTILINE)  # no 20.0
     assert [run.info.run_id for run in place.parents()] == [before.run_id]
     assert place.runs("tags.`l3d.role` = 'sweep'") == []
 
