@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import mlflow_l3d
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command import folder
 from mlflow_l3d.approaches.command.approach import Command
@@ -193,3 +194,13 @@ def test_a_file_that_somebody_edits_during_the_first_run_stays_in_the_key(name, 
     key = key_of("python train.py {seed} data.csv", here)
     (here / name).write_text(f"{(here / name).read_text()}#")
     assert key_of("python train.py {seed} data.csv", here) != key
+
+
+@pytest.mark.slow
+def test_a_study_that_uses_earlier_cells_says_what_is_not_compared(tracking_uri, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    (tmp_path / "train.py").write_text("import sys; print('acc:', int(sys.argv[1]) % 100 / 128)")
+    given = {"approach": "command", "command": "python -SE train.py {seed}", "executor": "inline", "self_test": "skip"}
+    assert (mlflow_l3d.seeds(**given, seeds=[1, 2]).reused, "earlier runs. Files" in caplog.text) == (0, False)
+    assert mlflow_l3d.seeds(**given, seeds=[1, 2, 3]).reused == 2
+    assert "2 of 3 seeds come from earlier runs. Files that neither the command nor its scripts name" in caplog.text

@@ -6,9 +6,12 @@ import ctypes
 import os
 import struct
 import sys
+import threading
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
@@ -56,13 +59,19 @@ def walk(here: Path) -> Iterator[tuple[str, os.stat_result]]:
             if any(entry.name == "pyvenv.cfg" for entry in entries):
                 continue
             yield folder, status
+            above = folder.removeprefix("./")
+            folders += [f"{above}{entry.name}/" for entry in entries if entry.is_dir()]
             for entry in entries:
-                name = f"{folder.removeprefix('./')}{entry.name}"
-                with suppress(OSError):
-                    if entry.is_dir():
-                        folders.append(f"{name}/")
-                    else:
-                        yield name, entry.stat()
+                if not entry.is_dir() and (of_file := _status(entry)):
+                    yield f"{above}{entry.name}", of_file
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """Return the status of a file, to which links are followed; None if it is gone."""
+    try:
+        return entry.stat()
+    except OSError:
+        return None
 
 
 @dataclass
@@ -161,26 +170,28 @@ def visit(here: Path, outside: Collection[Path], *, alone: bool) -> Iterator[Vis
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
             gate.release()  # was held while waiting, so that those that come later do not get in first
-        watch = _watch(here)
-        try:
-            visited = Visit(here, outside, watch)
-            file.seek(0)
-            visited.is_as_left = file.read() == _digest(visited.before)
-            yield visited
-            if alone:
-                file.truncate(0)
-                file.write(_digest(visited.after))
-        finally:
-            if watch >= 0:
-                os.close(watch)
+        status = here.stat()
+        watch = _watch(here, status.st_dev, status.st_ino, threading.get_ident())
+        deque(_appeared(watch), maxlen=0)
+        visited = Visit(here, outside, watch)
+        file.seek(0)
+        visited.is_as_left = file.read() == _digest(visited.before)
+        yield visited
+        if alone:
+            file.truncate(0)
+            file.write(_digest(visited.after))
 
 
 def _digest(stamps: Stamps) -> str:
     return sha256(repr(sorted(stamps.items())).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _watch(folder: Path) -> int:
-    """Return a descriptor that shows what appears in a folder, be it for a moment; -1 if there is none but on Linux."""
+@cache
+def _watch(folder: Path, *_: int) -> int:
+    """Return a descriptor that shows what appears in a folder, be it for a moment; -1 if there is none but on Linux.
+
+    It stays open, since the kernel takes milliseconds to close it.
+    """
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
         descriptor = int(library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
