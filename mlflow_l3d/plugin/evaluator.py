@@ -77,8 +77,8 @@ class L3DEvaluator(ModelEvaluator):
         cells = planned.select(dataset.features_data)
         metric, agreement = metric_of(run, settings.get("metric", "auto"), cells), settings.get("agreement", "auto")
         with own_settings():
-            analysis = score_parent(client, run, cells, metric=metric, planned=planned, agreement=agreement)
-        return _result(client, run_id, analysis.metrics())
+            found = score_parent(client, run, cells, metric=metric, planned=planned, agreement=agreement)
+        return _result(client, run_id, found.analysis.metrics())
 
 
 def _result(client: MlflowClient, run_id: str, metrics: dict[str, float]) -> EvaluationResult:

@@ -7,16 +7,18 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, Generic, TypeVar
 
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.about import About
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
 from mlflow_l3d.studies.request import CellRequest
+from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.self_test import SelfTest, self_test, tested
 from mlflow_l3d.studies.shown import OnOneScreen, logger, progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
@@ -35,19 +37,29 @@ class CellStudyResult(OnOneScreen, Generic[C]):
     ----------
     run_id
         The parent run.
-    request
-        What was studied.
+    about
+        Its title, origin, notes and settings.
     computed, reused
         How many cells were trained now, and how many were taken from the tracking server or the spool.
     seconds
         Wall clock.
+    request
+        What was studied; None if it was loaded.
     """
 
     run_id: str
-    request: C
+    about: About
     computed: int
     reused: int
     seconds: float
+    request: C | None = field(default=None, metadata=LEFT_OUT)
+
+    def line(self, computed: str) -> str:
+        """Return how many cells were computed and taken, and where the report is, for the terminal."""
+        return (
+            f"{self.about.title}: {computed}, {self.reused} taken from earlier runs, in {self.seconds:.0f} s; "
+            f"report.html is among the artifacts of MLflow run {self.run_id}."
+        )
 
 
 class CellStudy(Study[C, CellRecord, R]):
@@ -274,7 +286,7 @@ class CellStudy(Study[C, CellRecord, R]):
         self.recorder.wait()
 
     def result(self) -> dict[str, Any]:
-        """Return the attributes of :class:`CellStudyResult` but for the request."""
+        """Return the attributes of :class:`CellStudyResult` but for the request, and what is said about it."""
         return {
             "run_id": self.recorder.parent.run_id,
             "computed": self.computed,

@@ -31,6 +31,7 @@ from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
+from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -144,6 +145,7 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
         ):
             ablation = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
             tags = {names.OF_INVESTIGATION: run_id, names.NOTE: ablation.description()}
+            write_result(folder, ablation)
             opened.finish(folder, metrics={}, tags=tags, tables=_write(ablation, folder))
     return ablation
 

@@ -13,12 +13,14 @@ from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.pairs import advice_on
 from mlflow_l3d.studies.comparison.report.words import Side
 from mlflow_l3d.studies.files import write_json, write_tables
+from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import run_page
@@ -74,9 +76,18 @@ class ComparedRuns(OnOneScreen):
     self_checks: tuple[SelfCheck, ...] = ()
     source: Source = field(default_factory=Source)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per pair and task, see :class:`mlflow_l3d.analysis.comparison.results.Comparison`."""
-        return self.comparison.to_frame()
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per pair and task in the units of the report.
+
+        Parameters
+        ----------
+        full
+            Whether to return all numbers, scores as fractions, as :class:`Comparison` has them.
+        """
+        frame, means = self.comparison.to_frame(), {"mean_first": "mean of first", "mean_second": "mean of second"}
+        heads = dict(zip(with_interval("difference"), ("difference", "low", "high"), strict=True))
+        shown = frame[["task", "first", "second", "verdict", *means, *heads]]
+        return frame if full else unit_of(self.comparison.metric).heads(shown, means, heads)
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run."""
@@ -111,7 +122,7 @@ TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks
 
 def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     """Write tables and report; return the names of what MLflow shows as tables."""
-    comparison, frame = compared.comparison, compared.to_frame()
+    comparison, frame = compared.comparison, compared.to_frame(full=True)
     frame.to_csv(folder / "differences.csv", index=False)
     frame.to_parquet(folder / "differences.parquet", index=False)
     compared.scores.to_parquet(folder / "scores.parquet", index=False)
@@ -122,6 +133,7 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     without_functions = replace(comparison, metric=Metric(comparison.metric.name))
     document = {**asdict(without_functions), "metric": comparison.metric.name, **more}
     write_json(folder / DOCUMENT, document, indent=2)
+    write_result(folder, compared)
     compared.report().save(folder, names.REPORT)
     frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
     importances = None if compared.importances.empty else compared.importances

@@ -79,9 +79,9 @@ def compare(
     >>> before = mlflow_l3d.investigate("synthetic", approach="synthetic", **sizes)
     >>> after = mlflow_l3d.investigate("synthetic", approach="synthetic", hyperparameters=change, **sizes)
     >>> compared = mlflow_l3d.compare(after, before)
-    >>> compared.to_frame()[["mean_first", "mean_second", "difference", "verdict"]].round(3)
-       mean_first  mean_second  difference verdict
-    0       0.675        0.394        0.28  better
+    >>> compared.to_frame()[["mean of first (%)", "difference (pp)", "verdict"]].round(1)
+       mean of first (%)  difference (pp) verdict
+    0               67.5             28.0  better
     """
     every = runs if not others else [*(runs if isinstance(runs, list | tuple) else [runs]), *others]
     with entry_point() as project_run:

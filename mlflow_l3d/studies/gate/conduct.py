@@ -5,20 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.report.numbers import counted, unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.gate.golden import GoldenRuns
-from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, blinded_std, correlation, look_at, measure, view
+from mlflow_l3d.studies.gate.numbers.gate import (
+    Forecast,
+    GateAnswer,
+    Look,
+    blinded_std,
+    correlation,
+    look_at,
+    measure,
+    view,
+)
 from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
@@ -35,6 +45,7 @@ from mlflow_l3d.studies.gate.report.page import gate_document
 from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, look_line
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.runs import SideRuns, outstanding, systems_of
+from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.shown import OnOneScreen, shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
@@ -54,22 +65,22 @@ class Gate(OnOneScreen):
         Its MLflow run.
     answer
         What it found.
-    request
-        What was asked.
     source
         Where it comes from, for its report.
     computed
         How many runs were trained now.
     ahead
         How many of these are beyond the last look: free workers begin the next runs before the look is taken.
+    request
+        What was asked; None if it was loaded.
     """
 
     run_id: str
-    answer: GateAnswer = field(repr=False)
-    request: GateRequest = field(repr=False)
-    source: GateSource = field(repr=False)
+    answer: GateAnswer
+    source: GateSource
     computed: int
     ahead: int = 0
+    request: GateRequest | None = field(default=None, metadata=LEFT_OUT)
 
     @property
     def decision(self) -> str:
@@ -80,6 +91,12 @@ class Gate(OnOneScreen):
     def exit_status(self) -> int:
         """What the command line exits with."""
         return self.answer.exit_status
+
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per look in the units of the report; `full` returns all, with differences as fractions."""
+        looks = pd.DataFrame(list(self.answer.looks), columns=[each.name for each in fields(Look)])
+        heads = {name: name for name in ("difference", "low", "high")}
+        return looks if full else unit_of(self.answer.metric).heads(looks[["runs", "decision", *heads]], {}, heads)
 
     def report(self) -> Document:
         """Return the result as people read it."""
@@ -124,9 +141,8 @@ class Conduct:
                 trained = [side.begun for side in self.runs.values() if side.begun]
                 for runs in trained:
                     runs.finish(self.answer.looks[-1].runs)
-            source = self._write(run)
-        computed, ahead = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
-        return Gate(run.run_id, self.answer, request, source, computed, ahead)
+            counts = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
+            return self._write(run, *counts)
 
     @property
     def _is_over(self) -> bool:
@@ -226,14 +242,16 @@ class Conduct:
         """Return run and experiment of both sides, as far as they are there, by name."""
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
-    def _write(self, run: AuxiliaryRun) -> GateSource:
+    def _write(self, run: AuxiliaryRun, computed: int, ahead: int) -> Gate:
         parents = self._parents()
         document = about(self.request, parents)
         settings = {name: value for name, value in document["parameters"].items() if value != "auto"}
         experiment_id = str(self.client.get_run(run.run_id).info.experiment_id)
         source = source_of_gate(self.request, run.run_id, parents, runs_page(self.client, experiment_id))
+        gate = Gate(run.run_id, self.answer, source, computed, ahead, self.request)
         with temporary_folder() as folder:
             write_record(folder, self.answer, document)
+            write_result(folder, gate)
             summary = write_results(folder, self.answer, source=source, settings=settings)
             links = [f"* {name}: [{run_id}]({run_page(at, run_id)})" for name, (run_id, at) in parents.items()]
             tags = {
@@ -244,4 +262,4 @@ class Conduct:
             }
             run.finish(folder, metrics={}, tags=tags)
         append_summary(summary)
-        return source
+        return gate

@@ -11,7 +11,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading, version_words
+from mlflow_l3d.studies.about import About, heading, version_words
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
@@ -19,6 +19,7 @@ from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import
 from mlflow_l3d.studies.importing.parameters import IMPORT, ImportOptions
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
+from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.results import write_scores
@@ -49,9 +50,12 @@ class ImportedRuns(OnOneScreen):
         One line for each file or run that is left out until it is corrected.
     notes
         Further remarks.
+    about
+        What its report says in addition to the numbers.
     """
 
     run_id: str
+    about: About
     study: SeedsStudy
     written: int
     skipped: int
@@ -73,8 +77,7 @@ class ImportedRuns(OnOneScreen):
             f"{self.written} runs written, {self.skipped} there before{advice}",
             f"MLflow run {self.run_id}; report.html is among its artifacts",
         ]
-        title = f"Imported: {len(self.study.seeds)} runs, {self.study.task}"
-        return seeds_document(self.study, title=title, source=_source(self.study, self.run_id), lines=lines)
+        return seeds_document(self.study, title=self.about.title, source=self.about.source, lines=lines)
 
 
 @with_signature(ImportOptions)
@@ -158,7 +161,9 @@ def _finished(request: Import, client: Client) -> ImportedRuns | None:
         if {run["cell_key"] for run in document.get("runs", ())} == keys and not request.problems:
             study, *_ = request.study()
             run_id, number = str(parent.info.run_id), len(keys)
-            return ImportedRuns(run_id=run_id, study=study, written=0, skipped=number, problems=(), notes=request.notes)
+            about = About(title=request.title, source=_source(study, run_id))
+            done = {"written": 0, "skipped": number}
+            return ImportedRuns(run_id=run_id, about=about, study=study, **done, problems=(), notes=request.notes)
     return None
 
 
@@ -198,19 +203,20 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
             cells = cells.drop(columns="seed")
             settings = {**heading(recorder.parent.run_id), "task": request.task, "from": request.arguments["from_"]}
             settings |= {**request.shared, "versions": version_words()}
-            title, notes = request.title, request.remarks
             source = _source(study, recorder.parent.run_id, runs_page(recorder.client, recorder.parent.experiment_id))
-            text = write_scores(
-                folder, study, cells, predictions, title=title, source=source, notes=notes, settings=settings
+            about = About(title=request.title, source=source, notes=request.remarks, settings=settings)
+            text = write_scores(folder, study, cells, predictions, about)
+            result = ImportedRuns(
+                run_id=recorder.parent.run_id,
+                about=about,
+                study=study,
+                written=len(request.cells) - len(recovered),
+                skipped=len(recovered),
+                problems=request.problems,
+                notes=request.notes,
             )
+            write_result(folder, result)
             write_json(folder / names.INVESTIGATION, request.document(), indent=2)
             recorder.log_metrics({**study.metrics(), "cells_failed": float(len(request.problems))}, len(study.seeds))
             recorder.finish(folder, complete=not request.problems, description=text)
-        return ImportedRuns(
-            run_id=recorder.parent.run_id,
-            study=study,
-            written=len(request.cells) - len(recovered),
-            skipped=len(recovered),
-            problems=request.problems,
-            notes=request.notes,
-        )
+        return result

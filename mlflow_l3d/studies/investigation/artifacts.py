@@ -14,8 +14,8 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.about import About
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.picture import picture
@@ -39,10 +39,7 @@ def write_artifacts(
     cells: pd.DataFrame,
     *,
     document: Mapping[str, Any],
-    settings: Mapping[str, str],
-    title: str,
-    source: Source,
-    notes: Sequence[str] = (),
+    about: About,
 ) -> None:
     """Write the artifacts of the parent run into `folder`: tables, report and pictures.
 
@@ -56,10 +53,8 @@ def write_artifacts(
         One row per cell, with run ids.
     document
         Content of ``investigation.json``.
-    settings
-        Name -> value, for the report.
-    title, source, notes
-        Name of the report, the origin of the result, and remarks.
+    about
+        What the report says in addition to the numbers.
     """
     analysis = scored.analysis
     public = cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore")
@@ -78,9 +73,7 @@ def write_artifacts(
     paths = partial(design_named(analysis.design).paths, analysis.importances)
     predictions = folder / names.PREDICTIONS
     runs = Runs(public, predictions if predictions.exists() else None)
-    report = investigation_document(
-        analysis, title=title, source=source, runs=runs, notes=notes, settings=settings, paths=paths
-    )
+    report = investigation_document(analysis, **vars(about), runs=runs, paths=paths)
     report.save(folder, names.REPORT)
     (folder / names.SUMMARY).write_text(picture(report.headline, report.drawing, report.table), encoding="utf-8")
 

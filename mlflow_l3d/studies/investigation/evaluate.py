@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -19,11 +20,13 @@ from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import class_words, heading, version_words
+from mlflow_l3d.studies.about import About, class_words, heading, version_words
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
 from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.investigation.scoring import Scored, score
+from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, Run
@@ -45,7 +48,7 @@ def score_parent(
     planned: Planned,
     agreement: str = "auto",
     log: bool = True,
-) -> Analysis:
+) -> Evaluation:
     """Score cells that are runs on a tracking server, and write metrics and artifacts to their parent run.
 
     Parameters
@@ -87,9 +90,15 @@ def score_parent(
             table_file=folder / names.PREDICTIONS,
             interim_analyses=_looks(client, parent, metric, planned.design_of(cells).name),
         )
+        written = read_result(client, parent.info.run_id)
+        is_study = written is not None and not isinstance(written, Evaluation)
+        about = rewritten(written.about, metric) if is_study else recorded_about(client, parent)
+        evaluation = Evaluation(parent.info.run_id, scored.analysis, about)
         if log:
-            _write_scored(client, parent, cells, scored, folder)
-    return scored.analysis
+            result = replace(written, analysis=scored.analysis, about=about) if is_study else evaluation
+            write_result(folder, result)
+            _write_scored(client, parent, cells, scored, folder, about)
+    return evaluation
 
 
 def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> Planned:
@@ -171,21 +180,12 @@ def check_metric(cells: pd.DataFrame, metric: Metric) -> None:
         )
 
 
-def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path) -> None:
+def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path, about: About) -> None:
     """Write an analysis to its parent run: metrics (the path of consistency included), artifacts and tags.
 
     Files that `folder` already has become artifacts, too.
     """
-    write_artifacts(
-        folder,
-        scored,
-        cells,
-        document={},
-        settings=_settings(client, run),
-        title=run.info.run_name or run.info.run_id,
-        source=recorded_source(client, run),
-        notes=["Evaluated from the runs on the tracking server."],
-    )
+    write_artifacts(folder, scored, cells, document={}, about=about)
     importances = scored.analysis.importances
     rows = _last_step(scored.analysis, run)
     steps = {**scored.consistency_steps}
@@ -194,11 +194,11 @@ def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored,
     client.log_artifacts(run.info.run_id, str(folder))
     logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS, "[]"))
     written = [{"path": name, "type": "table"} for name in names.TABLES if (folder / name).exists()]
-    links = links_in(run.data.tags.get(names.NOTE, ""))
+    parts = [description(scored.analysis, about.notes), *links_in(run.data.tags.get(names.NOTE, ""))]
     tags = {
         names.SCHEMA_TAG: names.SCHEMA,
         names.LOGGED_ARTIFACTS: json.dumps([*logged, *(table for table in written if table not in logged)]),
-        names.NOTE: with_link("\n\n".join([description(scored.analysis), *links]), str(run.info.experiment_id)),
+        names.NOTE: with_link("\n\n".join(parts), str(run.info.experiment_id)),
     }
     if names.INVESTIGATION_KEY not in run.data.tags:
         tags |= {
@@ -210,18 +210,31 @@ def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored,
     parents.set_tags(client, run.info.run_id, tags)
 
 
-def _settings(client: Client, run: Run) -> dict[str, str]:
-    """Return the settings in the report: the resolved parameters and, if this package made the runs, more."""
+def rewritten(about: About, metric: Metric) -> About:
+    """Return what the report of a study said in addition to its numbers, with the metric that is scored now."""
+    if about.settings.get("metric", metric.name) == metric.name:
+        return about
+    source = replace(about.source, given={**about.source.given, "metric": metric.name})
+    return replace(about, source=source, settings={**about.settings, "metric": metric.name})
+
+
+def recorded_about(client: Client, run: Run) -> About:
+    """Return what a report says in addition to the numbers, as far as a run says it that holds no result of ours."""
     run_id = str(run.info.run_id)
     ours = names.INVESTIGATION_KEY in run.data.tags
     document = (fetch_document(client, run_id, names.INVESTIGATION) if ours else None) or {}
     typed = {name: own_parameter(run, name) or "" for name in run.data.params if "." not in name}
-    about = {
+    more = {
         "classes": class_words(document.get("task", {}).get("classes", [])),
         "versions": ", ".join(f"{name} {number}" for name, number in document.get("versions", {}).items()),
         "evaluated with": version_words(),
     }
-    return {**heading(run_id), **typed, **{name: words for name, words in about.items() if words}}
+    return About(
+        title=run.info.run_name or run_id,
+        source=recorded_source(client, run),
+        notes=("Evaluated from the runs on the tracking server.",),
+        settings={**heading(run_id), **typed, **{name: words for name, words in more.items() if words}},
+    )
 
 
 def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> Source:

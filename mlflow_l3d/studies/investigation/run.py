@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Unpack
 
 import pandas as pd
@@ -15,7 +15,6 @@ from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.studies.about import fragile_examples
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import cells_frame, description, spooled_predictions, write_artifacts
@@ -23,7 +22,9 @@ from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
+from mlflow_l3d.studies.investigation.results import Analysed
 from mlflow_l3d.studies.investigation.scoring import score
+from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import under_way
 from mlflow_l3d.tasks.base import Task, TaskLike
@@ -32,7 +33,7 @@ from mlflow_l3d.tracking.pages import runs_page
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Investigation(CellStudyResult[InvestigationRequest]):
+class Investigation(CellStudyResult[InvestigationRequest], Analysed):
     """A finished investigation; see :class:`mlflow_l3d.studies.cells.CellStudyResult`.
 
     Attributes
@@ -44,11 +45,7 @@ class Investigation(CellStudyResult[InvestigationRequest]):
     """
 
     analysis: Analysis
-    cells: pd.DataFrame
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per factor, most important first."""
-        return self.analysis.to_frame()
+    cells: pd.DataFrame = field(metadata={"file": names.CELLS})
 
     def fragile(self, task: Task | None = None, count: int = 20) -> pd.DataFrame:
         """Return the examples on which runs differ most, with their texts, see :func:`fragile_examples`.
@@ -56,26 +53,17 @@ class Investigation(CellStudyResult[InvestigationRequest]):
         Parameters
         ----------
         task
-            Holds the texts; by default the task that was investigated.
+            Holds the texts, which no run does; by default the task that was investigated, unless it was loaded.
         count
             How many examples at most.
         """
-        return fragile_examples(self.analysis.examples, task or self.request.setup.task, count)
+        own = self.request.setup.task if self.request else None
+        return super().fragile(task or own, count)
 
     def report(self) -> Document:
         """Return the result as people read it."""
-        lines = [
-            f"{self.request.title}: {self.computed} cells computed, {self.reused} taken from earlier runs, in "
-            f"{self.seconds:.0f} s; report.html is among the artifacts of MLflow run {self.run_id}.",
-        ]
-        source = self.request.source(self.run_id)
-        return investigation_document(
-            self.analysis,
-            title=self.request.title,
-            source=source,
-            lines=lines,
-            notes=self.request.notes(self.cells),
-        )
+        lines = [self.line(f"{self.computed} cells computed")]
+        return investigation_document(self.analysis, **vars(self.about), lines=lines)
 
 
 @with_signature(InvestigateOptions)
@@ -227,25 +215,19 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 interim_analyses=self._monitor.interim_analyses,
                 table_file=folder / names.PREDICTIONS,
             )
-            notes, run_id = request.notes(cells), recorder.parent.run_id
-            write_artifacts(
-                folder,
-                scored,
-                cells,
-                document=request.document(),
-                settings=_settings(request, run_id),
-                title=request.title,
-                source=request.source(run_id, runs_page(recorder.client, recorder.parent.experiment_id)),
-                notes=notes,
-            )
+            address, notes = runs_page(recorder.client, recorder.parent.experiment_id), request.notes(cells)
+            about = request.about(recorder.parent.run_id, address, _settings(request), notes)
+            write_artifacts(folder, scored, cells, document=request.document(), about=about)
             for step, metrics in sorted(scored.consistency_steps.items()):
                 recorder.log_metrics(metrics, step)
             recorder.log_metrics(scored.analysis.metrics(), request.design().steps)
             recorder.wait()
             whole = bool(self._monitor.stopped) or rows == self.request.plan.mitigation_runs
             complete = whole and scored.analysis.cells_failed == 0
+            result = Investigation(request=request, about=about, analysis=scored.analysis, cells=cells, **self.result())
+            write_result(folder, result)
             recorder.finish(folder, complete=complete, description=description(scored.analysis, notes))
-        return Investigation(request=request, analysis=scored.analysis, cells=cells, **self.result())
+        return result
 
 
 def _planned(request: InvestigationRequest) -> Planned:
@@ -268,10 +250,10 @@ def _planned(request: InvestigationRequest) -> Planned:
     )
 
 
-def _settings(request: InvestigationRequest, run_id: str) -> dict[str, str]:
+def _settings(request: InvestigationRequest) -> dict[str, str]:
     task, plan = request.setup.task, request.plan
     examples = f"{len(task)} examples" if len(task) else "data of its own"
-    more = {
+    return {
         "task": f"{task.name} ({examples}, {f'{len(task.class_names)} classes' if task.class_names else task.kind})",
         "model": request.setup.model or "none",
         "design": plan.words(),
@@ -283,4 +265,3 @@ def _settings(request: InvestigationRequest, run_id: str) -> dict[str, str]:
         "stopping rule": "" if plan.stop == "none" else plan.stop_words(),
         "root seed": str(plan.root_seed),
     }
-    return request.settings(more, run_id)

@@ -74,5 +74,5 @@ VERB = Verb(
     ),
     usual="task approach space metric hyperparameters coarse_trials fine_trials held_out_runs",
     order=30,
-    returns=("mlflow_l3d.studies.search.run:HyperparameterSearch",),
+    returns=("mlflow_l3d.studies.search.results:HyperparameterSearch",),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.studies.about import About, heading
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
-from mlflow_l3d.studies.investigation.evaluate import recorded_source
+from mlflow_l3d.studies.investigation.evaluate import recorded_source, rewritten
+from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS
@@ -36,11 +37,7 @@ def write_scores(
     study: SeedsStudy,
     cells: pd.DataFrame,
     predictions: pd.DataFrame | None,
-    *,
-    title: str,
-    source: Source,
-    notes: Sequence[str],
-    settings: Mapping[str, str],
+    about: About,
 ) -> str:
     """Write tables and report: what can be made of runs alone, ours or a stranger's.
 
@@ -51,22 +48,14 @@ def write_scores(
         predictions.to_parquet(folder / names.PREDICTIONS, index=False)
     examples = None if study.examples is None else study.examples.frame.head(2000)
     write_tables(folder, {names.CELLS_TABLE: study.to_frame(), names.EXAMPLES: examples})
-    about = {name: getattr(study, name) for name in ("task", "model", "kind", "metric", "training_size", "seeds")}
-    document = {**about, "metric": study.metric.name, "metrics": study.metrics()}
+    document = {name: getattr(study, name) for name in ("task", "model", "kind", "training_size", "seeds")}
+    document |= {"metric": study.metric.name, "metrics": study.metrics()}
     write_json(folder / names.SEEDS, {**document, "scores": study.scores.reset_index()}, indent=2)
     done = cells.loc[cells["status"].eq("FINISHED"), "run_id"].tolist()
-    report = seeds_document(
-        study,
-        title=title,
-        source=source,
-        runs=done,
-        failed=len(cells) - len(done),
-        notes=notes,
-        settings=settings,
-    )
+    report = seeds_document(study, **vars(about), runs=done, failed=len(cells) - len(done))
     report.save(folder, names.REPORT)
     luck, *others = (answer.markdown(1) for answer in report.answers)
-    return "\n\n".join([f"**{marked(report.headline)}** {luck}", *others, *notes])[:5000]
+    return "\n\n".join([f"**{marked(report.headline)}** {luck}", *others, *about.notes])[:5000]
 
 
 def write_over_tasks(
@@ -112,24 +101,30 @@ class SeedsEvaluation(OnOneScreen):
         One record per model, if there are several parent runs.
     run_id
         The run of the comparison; the empty text with one parent run.
-    sources
-        Model and task -> origin of the study.
+    abouts, failed
+        Title, origin, notes and settings of each study, and its seeds that failed.
     """
 
     run_ids: tuple[str, ...]
     studies: tuple[SeedsStudy, ...]
     over_tasks: tuple[ModelOverTasks, ...] = ()
     run_id: str = ""
-    sources: Mapping[TaskKey, Source] = field(default_factory=dict)
+    abouts: tuple[About, ...] = ()
+    failed: tuple[int, ...] = ()
 
     def report(self) -> Document:
         """Return the result as people read it."""
         if not self.over_tasks:
-            study, title = self.studies[0], f"evaluation of run {self.run_ids[0]}"
-            lines = [f"{title[:1].upper()}{title[1:]}"]
-            return seeds_document(study, title=title, source=self.sources[study.model, study.task], lines=lines)
+            lines = [f"Evaluation of run {self.run_ids[0]}"]
+            return seeds_document(self.studies[0], **vars(self.abouts[0]), failed=self.failed[0], lines=lines)
         title = f"Seeds over tasks (MLflow run {self.run_id})"
         return over_tasks_document(self.over_tasks, title=title, sources=self.sources, lines=[title])
+
+    @property
+    def sources(self) -> Mapping[TaskKey, Source]:
+        """Model and task -> origin of the study."""
+        studies = zip(self.studies, self.abouts, strict=True)
+        return {(study.model, study.task): about.source for study, about in studies}
 
 
 def evaluate_seeds(
@@ -159,16 +154,18 @@ def evaluate_seeds(
     if repeated := [name for at, name in enumerate(run_names) if name in run_names[:at]]:
         raise ParameterError("parent_run_id", repeated[0], "must be named once")
     run_ids = tuple(latest_investigation(client) if name == "latest" else name for name in run_names)
-    if len(run_ids) == 1:
-        read = _study(client, run_ids[0], metric)
-        if log:
-            _rescore(client, read)
-        return SeedsEvaluation(run_ids, (read.study,), sources=_sources([read]))
     every = [_study(client, run_id, metric) for run_id in run_ids]
-    studies, sources = tuple(read.study for read in every), _sources(every)
+    studies = tuple(read.study for read in every)
+    abouts, failed = tuple(read.about for read in every), tuple(read.failed for read in every)
+    result = SeedsEvaluation(run_ids, studies, abouts=abouts, failed=failed)
+    if len(run_ids) == 1:
+        if log:
+            _rescore(client, every[0], result)
+        return result
     models = over_tasks(studies)
+    result = replace(result, over_tasks=models)
     if not log:
-        return SeedsEvaluation(run_ids, studies, models, sources=sources)
+        return result
     title, listed = f"seeds over {len({study.task for study in studies})} tasks", ",".join(run_ids)
     parameters = {"parent_run_id": listed}
     with (
@@ -176,9 +173,11 @@ def evaluate_seeds(
         auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters=parameters) as run,
     ):
         source = Source(run_id=run.run_id, date=heading(run.run_id)["date"][:10])
-        tables = write_over_tasks(folder, models, title=title, source=source, sources=sources)
+        tables = write_over_tasks(folder, models, title=title, source=source, sources=result.sources)
+        result = replace(result, run_id=run.run_id)
+        write_result(folder, result)
         run.finish(folder, metrics=_metrics(models), tags={names.INVESTIGATIONS: listed}, tables=tables)
-    return SeedsEvaluation(run_ids, studies, models, run.run_id, sources)
+    return result
 
 
 @dataclass(frozen=True)
@@ -187,11 +186,13 @@ class _Read:
     cells: pd.DataFrame
     predictions: pd.DataFrame | None
     study: SeedsStudy
-    source: Source
+    about: About
+    written: Any
 
-
-def _sources(every: Sequence[_Read]) -> dict[TaskKey, Source]:
-    return {(read.study.model, read.study.task): read.source for read in every}
+    @property
+    def failed(self) -> int:
+        """How many seeds failed."""
+        return int(self.cells["status"].ne("FINISHED").sum())
 
 
 def _study(client: Client, run_id: str, metric: str) -> _Read:
@@ -226,14 +227,27 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
         metric=(None if recorded_metric == "auto" else recorded_metric) if metric == "auto" else metric,
         kind=task.get("kind", "regression" if numeric else "classification"),
         task=str(task.get("name") or own_parameter(parent, "task") or parent.info.run_name or run_id),
-        model=str(document.get("model", {}).get("name") or own_parameter(parent, "model") or ""),
+        model=str(document["model"]["name"] if "model" in document else own_parameter(parent, "model") or ""),
         benchmark=str(task.get("benchmark") or ""),
         training_size=task.get("train_examples"),
         others=document.get("metrics", ()),
         classes=len(task.get("classes", ())) or None,
         recorded=settings,
     )
-    return _Read(parent, cells, predictions, study, _source(client, parent, document))
+    written = read_result(client, run_id)
+    is_study = written is not None and not isinstance(written, SeedsEvaluation)
+    about = rewritten(written.about, study.metric) if is_study else _about(client, parent, document)
+    return _Read(parent, cells, predictions, study, about, written if is_study else None)
+
+
+def _about(client: Client, parent: Run, document: Mapping[str, Any]) -> About:
+    """Return what a report says in addition to the numbers, as far as a run says it that holds no result of ours."""
+    return About(
+        title=parent.info.run_name or parent.info.run_id,
+        source=_source(client, parent, document),
+        notes=("Evaluated from the runs on the tracking server.",),
+        settings={key: value for key, value in parent.data.params.items() if "." not in key},
+    )
 
 
 def _source(client: Client, parent: Run, document: Mapping[str, Any]) -> Source:
@@ -257,8 +271,8 @@ def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
     return cells.assign(index=cells["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")
 
 
-def _rescore(client: Client, read: _Read) -> None:
-    """Replace metrics, tables and the report of one parent run; its specification stays."""
+def _rescore(client: Client, read: _Read, result: SeedsEvaluation) -> None:
+    """Replace metrics, tables, report and result of one parent run; its specification stays."""
     run_id = str(read.parent.info.run_id)
     with temporary_folder() as folder:
         write_scores(
@@ -266,11 +280,9 @@ def _rescore(client: Client, read: _Read) -> None:
             read.study,
             read.cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore"),
             read.predictions,
-            title=read.parent.info.run_name or run_id,
-            source=read.source,
-            notes=["Evaluated from the runs on the tracking server."],
-            settings={key: value for key, value in read.parent.data.params.items() if "." not in key},
+            read.about,
         )
+        write_result(folder, replace(read.written, study=read.study, about=read.about) if read.written else result)
         log_metrics(client, run_id, {len(read.study.seeds): read.study.metrics()})
         client.log_artifacts(run_id, str(folder))
     if names.INVESTIGATION_KEY not in read.parent.data.tags:

@@ -17,9 +17,11 @@ from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SeedsOptions
 from mlflow_l3d.studies.seeds.report.page import seeds_document
+from mlflow_l3d.studies.seeds.report.tables import seed_frame
 from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
 from mlflow_l3d.studies.seeds.results import write_scores
 from mlflow_l3d.studies.self_test import SelfTest
@@ -38,22 +40,21 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
     ----------
     study
         Scores and agreement over seeds.
-    notes
-        What else is to be known of them.
+    failed
+        How many seeds failed, which are not in the study.
     """
 
     study: SeedsStudy
-    notes: tuple[str, ...]
+    failed: int
+
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per seed in the units of the report; `full` returns all, with scores as fractions."""
+        return self.study.to_frame() if full else seed_frame(self.study)
 
     def report(self) -> Document:
         """Return the result as people read it."""
-        lines = [
-            f"{self.request.title}: {counted(self.computed, 'seed')} trained, {self.reused} taken from earlier runs, "
-            f"in {self.seconds:.0f} s; report.html is among the artifacts of MLflow run {self.run_id}.",
-        ]
-        failed = len(self.request.seeds) - len(self.study.seeds)
-        source, title, notes = self.request.source(self.run_id), self.request.title, self.notes
-        return seeds_document(self.study, title=title, source=source, failed=failed, lines=lines, notes=notes)
+        lines = [self.line(f"{counted(self.computed, 'seed')} trained")]
+        return seeds_document(self.study, **vars(self.about), failed=self.failed, lines=lines)
 
 
 @with_signature(SeedsOptions)
@@ -172,27 +173,18 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         )
         failed = len(frame) - len(finished)
         seeds = ", ".join(map(str, request.seeds))
-        about = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": seeds}
-        notes = request.notes(frame)
+        settings = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": seeds}
+        address = runs_page(recorder.client, recorder.parent.experiment_id)
+        about = request.about(recorder.parent.run_id, address, settings, request.notes(frame))
+        result = SeedsRun(request=request, about=about, study=study, failed=failed, **self.result())
         with temporary_folder() as folder:
             write_json(folder / names.INVESTIGATION, request.document(), indent=2)
-            settings = request.settings(about, recorder.parent.run_id)
-            text = write_scores(
-                folder,
-                study,
-                frame,
-                predictions,
-                title=request.title,
-                source=request.source(
-                    recorder.parent.run_id, runs_page(recorder.client, recorder.parent.experiment_id)
-                ),
-                notes=notes,
-                settings=settings,
-            )
+            text = write_scores(folder, study, frame, predictions, about)
+            write_result(folder, result)
             recorder.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
             recorder.wait()
             recorder.finish(folder, complete=failed == 0, description=text)
-        return SeedsRun(request=request, study=study, notes=notes, **self.result())
+        return result
 
     def _recorded(self) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Return one row per seed, and all predictions (None if there are none)."""

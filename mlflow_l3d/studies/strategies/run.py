@@ -26,6 +26,7 @@ from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
+from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.strategies.parameters import STRATEGIES, StrategiesOptions
 from mlflow_l3d.studies.strategies.report import strategies_document
@@ -54,11 +55,14 @@ class ComparedStrategies(OnOneScreen):
         ``random``, ``fixed``, ``crossed`` -> the investigation.
     results
         One a factor and strategy, and that of the golden runs.
+    title
+        Of its report.
     """
 
     run_id: str
     investigations: Mapping[str, Investigation]
     results: tuple[StrategyResult, ...]
+    title: str
 
     def table(self) -> pd.DataFrame:
         """Return the layout of the paper's Table 1: standard deviations in percentage points, ``(*)`` for important."""
@@ -76,8 +80,8 @@ class ComparedStrategies(OnOneScreen):
         return strategies_document(
             crossed.analysis,
             self.results,
-            title=crossed.request.setup.title("strategies"),
-            source=crossed.request.source(crossed.run_id),
+            title=self.title,
+            source=crossed.about.source,
             lines=[f"cells computed: {done}; {reused} shared or taken from earlier runs; MLflow run {self.run_id}"],
         )
 
@@ -147,7 +151,8 @@ def strategies(
                 part = _finished_part(client, request.key)
                 parts[design] = InvestigationStudy(request, progress=progress).run(part)
                 set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
-            comparison = ComparedStrategies(opened.run_id, parts, _results(parts))
+            comparison = ComparedStrategies(opened.run_id, parts, _results(parts), crossed.setup.title("strategies"))
+            write_result(folder, comparison)
             frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
             run_ids = ",".join(each.run_id for each in parts.values())
             tags = {names.INVESTIGATIONS: run_ids, names.NOTE: _note(comparison.report())}

@@ -17,6 +17,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import temporary_folder, write_tables
+from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
@@ -59,9 +60,16 @@ class SweepResult(OnOneScreen):
     source: Source = field(default_factory=Source)
     links: Mapping[str, str] = field(default_factory=dict)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per point and factor: choices, importance with its interval, standard deviations, verdict."""
-        return ShownSweep(self.sweep).rows
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per point and factor in the units of the report; shares and their ends in %.
+
+        Parameters
+        ----------
+        full
+            Whether to return all numbers, scores as fractions, as the artifact ``points.csv`` has them.
+        """
+        shown = ShownSweep(self.sweep)
+        return shown.rows if full else shown.frame
 
     def report(self, lines: Sequence[str] = ()) -> Document:
         """Return the result as people read it."""
@@ -173,9 +181,9 @@ class SweepEvaluation(OnOneScreen):
     run_id: str
     result: SweepResult
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per point and factor."""
-        return self.result.to_frame()
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per point and factor; see :meth:`SweepResult.to_frame`."""
+        return self.result.to_frame(full=full)
 
     def report(self) -> Document:
         """Return the result as people read it."""
@@ -212,12 +220,13 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
     read = points_of_runs(client, run_ids) if several else points_of_sweep(client, run_ids[0])
     on_top = None if several else parent_run(client, run_ids[0])
     title = str(on_top.info.run_name) if on_top else f"{len(read.points)} investigations side by side"
+    written = read_result(client, run_ids[0]) if on_top else None
     with temporary_folder() as folder:
         links = links_of(str(client.tracking_uri), read.experiments)
         source = Source(date=heading(run_ids[0])["date"][:10])
         if on_top:
             page = runs_page(client, str(on_top.info.experiment_id))
-            source = replace(source, run_id=run_ids[0], address=page)
+            source = written.result.source if written else replace(source, run_id=run_ids[0], address=page)
         result = write_sweep(folder, read.points, title=title, source=source, links=links)
         if not log:
             return SweepEvaluation("", result)
@@ -228,14 +237,18 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
                 client, project_run, role="side_by_side", title=title, parameters={"parent_run_id": listed}
             ) as run:
                 tags = {names.INVESTIGATIONS: listed, **note}
+                evaluation = SweepEvaluation(run.run_id, result)
+                write_result(folder, evaluation)
                 run.finish(folder, metrics=result.sweep.metrics(), tags=tags, tables=result.tables)
-            return SweepEvaluation(run.run_id, result)
+            return evaluation
+        evaluation = SweepEvaluation(run_ids[0], result)
+        write_result(folder, replace(written, result=result) if written else evaluation)
         log_metrics(client, run_ids[0], {0: result.sweep.metrics()})
         if on_top:
             parts = [note[names.NOTE], *links_in(on_top.data.tags.get(names.NOTE, ""))]
             note = {names.NOTE: with_link("\n\n".join(parts), str(on_top.info.experiment_id))}
         log_results(client, run_ids[0], folder, note, result.tables)
-    return SweepEvaluation(run_ids[0], result)
+    return evaluation
 
 
 def _named(parent_run_id: str) -> list[str]:

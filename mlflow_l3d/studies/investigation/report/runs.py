@@ -153,7 +153,7 @@ def script_data(
     shown: Shown, runs: Runs, examples: Sequence[Any], *, address: str, classes: Sequence[str]
 ) -> dict[str, Any]:
     """Return what the script of the page reads: runs and seeds of every score, and what runs predict for examples."""
-    seeded = [name for name in runs.cells if str(name).startswith("seed.")]
+    seeded = sorted(name for name in runs.cells if str(name).startswith("seed."))
     seeds = (
         {name: number for number, name in enumerate(pd.unique(runs.cells[seeded].to_numpy().ravel()))} if seeded else {}
     )

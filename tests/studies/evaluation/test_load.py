@@ -1,0 +1,90 @@
+"""Finished studies read back from their runs: what they returned, and after `evaluate` the page that they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from run_helpers import SMALL, Place, sqlite_place
+
+import mlflow_l3d
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.result_file import _Reader, _written
+
+pytestmark = pytest.mark.slow
+
+NAMED = {"approach": "synthetic", "metric": "synthetic_score", "executor": "inline"}
+SIZES: dict[str, Any] = {**NAMED, "investigation_runs": 3, "mitigation_runs": 4, "golden_runs": 8}
+ALIKE = {"hyperparameters": {"noise": 0.31}}
+Studied = tuple[Place, dict[str, Any]]
+
+
+def imported(folder: Path) -> Any:
+    """Import two runs of six examples."""
+    rows = pd.DataFrame({"example_id": range(6), "label": [0, 1] * 3})
+    runs = {1: [0, 1, 0, 0, 1, 1], 2: [0, 1, 1, 0, 0, 1]}
+    frame = pd.concat([rows.assign(prediction=predictions, seed=seed) for seed, predictions in runs.items()])
+    frame.to_csv(folder / "runs.csv", index=False)
+    return mlflow_l3d.import_runs(folder / "runs.csv")
+
+
+@pytest.fixture(scope="module")
+def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Studied:
+    """Give a place with one finished study of each kind, and what they returned."""
+    folder = tmp_path_factory.mktemp("load")
+    place = sqlite_place(migrated_store, folder / "place")
+    with place.entered(), pytest.MonkeyPatch.context() as patch:
+        results = {
+            "investigation": mlflow_l3d.investigate(**{**SIZES, "metric": "auto"}, factor="data_order,data_split"),
+            "other": mlflow_l3d.investigate(**{**SIZES, "metric": "auto"}, hyperparameters={"a_data_order": 9}),
+            "seeds": mlflow_l3d.seeds(**{**NAMED, "metric": "auto"}, seeds=[4, 5, 6]),
+            "sweep": mlflow_l3d.sweep(**SIZES, over={"noise": [0.1, 0.2]}),
+            "search": mlflow_l3d.search(
+                **NAMED, space="a_data_order=0..9", coarse_trials=3, fine_trials=2, held_out_runs=4
+            ),
+            "strategies": mlflow_l3d.strategies(**SIZES, factor="data_order"),
+            "imported": imported(folder),
+        }
+        one, other = results["investigation"].run_id, results["other"].run_id
+        results["compare"] = mlflow_l3d.compare(one, other, self_check=20)
+        results["gate"] = mlflow_l3d.gate(baseline=one, candidate=ALIKE, most_runs=12, smallest_effect=5)
+        ablation = place.client.create_run("0").info.run_id
+        patch.setenv("MLFLOW_RUN_ID", ablation)
+        results[f"ablation {ablation}"] = mlflow_l3d.ablation(one, rows=3, columns="all", test_sizes=20, repeats=2)
+    return place, results
+
+
+KINDS = ("investigation", "seeds", "sweep", "search", "strategies", "imported", "compare", "gate", "ablation")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_study_says_what_it_returned(studied: Studied, kind: str) -> None:
+    place, results = studied
+    name = next(each for each in results if each.startswith(kind))
+    result, run_id = results[name], name.partition(" ")[2] or results[name].run_id
+    with place.entered():
+        loaded = mlflow_l3d.load(run_id)
+    assert type(loaded) is type(result)
+    assert loaded.summary() == result.summary()
+    if hasattr(result, "to_frame"):
+        pd.testing.assert_frame_equal(loaded.to_frame(), result.to_frame())
+    assert loaded._repr_html_() == result._repr_html_()
+    assert getattr(loaded, "request", None) is None
+
+
+@pytest.mark.parametrize(("kind", "page"), [("investigation", "report"), ("seeds", "report"), ("sweep", "sweep")])
+def test_evaluated_again_a_study_has_the_page_that_it_wrote(
+    studied: Studied, kind: str, page: str, tmp_path: Path
+) -> None:
+    place, results = studied
+    result = results[kind]
+    before = place.download(result.run_id, f"{page}.html", tmp_path / "before").read_text()
+    with place.entered():
+        mlflow_l3d.evaluate(result.run_id)
+        loaded = mlflow_l3d.load(result.run_id)
+    assert place.download(result.run_id, f"{page}.html", tmp_path / "after").read_text() == before
+    assert type(loaded) is type(result)
+    assert loaded.summary() == result.summary()
