@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +105,16 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
     assert f"Over 40 golden runs, f1_macro (%) on reviews.csv was {scores.mean():.1f} ± {scores.std():.1f}" in text
     assert "Two runs agree on 87.0 % of the predictions." in text
     assert text.endswith("(mlflow-l3d 0.2.0, crossed design, root seed 0)")
+    first = shown.records[0]
+    share, low, high = (f"{100 * part:.0f}" for part in shown.shares(first))
+    name, verdict = first.factor.replace("_", " "), shown.verdict(first)
+    said = f"with 95 % intervals that hold for all factors together: {name} {share} % ({low} to {high} %; {verdict})"
+    assert said in text  # the level of each alone, 99 %, is that of no share
+    alone = replace(analysis, importances={first.factor: replace(first, level=0.95)})
+    assert f"with 95 % intervals: {name} {share} %" in cite.sentence(Shown(alone), SOURCE)
+    assert r"(95\,\% interval)" in cite.latex(Shown(alone))
     table = cite.latex(shown)
+    assert r"Share of variance, \% (interval; all together 95\,\%)" in table
     assert table.count(r"\\") == 1 + len(shown.records)
     assert "model initialisation & " in table
     assert cite.bibtex(SOURCE).count("@") == 3

@@ -13,18 +13,17 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import as_text, check_names
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import EVALUATE
-from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, recorded_about, score_parent
+from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
 from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds
 from mlflow_l3d.studies.shown import shows_progress, under_way
-from mlflow_l3d.studies.sweep.read import analysis_of
 from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of, found
 from mlflow_l3d.tracking.connection import Client, Run, connect, own_settings
 from mlflow_l3d.tracking.earlier.past import latest_investigation, searched_splits
-from mlflow_l3d.tracking.earlier.reader import known_document, parent_run, read_investigation
+from mlflow_l3d.tracking.earlier.reader import parent_run, read_investigation
 
 
 def evaluate(
@@ -144,18 +143,10 @@ def load(run_id: str) -> Any:
 
 def result_of(client: Client, run_id: str, parameter: str) -> Any:
     """Return what :func:`load` does, for a `parameter` that errors name."""
-    run = parent_run(client, run_id, parameter)
-    if (result := read_result(client, run_id)) is not None:
-        return result
-    # A run of version 0.1, or of other code that was evaluated by it.
-    if (study := _study_of(client, run_id)) == "sweep":
-        return evaluate_sweep(run_id, project_run=None, log=False)
-    if study == "seeds":
-        return evaluate_seeds(run_id, metric="auto", project_run=None, log=False)
-    document = known_document(client, run_id, names.IMPORTANCE)
-    if not document:
-        raise ParameterError(parameter, run_id, "holds no result", "Use mlflow_l3d.evaluate after it has ended.")
-    return Evaluation(run_id, analysis_of(document), recorded_about(client, run))
+    parent_run(client, run_id, parameter)
+    if (result := read_result(client, run_id)) is None:
+        raise ParameterError(parameter, run_id, "holds no result", "If it has ended, first use mlflow-l3d evaluate.")
+    return result
 
 
 def _study_of(client: Client, parent_run_id: str) -> str:

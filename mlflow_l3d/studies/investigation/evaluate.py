@@ -92,7 +92,7 @@ def score_parent(
         )
         written = read_result(client, parent.info.run_id)
         is_study = written is not None and not isinstance(written, Evaluation)
-        about = rewritten(written.about, metric) if is_study else recorded_about(client, parent)
+        about = rewritten(written.about, metric) if is_study else _recorded_about(client, parent)
         evaluation = Evaluation(parent.info.run_id, scored.analysis, about)
         if log:
             result = replace(written, analysis=scored.analysis, about=about) if is_study else evaluation
@@ -211,14 +211,17 @@ def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored,
 
 
 def rewritten(about: About, metric: Metric) -> About:
-    """Return what the report of a study said in addition to its numbers, with the metric that is scored now."""
-    if about.settings.get("metric", metric.name) == metric.name:
-        return about
-    source = replace(about.source, given={**about.source.given, "metric": metric.name})
-    return replace(about, source=source, settings={**about.settings, "metric": metric.name})
+    """Return what the report of a study said in addition to its numbers, with the metric and the versions of now."""
+    settings, source = dict(about.settings), about.source
+    if settings.get("metric", metric.name) != metric.name:
+        settings["metric"] = metric.name
+        source = replace(source, given={**source.given, "metric": metric.name})
+    if settings.get("versions") != version_words():
+        settings["evaluated with"] = version_words()
+    return replace(about, source=source, settings=settings)
 
 
-def recorded_about(client: Client, run: Run) -> About:
+def _recorded_about(client: Client, run: Run) -> About:
     """Return what a report says in addition to the numbers, as far as a run says it that holds no result of ours."""
     run_id = str(run.info.run_id)
     ours = names.INVESTIGATION_KEY in run.data.tags

@@ -168,7 +168,7 @@ class PointStudy(InvestigationStudy):
             self.end("KILLED", f"The budget of the sweep was spent {self.how_far()}: too few to score.")
             return
         result = self.conclude(self.request.plan.mitigation_runs if whole else self.steps_done)
-        self.analysis = replace(result.analysis, examples=None)  # its parent holds them, and a sweep may be long
+        self.analysis = replace(result.analysis, examples=None)  # a sweep may be long, and asks for no votes
         self.enter(State.COMPLETE if whole and result.analysis.cells_failed == 0 else State.INCOMPLETE)
 
     def fail(self, line: str) -> None:

@@ -153,7 +153,7 @@ def script_data(
     shown: Shown, runs: Runs, examples: Sequence[Any], *, address: str, classes: Sequence[str]
 ) -> dict[str, Any]:
     """Return what the script of the page reads: runs and seeds of every score, and what runs predict for examples."""
-    seeded = sorted(name for name in runs.cells if str(name).startswith("seed."))
+    seeded = sorted(str(name) for name in runs.cells if str(name).startswith("seed."))
     seeds = (
         {name: number for number, name in enumerate(pd.unique(runs.cells[seeded].to_numpy().ravel()))} if seeded else {}
     )
@@ -171,7 +171,7 @@ def script_data(
     golden = [at for _, at in runs.golden]
     return {
         "address": address,
-        "seeded": [str(name).removeprefix("seed.") for name in seeded],
+        "seeded": [name.removeprefix("seed.") for name in seeded],
         "seeds": [str(int(seed)) if not pd.isna(seed) else "" for seed in seeds],
         "factors": factors,
         "golden": runs.run_ids(golden) if len(golden) == len(shown.golden_scores) else [],
