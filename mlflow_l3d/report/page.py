@@ -176,6 +176,14 @@ class Document:
         """Return what the terminal shows: lines of at most 100 characters, but for words of `lines` that are longer."""
         return document(self.headline or self.title, self.lines, self.text)
 
+    def description(self, *more: str, first: int = 0) -> str:
+        """Return headline, answers and more as Markdown, for the description of a run in MLflow's UI.
+
+        MLflow shows its first two lines until a reader asks for more: they are the headline and the answer `first`.
+        """
+        answers = [answer.markdown(1) for answer in self.answers]
+        return "\n\n".join([f"**{marked(self.headline)}** {answers.pop(first)}", *answers, *more])[:5000]
+
     def to_html(self, *, folded: bool = True) -> str:
         """Return a page that works offline and in a frame, follows the reader's light or dark setting, and prints.
 

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.report.numbers import shorten_all
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -36,7 +35,6 @@ ABSENT: Final = "#e6e9ef"
 BLUE: Final = "#0072b2"
 """Okabe and Ito's palette, which stays distinct under the common forms of colour blindness."""
 ORANGE: Final = "#d55e00"
-LIGHT_BLUE: Final = "#6aaed6"
 GREY: Final = "#9aa3b0"
 
 THEME: Final = {INK: "ink", MUTED: "muted", GRID: "grid", ABSENT: "absent", BLUE: "blue", ORANGE: "orange"}
@@ -55,23 +53,8 @@ _SETTINGS: Final[Any] = {
 
 TITLE: Final[Any] = {"color": INK, "fontsize": 10, "fontweight": "bold", "loc": "left", "parse_math": False}
 """How the title of axes is written."""
-HEADING: Final[Any] = {"color": INK, "fontsize": 10, "fontweight": "bold", "x": 0.01, "ha": "left"}
-"""How the title of a figure, or of a part of one, is written."""
 LABEL: Final[Any] = {"color": MUTED, "fontsize": 9, "parse_math": False}
 """How axes are labelled; no text is read as mathematics."""
-NAME: Final = 24
-"""Longest name of a row, in characters."""
-
-
-_TOOLTIP: Final = "told:"
-
-
-def tooltip_url(*texts: str) -> str:
-    """Return what a mark is given as its address (``url``, ``urls``) so that a page shows lines when one points at it.
-
-    :func:`to_svg` makes a tooltip of it, which needs no script; other files do not have it.
-    """
-    return _TOOLTIP + "\n".join(texts)
 
 
 @contextmanager
@@ -123,16 +106,6 @@ def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: Litera
     if grid:
         axes.grid(axis=grid, color=GRID, linewidth=0.7)
         axes.set_axisbelow(True)
-
-
-def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Name the rows of a picture, the first one at the top."""
-    short = shorten_all(names, NAME)
-    labels = [short[name] for name in names]
-    axes.set_yticks(range(len(labels)), labels=labels, fontsize=9.5, parse_math=False)
-    axes.set_ylim(len(labels) - 0.4, -0.6)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
 
 
 def draw_matrix(axes: Axes, values: FloatArray, colours: str | tuple[str, str], low: float, high: float) -> AxesImage:
@@ -200,26 +173,6 @@ def to_svg(figure: Figure, name: str) -> str:
     opening, rest = text[text.index("<svg") :].strip().split(">", 1)
     opening = re.sub(r'\s(?:xmlns(?::\w+)?|width|height|version)="[^"]*"', "", opening)
     rest = re.sub(r'(\sid="|url\(#|xlink:href="#)', rf"\g<1>{name}-", rest)
-    marks = rf"""<a xlink:href=(["']){_TOOLTIP}(.*?)\1[^>]*>(.*?)</a>"""
-    rest = re.sub(marks, r'<g class="told"><title>\2</title>\3</g>', rest, flags=re.DOTALL)
     for colour, variable in THEME.items():
         rest = rest.replace(colour, f"var(--{variable})")
     return f"{opening}>{rest}"
-
-
-def typical_range(values: FloatArray) -> tuple[float, float]:
-    """Return the smallest and largest of the finite values that lie within three interquartile ranges of the quartiles.
-
-    So that a collapsed run does not squeeze all others into one colour or one bar. Without a spread the range is 1
-    wide, without values it is 0 to 100.
-    """
-    finite = values[np.isfinite(values)]
-    if not finite.size:
-        return 0.0, 100.0
-    first, third = np.percentile(finite, [25, 75])
-    reach = 3 * (third - first)
-    is_typical = (finite >= first - reach) & (finite <= third + reach)
-    # By rounding, percentiles of values that are almost equal can lie outside of them all.
-    typical = finite[is_typical] if is_typical.any() else finite
-    low, high = float(typical.min()), float(typical.max())
-    return (low, high) if high > low else (low - 0.5, high + 0.5)

@@ -1,13 +1,9 @@
-import html
-import math
-import re
-
 import matplotlib as mpl
 import numpy as np
 import pytest
 from PIL import Image
 
-from mlflow_l3d.report.style import GRID, dress, new_figure, save_png, settings, to_svg, tooltip_url, typical_range
+from mlflow_l3d.report.style import GRID, dress, new_figure, save_png, to_svg
 
 
 def drawn():
@@ -16,14 +12,6 @@ def drawn():
     dress(axes, title="a title", x="an axis")
     axes.plot([0, 1], [0, 1])
     return figure
-
-
-def test_typical_range():
-    assert typical_range(np.array([1.0, 2.0, 3.0, 4.0, 100.0])) == (1.0, 4.0)
-    assert typical_range(np.array([5.0, 5.0, math.nan])) == (4.5, 5.5)
-    assert typical_range(np.array([math.nan])) == (0.0, 100.0)
-    low = np.nextafter(0.1, 1)
-    assert typical_range(np.array([low, low + 2 * np.spacing(low)])) == (low, low + 2 * np.spacing(low))
 
 
 @pytest.mark.slow
@@ -42,17 +30,6 @@ def test_svg_follows_the_page_and_has_ids_of_its_own():
     assert "<metadata" not in first
     assert 'id="one-figure_1"' in first
     assert "var(--ink)" in first
-
-
-def test_marks_tell_their_numbers_without_a_script():
-    with settings():
-        figure = new_figure(2)
-        axes = figure.subplots()
-        axes.plot([0, 1], [0, 1], url=tooltip_url('a <b> & "c"', "2.00"))
-        axes.scatter([0, 1, 2], [0, 1, 0], urls=[tooltip_url(f"run {at}") for at in range(3)])
-    titles = re.findall(r'<g class="told"><title>(.*?)</title>\s*<(path|use|g)', to_svg(figure, "f"), flags=re.DOTALL)
-    assert {html.unescape(title) for title, _ in titles} == {'a <b> & "c"\n2.00', "run 0", "run 1", "run 2"}
-    assert "told:" not in to_svg(figure, "f")
 
 
 def test_figures_leave_no_global_state(tmp_path):

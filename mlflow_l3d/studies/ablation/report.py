@@ -113,6 +113,7 @@ def ablation_document(
     return Document(
         title=title,
         headline=_headline(fewer, fewer[whole]),
+        place=(source or Source()).place(),
         answers=answers,
         table=table,
         steps=next_steps,

@@ -38,6 +38,7 @@ from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_listed
+from mlflow_l3d.tracking.pages import runs_page
 
 FRAME_FILE, TABLE_FILE, FIGURE_FILE = "ablation.json", "ablation_table.json", "ablation.png"
 _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
@@ -146,6 +147,7 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
             ablation = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
             tags = {names.OF_INVESTIGATION: run_id, names.NOTE: ablation.description()}
             write_result(folder, ablation)
+            ablation.report().save(folder, names.REPORT)
             opened.finish(folder, metrics={}, tags=tags, tables=_write(ablation, folder))
     return ablation
 
@@ -193,7 +195,9 @@ def _ablate(
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
     run_id = str(recorded.parent.info.run_id)
     parent = Parent(recorded.parent, known_document(client, run_id, names.INVESTIGATION))
-    return Ablation(run_id, metric, frame, notes, parent.side({}).source)
+    address = runs_page(client, str(recorded.parent.info.experiment_id))
+    source = replace(parent.side({}).source, run_id=run_id, address=address)
+    return Ablation(run_id, metric, frame, notes, source)
 
 
 def _tables(cells: pd.DataFrame, plan: Planned, metric: Metric) -> Tables:

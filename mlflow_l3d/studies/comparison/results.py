@@ -142,16 +142,10 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
 
 
 def note(compared: ComparedRuns) -> str:
-    """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI.
-
-    MLflow shows its first two lines until a reader asks for more: they hold the answer.
-    """
+    """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI."""
     document = compared.report()
-    first, *rest = (answer.markdown(1) for answer in document.answers)
     links = [
         f"* {each.system}, {each.task}: [{each.run_id}]({run_page(each.experiment_id, each.run_id)})"
         for each in compared.parents
     ]
-    return "\n\n".join([f"**{document.headline}** {first}", *rest, document.about, *document.notes, "\n".join(links)])[
-        :5000
-    ]
+    return document.description(document.about, *document.notes, "\n".join(links))

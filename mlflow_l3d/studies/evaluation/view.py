@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import compress
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from markupsafe import Markup
 
@@ -35,6 +36,8 @@ from mlflow_l3d.tracking.pages import STUDIES
 from mlflow_l3d.tracking.parent import is_stale
 
 _REPORTS: Final = (names.REPORT, names.SWEEP_REPORT, names.SEARCH_REPORT)
+_NO_STUDIES: Final = (None, "golden_runs")
+"""Roles of runs that are no study: a stranger's, and those that a gate trained."""
 _HOSTS: Final = ("127.0.0.1", "localhost")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """Pages hold all that they show, and ask for nothing."""
@@ -138,7 +141,7 @@ def _cited(client: Client, run_id: str) -> str:
 def studies_of(client: Client) -> list[Run]:
     """Return the parents of all studies that no other run continues, newest first."""
     experiments = [str(each.experiment_id) for each in client.search_experiments()]
-    runs = [run for run in search(client, experiments, STUDIES) if names.ROLE in run.data.tags]
+    runs = [run for run in search(client, experiments, STUDIES) if run.data.tags.get(names.ROLE) not in _NO_STUDIES]
     runs = [run for run in runs if not {names.SUPERSEDED_BY, names.SWEEP} & set(run.data.tags)]
     return sorted(runs, key=lambda run: -run.info.start_time)
 
@@ -157,6 +160,12 @@ def report_of(client: Client, run_id: str) -> str | None:
             if (path := fetch_artifact(client, run_id, name, folder)) is not None:
                 return path.read_text(encoding="utf-8")
     return None
+
+
+@cache
+def has_report(client: Client, run_id: str, status: str) -> bool:  # noqa: ARG001 - asked again if it has changed
+    """Return whether a study has a report."""
+    return any(each.path in _REPORTS for each in client.list_artifacts(run_id))
 
 
 def is_going(run: Run) -> bool:
@@ -191,8 +200,9 @@ def _linked(name: str, link: str) -> str:
 
 def _answer(run: Run) -> str:
     """Return what the description of a run begins with: its headline."""
-    first = marked(str(run.data.tags.get(names.NOTE, "")).split("\n", 1)[0])
-    return first if len(first) <= 160 else f"{first[:157]}..."
+    first = str(run.data.tags.get(names.NOTE, "")).split("\n", 1)[0].removeprefix("## ")
+    headline = marked(first.split("** ", 1)[0].removeprefix("**"))
+    return headline if len(headline) <= 160 else f"{headline[:157]}..."
 
 
 def _write(client: Client, run_id: str, folder: Path) -> Viewed:
@@ -237,8 +247,6 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers with the list at ``/``, and with a report at ``/RUN_ID``."""
 
     client: Client
-    reported: ClassVar[dict[tuple[str, str], bool]] = {}
-    """Run and its status -> whether it has a report."""
 
     def do_GET(self) -> None:
         """Answer a browser of this machine; any other page may not read what is served here."""
@@ -264,8 +272,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not place:
             runs = studies_of(self.client)
             with ThreadPoolExecutor(8) as pool:
-                reported = compress(runs, pool.map(self._has_report, runs))
-            page = list_document(runs, {str(run.info.run_id): f"/{run.info.run_id}" for run in reported}).to_html()
+                has = pool.map(lambda run: has_report(self.client, run.info.run_id, run.info.status), runs)
+                links = {str(run.info.run_id): f"/{run.info.run_id}" for run in compress(runs, has)}
+            page = list_document(runs, links).to_html()
             return 200, page, any(map(is_going, runs))
         if not re.fullmatch(r"[0-9a-f]{32}", place):
             return 404, _message("There is no such page."), False
@@ -275,13 +284,6 @@ class _Handler(BaseHTTPRequestHandler):
         going, why = is_going(run), run.data.tags.get(names.ERROR, "")
         headline = "The study has no report yet." if going else "The study ended without a report."
         return 200, _message(headline, f"Run {place}. {why}"), going
-
-    def _has_report(self, run: Run) -> bool:
-        """Return whether a study has a report; of one that has ended that is asked once."""
-        key = str(run.info.run_id), str(run.info.status)
-        if key not in self.reported or is_going(run):
-            self.reported[key] = any(each.path in _REPORTS for each in self.client.list_artifacts(run.info.run_id))
-        return self.reported[key]
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""

@@ -22,12 +22,13 @@ from mlflow_l3d.studies.gate.report.page import plan_text
 from mlflow_l3d.studies.gate.report.words import plan_lines
 from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
 from mlflow_l3d.studies.gate.runs import SideRuns, systems_of
+from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client, connect
 
 
-@dataclass(frozen=True)
-class GatePlan:
+@dataclass(frozen=True, repr=False)
+class GatePlan(OnOneScreen):
     """Looks, bounds, power and cost of a gate; nothing was started.
 
     Attributes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -19,7 +19,7 @@ from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import
 from mlflow_l3d.studies.importing.parameters import IMPORT, ImportOptions
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
-from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.results import write_scores
@@ -159,11 +159,8 @@ def _finished(request: Import, client: Client) -> ImportedRuns | None:
     for parent in search(client, [current_experiment_id(client)], condition(tags, "FINISHED")):
         document = fetch_document(client, parent.info.run_id, names.INVESTIGATION) or {}
         if {run["cell_key"] for run in document.get("runs", ())} == keys and not request.problems:
-            study, *_ = request.study()
-            run_id, number = str(parent.info.run_id), len(keys)
-            about = About(title=request.title, source=_source(study, run_id))
-            done = {"written": 0, "skipped": number}
-            return ImportedRuns(run_id=run_id, about=about, study=study, **done, problems=(), notes=request.notes)
+            result: ImportedRuns | None = read_result(client, parent.info.run_id)
+            return result and replace(result, written=0, skipped=len(keys))
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,14 +14,11 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.about import About
 from mlflow_l3d.studies.files import write_json, write_tables
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.picture import picture
 from mlflow_l3d.studies.investigation.report.runs import Runs
-from mlflow_l3d.studies.investigation.report.verdicts import Shown
-from mlflow_l3d.studies.investigation.report.words import answers, headline
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
 
@@ -76,17 +73,6 @@ def write_artifacts(
     report = investigation_document(analysis, **vars(about), runs=runs, paths=paths)
     report.save(folder, names.REPORT)
     (folder / names.SUMMARY).write_text(picture(report.headline, report.drawing, report.table), encoding="utf-8")
-
-
-def description(analysis: Analysis, notes: Sequence[str] = ()) -> str:
-    """Return the answers and notes of the report as Markdown, for the description of the run in MLflow's UI.
-
-    MLflow shows its first two lines until a reader asks for more: they hold the answer.
-    """
-    shown = Shown(analysis)
-    luck, which, stable = answers(shown)
-    first = f"**{marked(headline(shown))}** {marked(which.lead, '**{}**'.format)}"
-    return "\n\n".join([first, luck.markdown(1), stable.markdown(1), *notes])[:5000]
 
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:

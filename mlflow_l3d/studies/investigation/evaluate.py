@@ -20,9 +20,9 @@ from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import About, class_words, heading, version_words
+from mlflow_l3d.studies.about import About, heading, version_words
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.investigation.artifacts import description, write_artifacts
+from mlflow_l3d.studies.investigation.artifacts import write_artifacts
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.investigation.scoring import Scored, score
@@ -97,7 +97,7 @@ def score_parent(
         if log:
             result = replace(written, analysis=scored.analysis, about=about) if is_study else evaluation
             write_result(folder, result)
-            _write_scored(client, parent, cells, scored, folder, about)
+            _write_scored(client, parent, cells, scored, folder, evaluation)
     return evaluation
 
 
@@ -180,12 +180,14 @@ def check_metric(cells: pd.DataFrame, metric: Metric) -> None:
         )
 
 
-def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path, about: About) -> None:
+def _write_scored(
+    client: Client, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path, evaluation: Evaluation
+) -> None:
     """Write an analysis to its parent run: metrics (the path of consistency included), artifacts and tags.
 
     Files that `folder` already has become artifacts, too.
     """
-    write_artifacts(folder, scored, cells, document={}, about=about)
+    write_artifacts(folder, scored, cells, document={}, about=evaluation.about)
     importances = scored.analysis.importances
     rows = _last_step(scored.analysis, run)
     steps = {**scored.consistency_steps}
@@ -194,7 +196,7 @@ def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored,
     client.log_artifacts(run.info.run_id, str(folder))
     logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS, "[]"))
     written = [{"path": name, "type": "table"} for name in names.TABLES if (folder / name).exists()]
-    parts = [description(scored.analysis, about.notes), *links_in(run.data.tags.get(names.NOTE, ""))]
+    parts = [evaluation.description(), *links_in(run.data.tags.get(names.NOTE, ""))]
     tags = {
         names.SCHEMA_TAG: names.SCHEMA,
         names.LOGGED_ARTIFACTS: json.dumps([*logged, *(table for table in written if table not in logged)]),
@@ -224,24 +226,17 @@ def rewritten(about: About, metric: Metric) -> About:
 def _recorded_about(client: Client, run: Run) -> About:
     """Return what a report says in addition to the numbers, as far as a run says it that holds no result of ours."""
     run_id = str(run.info.run_id)
-    ours = names.INVESTIGATION_KEY in run.data.tags
-    document = (fetch_document(client, run_id, names.INVESTIGATION) if ours else None) or {}
     typed = {name: own_parameter(run, name) or "" for name in run.data.params if "." not in name}
-    more = {
-        "classes": class_words(document.get("task", {}).get("classes", [])),
-        "versions": ", ".join(f"{name} {number}" for name, number in document.get("versions", {}).items()),
-        "evaluated with": version_words(),
-    }
     return About(
         title=run.info.run_name or run_id,
         source=recorded_source(client, run),
         notes=("Evaluated from the runs on the tracking server.",),
-        settings={**heading(run_id), **typed, **{name: words for name, words in more.items() if words}},
+        settings={**heading(run_id), **typed, "evaluated with": version_words()},
     )
 
 
 def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> Source:
-    """Return the origin of the result of a parent run, as far as the run says it.
+    """Return the origin of the result of a parent run that holds no result, as far as its parameters say it.
 
     Parameters
     ----------
@@ -251,21 +246,16 @@ def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> 
         Those of its command; given are those that are not at their defaults.
     """
     run_id = str(run.info.run_id)
-    ours = names.INVESTIGATION_KEY in run.data.tags
-    document = (fetch_document(client, run_id, names.INVESTIGATION) if ours else None) or {}
-    typed = {name: own_parameter(run, name) or "" for name in run.data.params if name in parameters} if ours else {}
+    ours = run.data.params if names.INVESTIGATION_KEY in run.data.tags else {}
+    typed = {name: value for name in ours if name in parameters and (value := own_parameter(run, name))}
+    given = {name: value for name, value in typed.items() if value != parameters[name].default}
     return Source(
-        task=str(document.get("task", {}).get("name", "")),
-        approach=str(document.get("approach", {}).get("name", "")),
-        model=str(document.get("model", {}).get("name") or ""),
+        task=given.get("task", ""),
+        approach=typed.get("approach", ""),
+        model=given.get("model", ""),
         run_id=run_id,
         address=runs_page(client, str(run.info.experiment_id)),
-        given={
-            name: value
-            for name, value in document.get("parameters", typed).items()
-            if name in parameters and value != parameters[name].default
-        },
-        classes=tuple(document.get("task", {}).get("classes", ())),
+        given=given,
         date=heading(run_id)["date"][:10],
         version=__version__,
         root_seed=typed.get("root_seed", ""),

@@ -39,6 +39,12 @@ class Analysed(OnOneScreen):
         """
         return self.analysis.to_frame() if full else factor_frame(Shown(self.analysis))
 
+    def description(self) -> str:
+        """Return what MLflow's UI shows of its run: first of all which luck it is."""
+        document = self.report()
+        assert document is not None
+        return document.description(*self.about.notes, first=1)
+
     def fragile(self, task: Task | None = None, count: int = 20) -> pd.DataFrame:
         """Return the examples on which runs differ most, with their texts, see :func:`fragile_examples`.
 

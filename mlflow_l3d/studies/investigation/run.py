@@ -17,7 +17,7 @@ from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.investigation.artifacts import cells_frame, description, spooled_predictions, write_artifacts
+from mlflow_l3d.studies.investigation.artifacts import cells_frame, spooled_predictions, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.report.page import investigation_document
@@ -226,7 +226,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
             complete = whole and scored.analysis.cells_failed == 0
             result = Investigation(request=request, about=about, analysis=scored.analysis, cells=cells, **self.result())
             write_result(folder, result)
-            recorder.finish(folder, complete=complete, description=description(scored.analysis, notes))
+            recorder.finish(folder, complete=complete, description=result.description())
         return result
 
 

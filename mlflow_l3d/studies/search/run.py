@@ -122,8 +122,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             report = write_search(folder, request, result, source)
             finished = HyperparameterSearch(result.run_id, result.best, result, source, request)
             write_result(folder, finished)
-            text = [f"**{report.headline}**", *[each.markdown(1) for each in report.answers]]
-            recorder.finish(folder, complete=True, description="\n\n".join(text))
+            recorder.finish(folder, complete=True, description=report.description())
         return finished
 
     def _run_stages(self) -> list[StageRun]:

@@ -9,11 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d import registry
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.about import About, heading
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.evaluate import recorded_source, rewritten
@@ -22,7 +20,6 @@ from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tas
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
-from mlflow_l3d.studies.seeds.request import with_other_luck
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -41,7 +38,7 @@ def write_scores(
 ) -> str:
     """Write tables and report: what can be made of runs alone, ours or a stranger's.
 
-    Return headline and answers as Markdown, for the description of the run in MLflow's UI, which shows two lines.
+    Return the description of the run for MLflow's UI.
     """
     cells.to_parquet(folder / names.CELLS, index=False)
     if predictions is not None:
@@ -54,8 +51,7 @@ def write_scores(
     done = cells.loc[cells["status"].eq("FINISHED"), "run_id"].tolist()
     report = seeds_document(study, **vars(about), runs=done, failed=len(cells) - len(done))
     report.save(folder, names.REPORT)
-    luck, *others = (answer.markdown(1) for answer in report.answers)
-    return "\n\n".join([f"**{marked(report.headline)}** {luck}", *others, *about.notes])[:5000]
+    return report.description(*about.notes)
 
 
 def write_over_tasks(
@@ -236,30 +232,18 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
     )
     written = read_result(client, run_id)
     is_study = written is not None and not isinstance(written, SeedsEvaluation)
-    about = rewritten(written.about, study.metric) if is_study else _about(client, parent, document)
+    about = rewritten(written.about, study.metric) if is_study else _about(client, parent)
     return _Read(parent, cells, predictions, study, about, written if is_study else None)
 
 
-def _about(client: Client, parent: Run, document: Mapping[str, Any]) -> About:
+def _about(client: Client, parent: Run) -> About:
     """Return what a report says in addition to the numbers, as far as a run says it that holds no result of ours."""
     return About(
         title=parent.info.run_name or parent.info.run_id,
-        source=_source(client, parent, document),
+        source=recorded_source(client, parent, SEEDS),
         notes=("Evaluated from the runs on the tracking server.",),
         settings={key: value for key, value in parent.data.params.items() if "." not in key},
     )
-
-
-def _source(client: Client, parent: Run, document: Mapping[str, Any]) -> Source:
-    """Return the origin of a study; what other luck it has is known if this package trained it."""
-    source = recorded_source(client, parent, SEEDS)
-    try:
-        made = registry.load("approach", source.approach)
-    except L3DError:
-        return source
-    if getattr(made, "parameters", ()):  # of other code, which brings its data
-        return source
-    return with_other_luck(source, made(), document.get("governed_factors", ()))
 
 
 def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:

@@ -12,6 +12,8 @@ from mlflow_l3d.report.page import Document, Item, Section, answer_lines, step_l
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer
+from mlflow_l3d.studies.investigation.report.page import golden_strip
+from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import steps
 
@@ -65,8 +67,9 @@ def strategies_document(
         title=title,
         headline=_headline(verdicts),
         about=" \N{MIDDLE DOT} ".join(filter(None, [source.task, source.approach, source.model, str(analysis.metric)])),
-        place=source.date,
+        place=source.place(),
         answers=opening,
+        drawing=golden_strip(Shown(analysis), Runs()),
         table=table,
         steps=next_steps,
         lines=lines,

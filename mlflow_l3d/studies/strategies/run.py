@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Unpack
 
@@ -81,7 +81,7 @@ class ComparedStrategies(OnOneScreen):
             crossed.analysis,
             self.results,
             title=self.title,
-            source=crossed.about.source,
+            source=replace(crossed.about.source, run_id=self.run_id),
             lines=[f"cells computed: {done}; {reused} shared or taken from earlier runs; MLflow run {self.run_id}"],
         )
 
@@ -154,8 +154,11 @@ def strategies(
             comparison = ComparedStrategies(opened.run_id, parts, _results(parts), crossed.setup.title("strategies"))
             write_result(folder, comparison)
             frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
+            report = comparison.report()
+            report.save(folder, names.REPORT)
+            assert report.table is not None
             run_ids = ",".join(each.run_id for each in parts.values())
-            tags = {names.INVESTIGATIONS: run_ids, names.NOTE: _note(comparison.report())}
+            tags = {names.INVESTIGATIONS: run_ids, names.NOTE: report.description(report.table.markdown())}
             opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=write_tables(folder, frames))
     return comparison
 
@@ -180,13 +183,6 @@ def _results(parts: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:
         results += [parts[design].analysis.strategies[factor] for design in ("random", "fixed")]
         results.append(interactions_strategy(record))
     return tuple(results)
-
-
-def _note(document: Document) -> str:
-    """Return headline, answers and table as Markdown, for the description of the run in MLflow's UI."""
-    assert document.table is not None
-    first, *rest = (answer.markdown() for answer in document.answers)
-    return "\n\n".join([f"**{document.headline}** {first}", *rest, document.table.markdown()])
 
 
 def _metrics(comparison: ComparedStrategies) -> dict[str, float]:

@@ -14,7 +14,6 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import temporary_folder, write_tables
 from mlflow_l3d.studies.result_file import read_result, write_result
@@ -26,7 +25,6 @@ from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
 from mlflow_l3d.studies.sweep.report.page import sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import latex_table
-from mlflow_l3d.studies.sweep.report.words import answers, headline
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
@@ -132,8 +130,6 @@ def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str
 def description(result: SweepResult, experiments: Mapping[str, str], lines: Sequence[str] = ()) -> str:
     """Return the answers of the report as Markdown, and links to the points, for the page of the run in MLflow's UI.
 
-    MLflow shows its first two lines until a reader asks for more: they hold the answer.
-
     Parameters
     ----------
     result
@@ -144,12 +140,10 @@ def description(result: SweepResult, experiments: Mapping[str, str], lines: Sequ
         What stands between answers and links.
     """
     shown = ShownSweep(result.sweep)
-    where, trend, which = (answer.markdown(1) for answer in answers(shown))
     points = zip(shown.names, (point.run_id for point in result.sweep.points), strict=True)
     links = [f"- [{name}]({run_page(experiments[run_id], run_id)})" for name, run_id in points if run_id in experiments]
     more = [f"- and {len(links) - _MOST_LINKS} more"] if len(links) > _MOST_LINKS else []
-    first = f"**{marked(headline(shown))}** {which}"
-    return "\n\n".join([first, where, trend, *lines, "\n".join([*links[:_MOST_LINKS], *more])])
+    return "\n\n".join([result.report().description(*lines, first=2), "\n".join([*links[:_MOST_LINKS], *more])])
 
 
 def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:

@@ -23,7 +23,6 @@ _OVER_TASKS = (
     "its own, with an error rate of its own for all pairs (Holm)."
 )
 _TEXTS = ("verdict", "configurations\nof shared runs", "of one\nsystem alone")
-_CLAIMS = ("at most nominal", "repeat more often", "TOO MANY")
 _WHATEVER = "whatever the luck %"
 
 

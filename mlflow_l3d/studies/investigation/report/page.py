@@ -83,7 +83,7 @@ def investigation_document(
         about=_about(shown, source),
         place=source.place(f"{_cells(shown):,} runs"),
         answers=opening,
-        drawing=_strip(shown, runs),
+        drawing=golden_strip(shown, runs),
         table=table,
         steps=next_steps,
         lines=lines,
@@ -110,7 +110,8 @@ def _cells(shown: Shown) -> int:
     return sum(record.table.size for record in shown.records) + golden
 
 
-def _strip(shown: Shown, runs: Runs) -> Drawing | None:
+def golden_strip(shown: Shown, runs: Runs) -> Drawing | None:
+    """Return every golden score as a dot on one line; None if there are fewer than two."""
     scores, unit = shown.golden_scores, shown.unit
     if len(scores) < 2:
         return None
