@@ -15,11 +15,12 @@ from mlflow_l3d.analysis.importance.verdicts import Advice
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, marked
-from mlflow_l3d.studies.investigation.artifacts import description
+from mlflow_l3d.studies.about import About
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import shares
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps
+from mlflow_l3d.studies.investigation.results import Evaluation
 
 RUN = "8d700d7ae2b3440c89188f7d6099561f"
 SOURCE = Source(task="reviews.csv", approach="head", run_id=RUN, given={"task": "reviews.csv", "factor": "a"})
@@ -198,10 +199,11 @@ def test_size_stays_small(importance, analysis):
 
 
 def test_description_begins_with_the_answer(judged):
-    first, *_ = description(judged("dominates")).split("\n\n")
+    text = Evaluation("r", judged("dominates"), About(title="t")).description()
+    first, *_ = text.split("\n\n")
     assert first.startswith("**Between two single runs, a difference below ")
     assert "**dominates dominates:**" in first
-    assert "[[" not in description(judged("dominates"))
+    assert "[[" not in text
 
 
 def test_objects_of_python_have_no_command():

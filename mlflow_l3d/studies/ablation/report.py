@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -11,12 +12,12 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.numbers import Unit, between, bracketed, shorten, signed, unit_of
-from mlflow_l3d.report.page import Document, Section, answer_lines, step_lines
+from mlflow_l3d.report.numbers import Unit, between, shorten, signed, unit_of
+from mlflow_l3d.report.page import Document, Picture, Section, answer_lines, step_lines
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, Axes, Figure, dress, panels
-from mlflow_l3d.report.table import Table, document
-from mlflow_l3d.report.text import WIDTH, Answer, Step
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.ablation.numbers import NUMBERS
 
 _KEYS: Final = ["setting", "mitigation_runs", "investigation_runs", "test_examples", "share_of_baseline", "factor"]
@@ -110,6 +111,8 @@ def ablation_document(
     repeats = int(frame["repeat"].max()) + 1
     note = f"Importance: mean and 5 to 95 % range over {repeats} random choices, of all runs and the smallest parts."
     table = Table.of(rows, note)
+    caption = "Bands: 5 to 95 % of the random choices. A line that ends far from its beginning needs all runs."
+    picture = Picture(partial(ablation_figure, frame), "ablation", "Importance by the number of runs", caption)
     return Document(
         title=title,
         headline=_headline(fewer, fewer[whole]),
@@ -120,7 +123,10 @@ def ablation_document(
         lines=[title],
         text=[answer_lines(answers), table, [""], *notes, step_lines(next_steps)],
         notes=notes,
-        sections=[Section("Every number", [_numbers(frame, metric), _legend(frame, metric)])],
+        sections=[
+            Section("Importance by the number of runs", [picture]),
+            Section("Every number", [_numbers(frame, metric), _legend(frame, metric)]),
+        ],
     )
 
 
@@ -189,30 +195,8 @@ def _legend(frame: pd.DataFrame, metric: Metric) -> str:
     )
 
 
-def ablation_text(title: str, frame: pd.DataFrame, metric: Metric, notes: Sequence[str] = ()) -> str:
-    """Return table and ranges as text."""
-    ranges = _ranges(frame) if int(frame["repeat"].max()) else []
-    lines = [*_numbers(frame, metric).lines(), "", *ranges]
-    return document(title, (), [lines, _legend(frame, metric), *[f"- {note}" for note in notes]])
-
-
 def _size(row: Any) -> str:
     return "all" if pd.isna(row["test_examples"]) else str(row["test_examples"])
-
-
-def _ranges(frame: pd.DataFrame) -> list[str]:
-    """Return, factor by factor, where the importance lay in most of the choices."""
-    means = spread(frame)
-    means = means[means["number"] == "importance"]
-    lines = []
-    for factor, part in means.groupby("factor", sort=False):
-        lines.append(shorten(f"importance of {factor}: mean and 5-95 % range over the choices", WIDTH))
-        for row in part.to_dict("records"):
-            runs = "base runs" if pd.isna(row["investigation_runs"]) else f"x {row['investigation_runs']} runs"
-            setting = f"  {row['mitigation_runs']} {runs}, {_size(row)} examples"
-            lines.append(f"{setting:38}{signed(row['mean'])}  {bracketed(row['low'], row['high'])}")
-        lines.append("")
-    return lines
 
 
 def ablation_figure(frame: pd.DataFrame) -> Figure:

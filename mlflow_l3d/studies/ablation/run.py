@@ -20,13 +20,12 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
-from mlflow_l3d.report import style
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
-from mlflow_l3d.studies.ablation.report import ablation_document, ablation_figure, ablation_table, ablation_text, spread
+from mlflow_l3d.studies.ablation.report import ablation_document, ablation_table, spread
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder, write_tables
@@ -40,7 +39,7 @@ from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_listed
 from mlflow_l3d.tracking.pages import runs_page
 
-FRAME_FILE, TABLE_FILE, FIGURE_FILE = "ablation.json", "ablation_table.json", "ablation.png"
+FRAME_FILE, TABLE_FILE = "ablation.json", "ablation_table.json"
 _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
 _LEAST: Final = {"rows": 3, "columns": 3, "test_sizes": 10}
 
@@ -79,16 +78,8 @@ class Ablation(OnOneScreen):
 
     def report(self) -> Document:
         """Return what fewer runs would have found, as people read it."""
-        return ablation_document(self._title, self.frame, self.metric, self.notes, self.source)
-
-    @property
-    def _title(self) -> str:
-        return f"ablation of run {self.run_id} ({self.metric})"
-
-    def description(self) -> str:
-        """Return headline, table and ranges as Markdown, for the description of the run in MLflow's UI."""
-        text = ablation_text(self._title, self.frame, self.metric, self.notes)
-        return f"**{self.report().headline}**\n\n```text\n{text[:4800]}```\n"
+        title = f"ablation of run {self.run_id} ({self.metric})"
+        return ablation_document(title, self.frame, self.metric, self.notes, self.source)
 
 
 @with_signature(AblationOptions)
@@ -145,9 +136,11 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
             auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=asked.texts) as opened,
         ):
             ablation = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
-            tags = {names.OF_INVESTIGATION: run_id, names.NOTE: ablation.description()}
+            report = ablation.report()
+            tables = [each.markdown() for each in (report.table,) if each is not None]
+            tags = {names.OF_INVESTIGATION: run_id, names.NOTE: report.description(*ablation.notes, *tables)}
             write_result(folder, ablation)
-            ablation.report().save(folder, names.REPORT)
+            report.save(folder, names.REPORT)
             opened.finish(folder, metrics={}, tags=tags, tables=_write(ablation, folder))
     return ablation
 
@@ -247,5 +240,4 @@ def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
 def _write(ablation: Ablation, folder: Path) -> list[str]:
     frame, table = ablation.to_frame().replace([np.inf, -np.inf], np.nan), ablation.table()
     table.columns = pd.Index([" | ".join(column) for column in table.columns])
-    style.save_png(ablation_figure(ablation.frame), folder / FIGURE_FILE)
     return write_tables(folder, {FRAME_FILE: frame, TABLE_FILE: table.reset_index()})

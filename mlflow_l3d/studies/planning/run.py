@@ -195,4 +195,5 @@ def _record(made: Plan, client: Client, run_id: str, pilot: str, budget: str) ->
         tables = write_tables(folder, dict(zip(PLAN_TABLES, frames, strict=True)))
         write_json(folder / "plan.json", made.document())
         (folder / "plan.md").write_text(page, encoding="utf-8")
+        made.report().save(folder, names.REPORT)
         run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)

@@ -50,15 +50,16 @@ class Sweep(SweepEvaluation):
         How many cells were trained now.
     seconds
         Wall clock.
-    spent
-        The budget, if it ended the sweep before all was done; else the empty text.
+    budget, spent
+        The budget, and whether it ended the sweep before all was done.
     request
         What was asked; None if it was loaded.
     """
 
     computed: int
     seconds: float
-    spent: str
+    budget: str
+    spent: bool
     request: SweepRequest | None = field(default=None, metadata=LEFT_OUT)
 
     @property
@@ -68,9 +69,9 @@ class Sweep(SweepEvaluation):
 
     def report(self) -> Document:
         """Return the result as people read it."""
-        end = f" The budget of {self.spent} is spent: the same command with a larger one continues."
+        end = f" The budget of {self.budget} is spent: the same command with a larger one continues."
         done = f"{self.computed} cells computed in {self.seconds:.0f} s; {self.where}"
-        return self.result.report([done + end * bool(self.spent)])
+        return self.result.report([done + end * self.spent])
 
 
 @with_signature(InvestigateOptions, SweepOptions)
@@ -207,7 +208,8 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
                 request=request,
                 computed=engine.computed + sum(len(point.tested) for point in points),
                 seconds=time.monotonic() - started,
-                spent=str(request.budget) if engine.is_spent else "",
+                budget=str(request.budget),
+                spent=engine.is_spent,
                 result=result,
             )
             write_result(folder, finished)
@@ -254,7 +256,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             "In the list of runs the filter ``tags.`l3d.role` != 'cell'`` shows sweep and points without their cells.",
         ]
         if finished.spent:
-            lines.append(f"The budget of {finished.spent} is spent; a larger one continues.")
+            lines.append(f"The budget of {finished.budget} is spent; a larger one continues.")
         lines += [f"- {point.name}: {point.error}" for point in finished.points if point.error]
         return lines
 

@@ -33,7 +33,7 @@ from mlflow_l3d.studies.ablation.numbers import (
     part,
     rescored,
 )
-from mlflow_l3d.studies.ablation.report import ablation_figure, ablation_table, ablation_text
+from mlflow_l3d.studies.ablation.report import ablation_document, ablation_figure, ablation_table
 from mlflow_l3d.studies.ablation.run import Ablation, ablation
 
 pytestmark = pytest.mark.slow
@@ -145,8 +145,8 @@ def test_radial_rows_keep_base_and_swaps_together() -> None:
     table = ablation_table(frame, F1_MACRO)
     assert [tuple(column)[:3] for column in table.columns] == [("10", "-", "all"), ("6", "-", "all")]
     assert list(table.loc["one"].index) == list(table.loc["two"].index)
-    text = ablation_text("radial", pd.concat([frame, frame.assign(repeat=1)]), F1_MACRO)
-    assert "6 base runs, all examples" in text
+    document = ablation_document("radial", pd.concat([frame, frame.assign(repeat=1)]), F1_MACRO)
+    assert "6 base runs all examples" in document.description(document.table.markdown())
 
 
 @pytest.mark.parametrize("radial", [False, True])
@@ -328,6 +328,7 @@ def test_the_attached_run(store, parent, monkeypatch, tmp_path, capsys) -> None:
         "ablation.json",
         "ablation_table.json",
         "ablation.png",
+        *("report.html", "result.json"),
     }
     content = json.loads(store.download(run_id, "ablation.json", tmp_path).read_text())
     assert {"number", "mean", "low", "high"} <= set(content["columns"])

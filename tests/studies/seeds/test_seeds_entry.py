@@ -30,7 +30,7 @@ from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
 TEN = tuple(range(42, 142, 10))
 NOTHING_RANDOM = "a_data_order=1e6,a_sample_choice=1e6,a_model_initialisation=1e6,a_model_randomness=1e6"
 ARTIFACTS = {"cells.parquet", "predictions.parquet", "report.html"}
-ARTIFACTS |= {f"{name}.json" for name in ("cells", "examples", "investigation", "seeds")}
+ARTIFACTS |= {f"{name}.json" for name in ("cells", "examples", "investigation", "result", "seeds")}
 
 
 def study(place: Place, **parameters: Any) -> SeedsRun:
@@ -354,7 +354,9 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     assert run.info.run_name == "seeds over 4 tasks"
     assert run.data.tags["l3d.investigations"] == wanted
     artifacts = {item.path for item in place.client.list_artifacts(result.run_id)}
-    assert artifacts == {"tasks.csv", "tasks.json", "report.html"} | {*("seed_by_task.csv", "seed_by_task.png")}
+    assert artifacts == {"tasks.csv", "tasks.json", "report.html", "result.json"} | {
+        *("seed_by_task.csv", "seed_by_task.png")
+    }
     rows = pd.read_csv(place.download(result.run_id, "tasks.csv", tmp_path))
     assert rows["task"].tolist() == ["a", "b", "c", "numbers"]
     matrix = pd.read_csv(place.download(result.run_id, "seed_by_task.csv", tmp_path), index_col="task")
