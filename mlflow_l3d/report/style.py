@@ -146,13 +146,6 @@ def colour_bar(figure: Figure, image: AxesImage, axes: Sequence[Axes], label: st
     bar.ax.tick_params(colors=GRID, labelcolor=INK, labelsize=8)
 
 
-def legend(figure: Figure, axes: Axes) -> None:
-    """Write what stands for what above a figure, to the right."""
-    handles, labels = axes.get_legend_handles_labels()
-    look: Any = {"frameon": False, "fontsize": 8.5, "labelcolor": INK}
-    figure.legend(handles, labels, loc="outside upper right", ncols=len(labels), **look)
-
-
 def save_png(figure: Figure, path: str | Path, dpi: int = _DPI) -> None:
     """Write a figure as PNG: the same bytes for the same figure, and no metadata of machine, user or time."""
     with _saving(figure):

@@ -160,6 +160,10 @@ def _study_of(client: Client, parent_run_id: str) -> str:
     run = found(client.get_run, run_id)
     tags = {} if run is None else run.data.tags
     role, is_seeds = tags.get(names.ROLE), tags.get(names.DESIGN) == "seeds"
+    if role in _NOT_EVALUATED:
+        fix = f"Use mlflow-l3d view {run_id}, or mlflow_l3d.load."
+        allowed = f"must be an investigation, seeds study or sweep, whose cells are scored ({names.ROLE}={role})"
+        raise ParameterError("parent_run_id", run_id, allowed, fix)
     if others:
         return "sweep" if role in ("investigation", "sweep") and not is_seeds else "seeds"
     return "sweep" if role == "sweep" else "seeds" if is_seeds else "investigation"
@@ -172,6 +176,7 @@ def _check_options(options: Mapping[str, str], study: str) -> None:
             raise ParameterError(name, value, f"has no effect on {study}", "Leave it out.")
 
 
+_NOT_EVALUATED: Final = ("gate", "compare", "comparison", "search", "ablation", "plan")
 _RESTORE: Final = (
     "Until `mlflow gc` they can be restored: in MLflow's list of runs under State: Deleted, or one by one with "
     "mlflow.MlflowClient().restore_run(RUN_ID)."

@@ -92,7 +92,7 @@ def score_parent(
         )
         written = read_result(client, parent.info.run_id)
         is_study = written is not None and not isinstance(written, Evaluation)
-        about = rewritten(written.about, metric) if is_study else _recorded_about(client, parent)
+        about = rewritten(written.about, metric) if is_study else recorded_about(client, parent)
         evaluation = Evaluation(parent.info.run_id, scored.analysis, about)
         if log:
             result = replace(written, analysis=scored.analysis, about=about) if is_study else evaluation
@@ -223,20 +223,16 @@ def rewritten(about: About, metric: Metric) -> About:
     return replace(about, source=source, settings=settings)
 
 
-def _recorded_about(client: Client, run: Run) -> About:
-    """Return what a report says in addition to the numbers, as far as a run says it that holds no result of ours."""
-    run_id = str(run.info.run_id)
-    typed = {name: own_parameter(run, name) or "" for name in run.data.params if "." not in name}
-    return About(
-        title=run.info.run_name or run_id,
-        source=recorded_source(client, run),
-        notes=("Evaluated from the runs on the tracking server.",),
-        settings={**heading(run_id), **typed, "evaluated with": version_words()},
-    )
+def named_once(parent_run_id: str) -> list[str]:
+    """Return the runs that a text names; raise a ParameterError if one is named twice."""
+    run_ids = [part.strip() for part in parent_run_id.split(",") if part.strip()]
+    if repeated := [run_id for at, run_id in enumerate(run_ids) if run_id in run_ids[:at]]:
+        raise ParameterError("parent_run_id", repeated[0], "must be named once")
+    return run_ids
 
 
-def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> Source:
-    """Return the origin of the result of a parent run that holds no result, as far as its parameters say it.
+def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> About:
+    """Return what a report says in addition to the numbers, as far as a run says it that holds no result of ours.
 
     Parameters
     ----------
@@ -246,19 +242,25 @@ def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> 
         Those of its command; given are those that are not at their defaults.
     """
     run_id = str(run.info.run_id)
-    ours = run.data.params if names.INVESTIGATION_KEY in run.data.tags else {}
-    typed = {name: value for name in ours if name in parameters and (value := own_parameter(run, name))}
-    given = {name: value for name, value in typed.items() if value != parameters[name].default}
-    return Source(
+    typed = {name: own_parameter(run, name) or "" for name in run.data.params if "." not in name}
+    ours = typed if names.INVESTIGATION_KEY in run.data.tags else {}
+    given = {name: ours[name] for name in ours if name in parameters and ours[name] != parameters[name].default}
+    source = Source(
         task=given.get("task", ""),
-        approach=typed.get("approach", ""),
+        approach=ours.get("approach", ""),
         model=given.get("model", ""),
         run_id=run_id,
         address=runs_page(client, str(run.info.experiment_id)),
         given=given,
         date=heading(run_id)["date"][:10],
         version=__version__,
-        root_seed=typed.get("root_seed", ""),
+        root_seed=ours.get("root_seed", ""),
+    )
+    return About(
+        title=run.info.run_name or run_id,
+        source=source,
+        notes=("Evaluated from the runs on the tracking server.",),
+        settings={**heading(run_id), **typed, "evaluated with": version_words()},
     )
 
 

@@ -14,7 +14,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, heading
 from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
-from mlflow_l3d.studies.investigation.evaluate import recorded_source, rewritten
+from mlflow_l3d.studies.investigation.evaluate import named_once, recorded_about, rewritten
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
@@ -146,10 +146,7 @@ def evaluate_seeds(
         With one line that names the missing data.
     """
     client = connect()
-    run_names = [part.strip() for part in parent_run_id.split(",") if part.strip()]
-    if repeated := [name for at, name in enumerate(run_names) if name in run_names[:at]]:
-        raise ParameterError("parent_run_id", repeated[0], "must be named once")
-    run_ids = tuple(latest_investigation(client) if name == "latest" else name for name in run_names)
+    run_ids = tuple(latest_investigation(client) if name == "latest" else name for name in named_once(parent_run_id))
     every = [_study(client, run_id, metric) for run_id in run_ids]
     studies = tuple(read.study for read in every)
     abouts, failed = tuple(read.about for read in every), tuple(read.failed for read in every)
@@ -232,18 +229,8 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
     )
     written = read_result(client, run_id)
     is_study = written is not None and not isinstance(written, SeedsEvaluation)
-    about = rewritten(written.about, study.metric) if is_study else _about(client, parent)
+    about = rewritten(written.about, study.metric) if is_study else recorded_about(client, parent, SEEDS)
     return _Read(parent, cells, predictions, study, about, written if is_study else None)
-
-
-def _about(client: Client, parent: Run) -> About:
-    """Return what a report says in addition to the numbers, as far as a run says it that holds no result of ours."""
-    return About(
-        title=parent.info.run_name or parent.info.run_id,
-        source=recorded_source(client, parent, SEEDS),
-        notes=("Evaluated from the runs on the tracking server.",),
-        settings={key: value for key, value in parent.data.params.items() if "." not in key},
-    )
 
 
 def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:

@@ -11,11 +11,11 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import temporary_folder, write_tables
+from mlflow_l3d.studies.investigation.evaluate import named_once
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
@@ -207,9 +207,7 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
     L3DError
         With one line that says what is missing.
     """
-    client, run_ids = connect(), _named(parent_run_id)
-    if repeated := [run_id for at, run_id in enumerate(run_ids) if run_id in run_ids[:at]]:
-        raise ParameterError("parent_run_id", repeated[0], "must be named once")
+    client, run_ids = connect(), named_once(parent_run_id)
     several = len(run_ids) > 1
     read = points_of_runs(client, run_ids) if several else points_of_sweep(client, run_ids[0])
     on_top = None if several else parent_run(client, run_ids[0])
@@ -243,7 +241,3 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
             note = {names.NOTE: with_link("\n\n".join(parts), str(on_top.info.experiment_id))}
         log_results(client, run_ids[0], folder, note, result.tables)
     return evaluation
-
-
-def _named(parent_run_id: str) -> list[str]:
-    return [part.strip() for part in parent_run_id.split(",") if part.strip()]

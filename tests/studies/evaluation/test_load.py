@@ -120,6 +120,14 @@ def test_an_evaluation_and_one_without_a_result(studied: Studied) -> None:
     assert loaded.summary() == again.summary()
 
 
+@pytest.mark.parametrize("kind", ["gate", "compare", "search", "strategies"])
+def test_evaluate_says_what_it_does_not_take(studied: Studied, kind: str) -> None:
+    place, results = studied
+    fix = f"mlflow-l3d view {results[kind].run_id}, or mlflow_l3d.load"
+    with place.entered(), pytest.raises(ParameterError, match=fix):
+        mlflow_l3d.evaluate(results[kind].run_id)
+
+
 def test_texts_are_no_part_of_a_result() -> None:
     assert "secret" not in str(_written(Source(texts={1: "secret"}, task="t")))
 
