@@ -6,7 +6,7 @@ What the verbs of all studies return can be written and read (:attr:`mlflow_l3d.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -101,8 +101,6 @@ class _Reader:
                 with temporary_folder() as folder:
                     path = fetch_artifact(self.client, self.run_id, file, folder)
                     values[each.name] = None if path is None else pd.read_parquet(path)
-            elif "file" in each.metadata and each.default is MISSING:
-                values[each.name] = None
         return kind(**values)
 
     def value(self, kind: Any, value: Any) -> Any:

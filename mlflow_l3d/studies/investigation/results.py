@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -51,7 +52,7 @@ class Analysed(OnOneScreen):
         Parameters
         ----------
         task
-            Holds the texts, which no run does.
+            Holds the texts, which no run does; by default the task that was investigated, unless it was loaded.
         count
             How many examples at most.
 
@@ -60,7 +61,8 @@ class Analysed(OnOneScreen):
         ParameterError
             If there is no task.
         """
-        if task is None:
+        request: Any = getattr(self, "request", None)
+        if (task := task or (request and request.setup.task)) is None:
             fix = "Give the data that were investigated, as mlflow_l3d.make_task returns them."
             raise ParameterError("task", "none", "must hold the texts of the examples, which runs do not", fix)
         return fragile_examples(self.analysis.examples, task, count)

@@ -27,7 +27,7 @@ from mlflow_l3d.studies.investigation.scoring import score
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import under_way
-from mlflow_l3d.tasks.base import Task, TaskLike
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import runs_page
 
@@ -46,19 +46,6 @@ class Investigation(CellStudyResult[InvestigationRequest], Analysed):
 
     analysis: Analysis
     cells: pd.DataFrame = field(metadata={"file": names.CELLS})
-
-    def fragile(self, task: Task | None = None, count: int = 20) -> pd.DataFrame:
-        """Return the examples on which runs differ most, with their texts, see :func:`fragile_examples`.
-
-        Parameters
-        ----------
-        task
-            Holds the texts, which no run does; by default the task that was investigated, unless it was loaded.
-        count
-            How many examples at most.
-        """
-        own = self.request.setup.task if self.request else None
-        return super().fragile(task or own, count)
 
     def report(self) -> Document:
         """Return the result as people read it."""
