@@ -83,7 +83,7 @@ class Unit:
         return f"± {self.text(std, 1 if self.scale * std >= 0.1 or std == 0 else 2)}"
 
     def heads(self, frame: pd.DataFrame, scores: Mapping[str, str], differences: Mapping[str, str]) -> pd.DataFrame:
-        """Return a frame with scores, and differences of scores, in this unit and under new names that say so."""
+        """Return a frame with scores and differences of scores in this unit, with which their new names end."""
         names = {
             name: head if self.scale == 1 else f"{head} ({unit})"
             for heads, unit in ((scores, "%"), (differences, self.short))

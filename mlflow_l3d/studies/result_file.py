@@ -35,15 +35,23 @@ def write_result(folder: Path, result: OnOneScreen) -> None:
     write_json(folder / names.RESULT, content)
 
 
-def read_result(client: Client, run_id: str) -> Any:
-    """Return the result that a run holds; None if it holds none, or one that this version does not read."""
+def read_result(client: Client, run_id: str, *, files: bool = False) -> Any:
+    """Return the result that a run holds; None if it holds none, or one that this version does not read.
+
+    Parameters
+    ----------
+    client, run_id
+        The server, and the run.
+    files
+        Whether to read the fields that have a file of their own; they are None otherwise.
+    """
     document = known_document(client, run_id, names.RESULT)
     target = _result_classes().get(str(document.get("result")), "")
     if not target:
         return None
     module, _, name = target.partition(":")
     try:
-        return _Reader(client, run_id).record(getattr(import_module(module), name), document["content"])
+        return _Reader(client, run_id, files=files).record(getattr(import_module(module), name), document["content"])
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -85,12 +93,12 @@ class _Reader:
 
     Parameters
     ----------
-    client, run_id
-        The server, and the run.
+    client, run_id, files
+        As for :func:`read_result`.
     """
 
-    def __init__(self, client: Client, run_id: str) -> None:
-        self.client, self.run_id = client, run_id
+    def __init__(self, client: Client, run_id: str, *, files: bool) -> None:
+        self.client, self.run_id, self.files = client, run_id, files
 
     def record(self, kind: type, content: Mapping[str, Any]) -> Any:
         """Return a record of a class; what lies in a file of its own is read from it."""
@@ -99,7 +107,7 @@ class _Reader:
         for each in fields(kind):
             if file := each.metadata.get("file"):
                 with temporary_folder() as folder:
-                    path = fetch_artifact(self.client, self.run_id, file, folder)
+                    path = fetch_artifact(self.client, self.run_id, file, folder) if self.files else None
                     values[each.name] = None if path is None else pd.read_parquet(path)
         return kind(**values)
 
@@ -130,5 +138,5 @@ class _Reader:
             pairs = value.items() if isinstance(value, Mapping) else value
             return {self.value(kinds[0], key): self.value(kinds[1], each) for key, each in pairs}
         if isinstance(value, str) and is_dataclass(kind):  # another run holds it
-            return read_result(self.client, value)
+            return read_result(self.client, value, files=self.files)
         return self.record(kind, value) if is_dataclass(kind) else value  # type: ignore[arg-type]

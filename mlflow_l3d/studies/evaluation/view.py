@@ -37,7 +37,7 @@ from mlflow_l3d.tracking.parent import is_stale
 
 _REPORTS: Final = (names.REPORT, names.SWEEP_REPORT, names.SEARCH_REPORT)
 _NO_STUDIES: Final = (None, "golden_runs")
-"""Roles of runs that are no study: a stranger's, and those that a gate trained."""
+"""Roles of runs that the list leaves out: those of other code, and those that a gate trained."""
 _HOSTS: Final = ("127.0.0.1", "localhost")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """Pages hold all that they show, and ask for nothing."""

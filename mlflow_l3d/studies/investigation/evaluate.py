@@ -244,14 +244,14 @@ def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> A
     run_id = str(run.info.run_id)
     typed = {name: own_parameter(run, name) or "" for name in run.data.params if "." not in name}
     ours = typed if names.INVESTIGATION_KEY in run.data.tags else {}
-    given = {name: ours[name] for name in ours if name in parameters and ours[name] != parameters[name].default}
+    chosen = {name: ours[name] for name in ours if name in parameters and ours[name] != parameters[name].default}
     source = Source(
-        task=given.get("task", ""),
+        task=chosen.get("task", ""),
         approach=ours.get("approach", ""),
-        model=given.get("model", ""),
+        model=chosen.get("model", ""),
         run_id=run_id,
         address=runs_page(client, str(run.info.experiment_id)),
-        given=given,
+        given=chosen,
         date=heading(run_id)["date"][:10],
         version=__version__,
         root_seed=ours.get("root_seed", ""),

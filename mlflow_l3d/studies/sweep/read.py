@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.result_file import read_result
-from mlflow_l3d.studies.sweep.numbers.point import Choice, SweptPoint
+from mlflow_l3d.studies.sweep.numbers.point import Choice, SweptPoint, without_votes
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import Client, Run
@@ -153,4 +153,4 @@ def _analysis(client: Client, run: Run) -> tuple[Analysis | None, str]:
     if analysis is None:
         why = f"holds no result: it is {tags.get(names.STATE, 'not ours')}; if it has ended, evaluate it"
         return None, tags.get(names.ERROR) or why
-    return replace(analysis, examples=None), ""  # a sweep may be long, and asks for no votes
+    return without_votes(analysis), ""

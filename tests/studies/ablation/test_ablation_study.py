@@ -226,11 +226,10 @@ def test_the_layout_of_table_3(store: Store, parent: Any) -> None:
     first = table.iloc[:, 0]
     assert first["data_order", "importance"] == f"{metrics['importance/data_order']:+.2f}"
     assert first["data_order", "contributed std"] == f"{100 * metrics['contributed_std/data_order']:.3f}"
-    text = found.description()
-    assert text.isascii()
-    assert max(map(len, text.splitlines())) <= 100
-    assert first["data_split", "mitigated std"] in text
-    assert text.startswith(f"**{found.report().headline}**")
+    document = found.report()
+    text = document.description(document.table.markdown())
+    assert text.startswith(f"**{document.headline}**")
+    assert f"| data_order | {first['data_order', 'importance']} (" in text
 
 
 def test_without_predictions_of_the_metric(store: Store) -> None:

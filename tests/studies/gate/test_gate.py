@@ -105,7 +105,7 @@ def test_equivalent_candidate_passes_and_leaves_a_true_record(
     history = place.client.get_metric_history(run.info.run_id, "difference")
     assert {each.step for each in history} == set(range(1, len(found.answer.looks) + 1))
     names = {artifact.path for artifact in place.client.list_artifacts(found.run_id)}
-    assert names == {"gate.json", "gate.md", "report.html"}
+    assert names == {"gate.json", "gate.md", "report.html", "result.json"}
     document = json.loads(place.download(found.run_id, "gate.json", tmp_path).read_text(encoding="utf-8"))
     assert document["looks"][-1]["decision"] == document["decision"] == "equivalent"
     assert summary.read_text(encoding="utf-8").startswith(
