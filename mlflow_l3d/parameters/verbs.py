@@ -54,7 +54,8 @@ class Verb:
     instead
         Parameter -> the value for which the command calls another function without it, and its ``module:function``.
     returns
-        ``module:name`` of the classes of what it returns; they are public, too.
+        ``module:name`` of the classes of what it returns; they are public, too, and `load` reads them by their fields
+        (:mod:`mlflow_l3d.studies.result_file`).
     asks
         Whether it asks before it begins, unless ``--yes`` is given; its function has a parameter `ask`.
     """

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from run_helpers import Place, sqlite_place
@@ -13,6 +14,7 @@ from run_helpers import Place, sqlite_place
 import mlflow_l3d
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.evaluate import rewritten
 from mlflow_l3d.studies.investigation.results import Evaluation
@@ -126,6 +128,31 @@ def test_evaluate_says_what_it_does_not_take(studied: Studied, kind: str) -> Non
     fix = f"mlflow-l3d view {results[kind].run_id}, or mlflow_l3d.load"
     with place.entered(), pytest.raises(ParameterError, match=fix):
         mlflow_l3d.evaluate(results[kind].run_id)
+
+
+def test_a_frame_has_the_units_of_the_report(studied: Studied) -> None:
+    _, results = studied
+    pairs = {
+        "investigation": ("moves score by (pp)", "moves_by_std"),
+        "sweep": ("std of golden runs (pp)", "golden_std"),
+        "seeds": ("accuracy (%)", "accuracy"),
+        "search": ("synthetic_score (%)", "score"),
+        "compare": ("difference (pp)", "difference"),
+        "gate": ("difference (pp)", "difference"),
+    }
+    for kind, (head, name) in pairs.items():
+        short, full = results[kind].to_frame(), results[kind].to_frame(full=True)
+        np.testing.assert_allclose(short[head], 100 * full[name])
+        assert short.shape[1] <= 11
+    short, table = results["investigation"].to_frame(), results["investigation"].report().table
+    assert [f"{share:.0f} %" for share in short["share of variance (%)"]] == [
+        row[3].split("\n")[0] for row in table.rows
+    ]
+    scores = pd.DataFrame({"score": [2.0], "std": [0.5]})
+    assert unit_of(named("rmse")).heads(scores, {"score": "rmse"}, {"std": "std"}).to_dict("list") == {
+        "rmse": [2.0],
+        "std": [0.5],
+    }
 
 
 def test_texts_are_no_part_of_a_result() -> None:
