@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mlflow_l3d import registry
@@ -13,7 +13,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import as_text, check_names
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import EVALUATE
-from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
+from mlflow_l3d.studies.investigation.evaluate import score_parent
 from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds
@@ -22,7 +22,7 @@ from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of, found
 from mlflow_l3d.tracking.connection import Client, Run, connect, own_settings
-from mlflow_l3d.tracking.earlier.past import latest_investigation, searched_splits
+from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import parent_run, read_investigation
 
 
@@ -100,13 +100,9 @@ def evaluate(
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         with under_way("reading the cells", shown=shown):
             recorded = read_investigation(run_id, client, where="" if where == "none" else where)
-        parent = recorded.parent
-        planned = planned_by(parent, design=design, missing=missing)
-        planned = replace(planned, searched_splits=searched_splits(client, parent))
-        cells = planned.select(recorded.cells)
-        headline = metric_of(parent, metric, cells)
-        with under_way(f"reading the predictions of {len(cells):,} cells and scoring", shown=shown):
-            return score_parent(client, parent, cells, metric=headline, planned=planned, agreement=agreement, log=log)
+        del options["where"]
+        with under_way(f"reading the predictions of {len(recorded.cells):,} cells and scoring", shown=shown):
+            return score_parent(client, recorded.parent, recorded.cells, metric=metric, **options, log=log)
 
 
 def load(run_id: str) -> Any:

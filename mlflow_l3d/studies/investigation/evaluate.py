@@ -30,7 +30,7 @@ from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.earlier.past import own_parameter
+from mlflow_l3d.tracking.earlier.past import own_parameter, searched_splits
 from mlflow_l3d.tracking.earlier.reader import fetch_document, read_predictions
 from mlflow_l3d.tracking.pages import links_in, runs_page, with_link
 from mlflow_l3d.version import __version__
@@ -44,8 +44,9 @@ def score_parent(
     parent: Run,
     cells: pd.DataFrame,
     *,
-    metric: Metric,
-    planned: Planned,
+    metric: str = "auto",
+    design: str = "auto",
+    missing: str = "auto",
     agreement: str = "auto",
     log: bool = True,
 ) -> Evaluation:
@@ -58,16 +59,9 @@ def score_parent(
     parent
         The parent run, which gets the result.
     cells
-        One row per cell, from :class:`mlflow_l3d.tracking.earlier.reader.Recorded` and selected by
-        :meth:`mlflow_l3d.designs.analyse.Planned.select`.
-    metric
-        The metric whose spread is investigated.
-    planned
-        The plan, see :func:`planned_by`; it must contain every cell.
-    agreement
-        How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`.
-    log
-        Whether to write metrics and artifacts.
+        One row per cell, from :class:`mlflow_l3d.tracking.earlier.reader.Recorded`.
+    metric, design, missing, agreement, log
+        As for :func:`mlflow_l3d.studies.evaluation.run.evaluate`.
 
     Raises
     ------
@@ -77,22 +71,26 @@ def score_parent(
     if log and parent.data.tags.get(names.DESIGN) == "seeds":
         fix = "Use mlflow-l3d evaluate, or mlflow_l3d.evaluate."
         raise ParameterError("parent_run_id", parent.info.run_id, "is a seeds study, not an investigation", fix)
-    check_metric(cells, metric)
+    planned = planned_by(parent, design=design, missing=missing)
+    planned = replace(planned, searched_splits=searched_splits(client, parent))
+    cells = planned.select(cells)
+    headline = metric_of(parent, metric, cells)
+    check_metric(cells, headline)
     finished = cells["status"].eq("FINISHED")
 
     with temporary_folder() as folder, closing(read_predictions(client, cells[finished])) as tables:
         scored = score(
             cells,
             (next(tables)[1] if present else None for present in finished),
-            metric=metric,
+            metric=headline,
             planned=planned,
             agreement=agreement,
             table_file=folder / names.PREDICTIONS,
-            interim_analyses=_looks(client, parent, metric, planned.design_of(cells).name),
+            interim_analyses=_looks(client, parent, headline, planned.design_of(cells).name),
         )
         written = read_result(client, parent.info.run_id)
         is_study = written is not None and not isinstance(written, Evaluation)
-        about = rewritten(written.about, metric) if is_study else recorded_about(client, parent)
+        about = rewritten(written.about, headline) if is_study else recorded_about(client, parent)
         evaluation = Evaluation(parent.info.run_id, scored.analysis, about)
         if log:
             result = replace(written, analysis=scored.analysis, about=about) if is_study else evaluation

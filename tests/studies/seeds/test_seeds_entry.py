@@ -18,9 +18,7 @@ from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class
 
 from mlflow_l3d import cli
 from mlflow_l3d.cells.factors import configuration_seed, stream_seed
-from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.evaluation.run import delete, evaluate
 from mlflow_l3d.studies.investigation.evaluate import score_parent
 from mlflow_l3d.studies.seeds.request import parse_seeds, specify_seeds
@@ -423,7 +421,7 @@ def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: 
         before = place.client.get_run(seeds_run.run_id).data.metrics
         parent = place.client.get_run(seeds_run.run_id)
         with pytest.raises(ParameterError, match="is a seeds study, not an investigation"):
-            score_parent(place.client, parent, seeds_run.study.scores, metric=F1_MACRO, planned=Planned())
+            score_parent(place.client, parent, seeds_run.study.scores)
         with pytest.raises(ParameterError, match="must have cells of at least one investigated factor"):
             cli._run("ablation", {"parent_run_id": seeds_run.run_id})
     assert place.client.get_run(seeds_run.run_id).data.metrics == before
