@@ -35,12 +35,13 @@ def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> t
 @pytest.fixture
 def killed(studied: tuple[Place, str, str]) -> Iterator[str]:
     """Give a run whose process is dead: its last heartbeat is long ago."""
-    client = studied[0].client
-    run_id = client.create_run(
-        "0", tags={"l3d.role": "gate", "l3d.heartbeat": "1", "l3d.error": "No power."}
-    ).info.run_id
+    client, note = studied[0].client, "## The candidate is worse.\n\nMore."
+    tags = {"l3d.role": "gate", "l3d.heartbeat": "1", "l3d.error": "No power.", "mlflow.note.content": note}
+    run_id = client.create_run("0", tags=tags).info.run_id
+    part = client.create_run("0", tags={"l3d.role": "golden_runs"}).info.run_id
     yield run_id
     client.delete_run(run_id)
+    client.delete_run(part)
 
 
 def test_bundle_holds_the_list_and_every_report(studied: tuple[Place, str, str], tmp_path: Path) -> None:
@@ -105,7 +106,8 @@ def test_pages_are_served_to_this_machine_and_kept_up_to_date(studied: tuple[Pla
 def test_nobody_waits_for_a_study_that_was_killed(studied: tuple[Place, str, str], killed: str, address: str) -> None:
     place, _, going = studied
     page, report, refresh = get(address)[1], *get(address + killed)[1:]
-    assert "1 of them running" in page
+    assert "3 studies, 1 of them running" in page  # runs that a gate trained are not among them
+    assert ">The candidate is worse.<" in page
     assert ">killed<" in page
     assert "The study ended without a report." in report
     assert "No power." in report
