@@ -41,7 +41,7 @@ def plan_search(
     >>> plan = mlflow_l3d.plan_search("synthetic", approach="synthetic", space="a_data_order=0..9", fine_trials=5)
     >>> plan.to_frame()[["part", "runs"]]
            part  runs
-    0    coarse     5
+    0    coarse     3
     1      fine     5
     2  held_out    20
     """

@@ -86,13 +86,14 @@ def test_what_matters_stands_in_terminal_description_and_report(place: Place, tm
     found = place.investigate(approach=Remarking(), num_labelled=20, test_size="auto")
     report = html.unescape(place.download(found.run_id, "report.html", tmp_path).read_text())
     parent, task = place.client.get_run(found.run_id).data, found.request.setup.task
-    [sizes, few, remark, left_out] = found.request.notes(found.cells)
+    [sizes, decided, few, remark, left_out] = found.request.notes(found.cells)
     assert re.fullmatch(r"Each run: 16 training, 4 validation, [\d,]+ test examples\.", sizes)
+    assert decided == "design=crossed: one factor, as published."
     assert "test examples evaluated instead of 1000" in few
     assert remark == f"{len(found.cells)} cells, all with a score: True."
     assert "has no effect and is left out" in left_out
     for text in (" ".join(found.summary().split()), parent.tags["mlflow.note.content"], report):
-        for note in (sizes, few, remark, left_out):
+        for note in (sizes, decided, few, remark, left_out):
             assert note in text
     assert parent.params["resolved.test_size"] == str(len(found.request.split.test))
     assert "resolved.num_labelled" not in parent.params
