@@ -19,8 +19,10 @@ def make(parents: int) -> dict[str, Any]:
     from mlflow import MlflowClient
     from sweep_cases import drawn_point
 
-    from mlflow_l3d.studies.files import json_types
-    from mlflow_l3d.studies.investigation.artifacts import importance_document
+    from mlflow_l3d.studies.about import About
+    from mlflow_l3d.studies.files import temporary_folder
+    from mlflow_l3d.studies.investigation.results import Evaluation
+    from mlflow_l3d.studies.result_file import write_result
     from mlflow_l3d.tracking import names
     from mlflow_l3d.tracking.parent import log_params
 
@@ -38,7 +40,9 @@ def make(parents: int) -> dict[str, Any]:
             client, run_id, {**own, "task": "sst2", **{f"hyperparameter.h{n}": "1" for n in range(30)}}, known=()
         )
         assert point.analysis is not None
-        client.log_dict(run_id, json_types(importance_document(point.analysis)), names.IMPORTANCE)
+        with temporary_folder() as folder:
+            write_result(folder, Evaluation(run_id, point.analysis, About(title="t")))
+            client.log_artifacts(run_id, str(folder))
         made.append(run_id)
     return {"top": top, "parents": made}
 

@@ -24,22 +24,26 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.comparison.run import compare
     from mlflow_l3d.studies.dry_run import StudyPlan
     from mlflow_l3d.studies.evaluation.deletion import Deletion, delete
-    from mlflow_l3d.studies.evaluation.run import Evaluation, evaluate, load
+    from mlflow_l3d.studies.evaluation.run import evaluate, load
     from mlflow_l3d.studies.evaluation.view import Viewed, view
     from mlflow_l3d.studies.gate.conduct import Gate
     from mlflow_l3d.studies.gate.run import GatePlan, gate, plan_gate
     from mlflow_l3d.studies.helpers import Names, names
     from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
+    from mlflow_l3d.studies.investigation.results import Evaluation
     from mlflow_l3d.studies.investigation.run import Investigation, investigate, self_test
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan
     from mlflow_l3d.studies.search.dry_run import plan_search
-    from mlflow_l3d.studies.search.run import HyperparameterSearch, search
+    from mlflow_l3d.studies.search.results import HyperparameterSearch
+    from mlflow_l3d.studies.search.run import search
     from mlflow_l3d.studies.seeds.numbers.study import seeds_study
+    from mlflow_l3d.studies.seeds.results import SeedsEvaluation
     from mlflow_l3d.studies.seeds.run import SeedsRun, plan_seeds, seeds, self_test_seeds
     from mlflow_l3d.studies.self_test import SelfTest
     from mlflow_l3d.studies.strategies.run import ComparedStrategies, plan_strategies, strategies
     from mlflow_l3d.studies.sweep.plan import SweepPlan
+    from mlflow_l3d.studies.sweep.results import SweepEvaluation
     from mlflow_l3d.studies.sweep.run import Sweep, plan_sweep, sweep
     from mlflow_l3d.tasks.identity import make_task
     from mlflow_l3d.testing.skeleton import new
@@ -64,10 +68,12 @@ __all__ = [
     "ParameterError",
     "Plan",
     "SeedFunction",
+    "SeedsEvaluation",
     "SeedsRun",
     "SelfTest",
     "StudyPlan",
     "Sweep",
+    "SweepEvaluation",
     "SweepPlan",
     "Viewed",
     "__version__",

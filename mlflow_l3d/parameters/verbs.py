@@ -55,7 +55,8 @@ class Verb:
     instead
         Parameter -> the value for which the command calls another function without it, and its ``module:function``.
     returns
-        ``module:name`` of the classes of what it returns; they are public, too.
+        ``module:name`` of the classes of what it returns; they are public, too, and `load` reads them by their fields
+        (:mod:`mlflow_l3d.studies.result_file`).
     plans
         ``module:function`` of what says what there is to do and trains nothing: the command calls it for ``--dry-run``,
         a parameter that each verb with such a function has.

@@ -61,7 +61,7 @@ class L3DEvaluator(ModelEvaluator):
         """
         from mlflow.tracking import MlflowClient
 
-        from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, score_parent
+        from mlflow_l3d.studies.investigation.evaluate import score_parent
         from mlflow_l3d.tracking.connection import own_settings
 
         client, settings = MlflowClient(), evaluator_config or {}
@@ -72,13 +72,10 @@ class L3DEvaluator(ModelEvaluator):
                 parents = dataset.features_data["parent_run_id"].unique().tolist()
                 compared = compare_into(client, run_id, parents, settings)
             return _result(client, run_id, compared.metrics())
-        run = client.get_run(run_id)
-        planned = planned_by(run, design=settings.get("design", "auto"), missing=settings.get("missing", "auto"))
-        cells = planned.select(dataset.features_data)
-        metric, agreement = metric_of(run, settings.get("metric", "auto"), cells), settings.get("agreement", "auto")
+        options = {name: settings[name] for name in ("metric", "design", "missing", "agreement") if name in settings}
         with own_settings():
-            analysis = score_parent(client, run, cells, metric=metric, planned=planned, agreement=agreement)
-        return _result(client, run_id, analysis.metrics())
+            found = score_parent(client, client.get_run(run_id), dataset.features_data, **options)
+        return _result(client, run_id, found.analysis.metrics())
 
 
 def _result(client: MlflowClient, run_id: str, metrics: dict[str, float]) -> EvaluationResult:

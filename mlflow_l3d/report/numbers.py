@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.metrics.base import Metric
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MISSING: Final = "n/a"
 """What stands where there is no number."""
@@ -92,19 +95,29 @@ class Unit:
         """Return a standard deviation as a first screen has it."""
         return f"± {self.text(std, self.digits(std))}"
 
+    def heads(self, frame: pd.DataFrame, scores: Mapping[str, str], differences: Mapping[str, str]) -> pd.DataFrame:
+        """Return a frame with scores and differences of scores in this unit, with which their new names end."""
+        names = {
+            name: head if self.scale == 1 else f"{head} ({unit})"
+            for heads, unit in ((scores, "%"), (differences, self.short))
+            for name, head in heads.items()
+            if name in frame
+        }
+        return frame.assign(**{name: self.scale * frame[name] for name in names}).rename(columns=names)
+
     def squared(self, value: float) -> str:
         """Return a variance: three decimals, two digits where these would be zeros."""
         scaled = self.scale**2 * value
         return f"{scaled:.2g}" if 0 < abs(scaled) < 1e-3 else plain(scaled, 3)
 
 
-_POINTS: Final = Unit(100, "percentage points", "points", "pp")
+POINTS: Final = Unit(100, "percentage points", "points", "pp")
 _UNITS: Final = Unit(1, "units", "units", "units")
 
 
 def unit_of(metric: Metric) -> Unit:
     """Return the unit of a metric's scores."""
-    return _POINTS if metric.percent else _UNITS
+    return POINTS if metric.percent else _UNITS
 
 
 def probability(value: float) -> str:

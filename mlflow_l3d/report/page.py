@@ -168,6 +168,14 @@ class Document:
         parts = [answers, self.short_table or self.table, [""], steps, *rest]
         return document(self.headline or self.title, self.lines, parts)
 
+    def description(self, *more: str, first: int = 0) -> str:
+        """Return headline, answers and more as Markdown, for the description of a run in MLflow's UI.
+
+        MLflow shows its first two lines until a reader asks for more: they are the headline and the answer `first`.
+        """
+        answers = [answer.markdown(1) for answer in self.answers]
+        return "\n\n".join([f"**{marked(self.headline)}** {answers.pop(first)}", *answers, *more])[:5000]
+
     def to_html(self, *, folded: bool = True) -> str:
         """Return a page that works offline and in a frame, follows the reader's light or dark setting, and prints.
 
@@ -197,21 +205,6 @@ class Document:
         """Those of the page, in its order, and those that are files alone."""
         shown = [part for section in self.sections for part in section.parts if isinstance(part, Picture)]
         return [*shown, *self.files]
-
-    def description(self, *more: str, first: int = 0) -> str:
-        """Return headline and answers as Markdown, for the description of the run in MLflow's UI.
-
-        MLflow shows its first two lines until a reader asks for more: they hold the answer.
-
-        Parameters
-        ----------
-        more
-            Paragraphs that follow.
-        first
-            The place of the answer that stands next to the headline.
-        """
-        texts = [answer.markdown(1) for answer in self.answers]
-        return "\n\n".join([f"**{marked(self.headline)}** {texts.pop(first)}", *texts, *more])[:5000]
 
     def save(self, folder: Path, name: str) -> None:
         """Write the page under a name, and every picture as a PNG."""

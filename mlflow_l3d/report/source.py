@@ -31,7 +31,7 @@ class Source:
     classes
         Name of each class; empty if labels are not classes.
     texts
-        Example id -> text; empty unless the user asked for texts.
+        Example id -> text; empty unless the user asked for texts, and never recorded in a file of its own.
     date, version
         When the report was written, and the version of this package.
     root_seed
@@ -49,7 +49,7 @@ class Source:
     address: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
-    texts: Mapping[object, str] = field(default_factory=dict)
+    texts: Mapping[object, str] = field(default_factory=dict, metadata={"file": ""})
     date: str = ""
     version: str = ""
     root_seed: str = ""

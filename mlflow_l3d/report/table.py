@@ -145,7 +145,7 @@ class Table:
         """Return the table as Markdown, under its title."""
 
         def line(cells: Iterable[str]) -> str:
-            return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+            return f"| {' | '.join(marked(cell).replace('|', '/') for cell in cells)} |".replace("\n", " ")
 
         rows = [line(self.head), line(["---"] * len(self.head)), *map(line, self.rows)]
         title = f"**{self.title}**" if self.title else ""

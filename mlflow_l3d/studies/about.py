@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from typing import Final
@@ -10,10 +11,21 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.version import __version__
 
 _CLASSES_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a report says of a study in addition to its numbers; see :class:`mlflow_l3d.report.page.Document`."""
+
+    title: str
+    source: Source = field(default_factory=Source)
+    notes: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def heading(run_id: str) -> dict[str, str]:

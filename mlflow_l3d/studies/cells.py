@@ -7,20 +7,20 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, Generic, TypeVar
 
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.report.numbers import counted
-from mlflow_l3d.report.page import Document
+from mlflow_l3d.studies.about import About
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
 from mlflow_l3d.studies.request import CellRequest
+from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.self_test import SelfTest, self_test, tested
-from mlflow_l3d.studies.shown import Reported, logger, progress_bar, restart_clock, shows_progress, under_way
+from mlflow_l3d.studies.shown import OnOneScreen, logger, progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
@@ -30,29 +30,36 @@ C = TypeVar("C", bound=CellRequest)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CellStudyResult(Reported, Generic[C]):
+class CellStudyResult(OnOneScreen, Generic[C]):
     """A finished study of cells.
 
     Attributes
     ----------
     run_id
         The parent run.
-    request
-        What was studied.
+    about
+        Its title, origin, notes and settings.
     computed, reused
         How many cells were trained now, and how many were taken from the tracking server or the spool.
     seconds
         Wall clock.
-    document
-        The result as people read it.
+    request
+        What was studied; None if it was loaded.
     """
 
     run_id: str
-    request: C
+    about: About
     computed: int
     reused: int
     seconds: float
-    document: Document
+    request: C | None = field(default=None, metadata=LEFT_OUT)
+
+    def of_cells(self, computed: str) -> str:
+        """Return how many cells were computed and taken, and where the report is, for the terminal."""
+        return (
+            f"{self.about.title}: {computed}, {self.reused} taken from earlier runs, in {self.seconds:.0f} s; "
+            f"report.html is among the artifacts of MLflow run {self.run_id}."
+        )
 
 
 class CellStudy(Study[C, CellRecord, R]):
@@ -60,8 +67,8 @@ class CellStudy(Study[C, CellRecord, R]):
 
     Attributes
     ----------
-    unit, done_word
-        What people call a cell, and one that is computed.
+    unit
+        What people call a cell.
     fewest
         How many cells must not fail, that there is a result.
     state
@@ -75,7 +82,6 @@ class CellStudy(Study[C, CellRecord, R]):
     """
 
     unit: ClassVar[str] = "cell"
-    done_word: ClassVar[str] = "computed"
     fewest: ClassVar[int] = 1
     elsewhere: Elsewhere
 
@@ -281,17 +287,11 @@ class CellStudy(Study[C, CellRecord, R]):
             raise L3DError(f"{what} failed; the first said: {self._first_error}")
         self.recorder.wait()
 
-    def result(self, document: Document) -> dict[str, Any]:
-        """Return the attributes of :class:`CellStudyResult`; on a terminal the document says how much was trained."""
-        run_id, seconds = self.recorder.parent.run_id, time.monotonic() - self._started
-        trained = f"{counted(self.computed, self.unit)} {self.done_word}, {self.reused} taken from earlier runs"
-        where = f"report.html is among the artifacts of MLflow run {run_id}."
-        line = f"{self.request.title}: {trained}, in {seconds:.0f} s; {where}"
+    def result(self) -> dict[str, Any]:
+        """Return the attributes of :class:`CellStudyResult` but for the request, and what is said about it."""
         return {
-            "run_id": run_id,
-            "request": self.request,
+            "run_id": self.recorder.parent.run_id,
             "computed": self.computed,
             "reused": self.reused,
-            "seconds": seconds,
-            "document": replace(document, lines=[line]),
+            "seconds": time.monotonic() - self._started,
         }

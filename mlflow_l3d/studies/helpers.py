@@ -59,7 +59,7 @@ class ViewOptions(TypedDict, total=False):
     ]
     bundle: Annotated[str, Of("none", "folder that the reports are written to, as pages to share, in place of serving")]
     port: Annotated[
-        int, Of(str(PORT), "port of the address, for this machine alone; the next one if it is taken", low=1)
+        int, Of(str(PORT), "port of the address, for this machine alone; the next one if it is taken", high=65_535)
     ]
     browser: Annotated[bool, Of("true", "whether a browser is opened")]
     cite: Annotated[

@@ -20,7 +20,7 @@ from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import class_words, heading, texts_of, version_words
+from mlflow_l3d.studies.about import About, class_words, heading, texts_of, version_words
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
@@ -205,6 +205,11 @@ class StudyRequest(ABC):
             root_seed=self.given.get("root_seed", ""),
             is_typed=setup.approach.name in registry.names("approach") and _is_typed(self.given.get("task", "auto")),
         )
+
+    def about(self, run_id: str, address: str, settings: Mapping[str, str], notes: tuple[str, ...] = ()) -> About:
+        """Return what its report says in addition to its numbers; `settings` and `address` as in the methods above."""
+        source, settings = self.source(run_id, address), self.settings(settings, run_id)
+        return About(title=self.title, source=source, notes=notes, settings=settings)
 
     def shared_params(self) -> dict[str, str]:
         """Return the parameters that every child has."""

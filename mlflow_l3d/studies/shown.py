@@ -8,9 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from html import escape
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from mlflow_l3d.approaches.progress import heard_by
 
@@ -119,6 +120,20 @@ def _kind() -> Any:
 
 _LINES: Final = 30
 _HEIGHT: Final = 560
+T = TypeVar("T", bound="OnOneScreen")
+
+
+def built_once(build: Callable[[T], Document]) -> Callable[[T], Document]:
+    """Let a result keep the report that its method builds; it is neither compared, shown nor written with the rest."""
+
+    @wraps(build)
+    def report(self: T) -> Document:
+        kept = vars(self)
+        if "_report" not in kept:
+            kept["_report"] = build(self)
+        return cast("Document", kept["_report"])
+
+    return report
 
 
 class OnOneScreen:
@@ -146,19 +161,3 @@ class OnOneScreen:
             return f"<pre>{escape(repr(self))}</pre>"
         page = escape(document.to_html(folded=False))
         return f'<iframe srcdoc="{page}" style="width:100%;height:{_HEIGHT}px;border:0" title="Report"></iframe>'
-
-
-class Reported(OnOneScreen):
-    """A result with its report.
-
-    Attributes
-    ----------
-    document
-        The result as people read it.
-    """
-
-    document: Document
-
-    def report(self) -> Document:
-        """Return the result as people read it."""
-        return self.document

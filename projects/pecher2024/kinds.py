@@ -148,7 +148,7 @@ def _sweep(done: Done, asked: Mapping[str, Any]) -> Sweep | None:
         ],
         columns=["approach", "model", "learner"],
     )
-    done.frames.append(result.to_frame().merge(systems, left_on="point", right_index=True))
+    done.frames.append(result.to_frame(full=True).merge(systems, left_on="point", right_index=True))
     return result
 
 

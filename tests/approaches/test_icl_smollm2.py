@@ -168,7 +168,7 @@ def test_an_investigation(tmp_path: Path, migrated_store: Path) -> None:
         test_size=2,
         hyperparameters={"chat": "none", "shots": 1},
     )
-    frame = found.to_frame()
+    frame = found.to_frame(full=True)
     assert list(frame["factor"]) == ["sample_choice"]
     assert frame["golden_std"].notna().all()
     assert (frame["consistency"] > 0).all()

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from mlflow_l3d.report.strip import marks_text, strip
 from mlflow_l3d.studies.about import fragile_examples
 from mlflow_l3d.studies.investigation.report import cite
 from mlflow_l3d.studies.investigation.report.page import investigation_document
-from mlflow_l3d.studies.investigation.report.runs import MOST_CELLS, Runs, rows_shown
+from mlflow_l3d.studies.investigation.report.runs import MOST_CELLS, Runs, read_predicted, rows_shown
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
@@ -60,7 +61,7 @@ def test_what_runs_predict_for_an_example_is_told_place_by_place(tmp_path):
     predictions.loc[predictions["column"] == 2, "prediction"] = -1
     predictions = predictions[~((predictions["row"] == 1) & (predictions["column"] == 0))]
     pq.write_table(pa.Table.from_pandas(predictions), tmp_path / "p.parquet")
-    runs = Runs(cells, tmp_path / "p.parquet")
+    runs = Runs(cells, read_predicted(analysis, tmp_path / "p.parquet", len(SOURCE.classes)))
     document = investigation_document(analysis, title="t", source=SOURCE, runs=runs)
     first, second, *_ = document.data["factors"]["data_split"]["predicted"][0]
     assert (first, second) == ("11?111", ".1?111")
@@ -108,7 +109,16 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
     assert f"Over 40 golden runs, f1_macro (%) on reviews.csv was {scores.mean():.1f} ± {scores.std():.1f}" in text
     assert "Two runs agree on 87.0 % of the predictions." in text
     assert text.endswith("(mlflow-l3d 0.2.0, crossed design, root seed 0)")
+    first = shown.records[0]
+    share, low, high = (f"{100 * part:.0f}" for part in shown.shares(first))
+    name, verdict = first.factor.replace("_", " "), shown.verdict(first)
+    said = f"with 95 % intervals that hold for all factors together: {name} {share} % ({low} to {high} %; {verdict})"
+    assert said in text  # the level of each alone, 99 %, is that of no share
+    alone = replace(analysis, importances={first.factor: replace(first, level=0.95)})
+    assert f"with 95 % intervals: {name} {share} %" in cite.sentence(Shown(alone), SOURCE)
+    assert r"(95\,\% interval)" in cite.latex(Shown(alone))
     table = cite.latex(shown)
+    assert r"Share of variance, \% (interval; all together 95\,\%)" in table
     assert table.count(r"\\") == 1 + len(shown.records)
     assert "model initialisation & " in table
     assert cite.bibtex(SOURCE).count("@") == 3

@@ -85,7 +85,7 @@ def test_what_is_no_metric_is_in_a_file(place: Place, one: Investigation, tmp_pa
         **{name: document["consistency"]["data_order"][name] for name in ("accuracy_std", "accuracy_std_population")},
         "prediction_importance": own["prediction_importance"]["importance"],
     }
-    found = one.to_frame().iloc[0]
+    found = one.to_frame(full=True).iloc[0]
     assert kept == pytest.approx({name: found[name] for name in kept})
     assert not set(kept) & {name.partition("/")[0] for name in one.analysis.metrics()}
 
@@ -192,7 +192,7 @@ def test_the_artifacts_of_the_parent(place: Place, two: Investigation, tmp_path:
     found = {item.path for item in place.client.list_artifacts(two.run_id)}
     assert found == {
         *("investigation.json", "cells.parquet", "predictions.parquet", "cells.json", "importance.json"),
-        *("report.html", "summary.svg", "examples.json"),
+        *("report.html", "summary.svg", "examples.json", "result.json"),
     }
     document = json.loads(place.download(two.run_id, "investigation.json", tmp_path).read_text())
     assert document["factors"] == list(FACTORS)

@@ -101,6 +101,7 @@ def ablation_document(
     return Document(
         title=title,
         headline=_headline(fewer, fewer[whole]),
+        place=(source or Source()).place(),
         answers=answers,
         table=range_table(frame, [0, *fewer["setting"].drop_duplicates()[:2]]),
         steps=[] if source is None or fewer.empty else _steps(means, fewer[whole], source),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Unpack
@@ -21,6 +21,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
 from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
@@ -29,12 +30,14 @@ from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
-from mlflow_l3d.studies.shown import Reported
+from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_listed
+from mlflow_l3d.tracking.pages import runs_page
 
 FRAME_FILE, TABLE_FILE = "ablation.json", "ablation_table.json"
 _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
@@ -42,7 +45,7 @@ _LEAST: Final = {"rows": 3, "columns": 3, "test_sizes": 10}
 
 
 @dataclass(frozen=True, repr=False)
-class Ablation(Reported):
+class Ablation(OnOneScreen):
     """What fewer runs and test examples would have found.
 
     Attributes
@@ -55,15 +58,15 @@ class Ablation(Reported):
         One row per setting, repeat and factor, see :func:`mlflow_l3d.studies.ablation.numbers.ablate_tables`.
     notes
         What was left out, and why.
-    document
-        What fewer runs would have found, as people read it.
+    source
+        The command of the investigation, for the report.
     """
 
     run_id: str
     metric: Metric
     frame: pd.DataFrame
-    notes: tuple[str, ...]
-    document: Document
+    notes: tuple[str, ...] = ()
+    source: Source = field(default_factory=Source)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per setting, factor and number: its mean and 5-95 % range over the random choices."""
@@ -73,9 +76,15 @@ class Ablation(Reported):
         """Return the layout of the paper's Table 3, as texts: a column per setting, rows golden model and factors."""
         return ablation_table(self.frame, self.metric)
 
+    @built_once
+    def report(self) -> Document:
+        """Return what fewer runs would have found, as people read it."""
+        title = f"ablation of run {self.run_id} ({self.metric})"
+        return ablation_document(title, self.frame, self.metric, self.notes, self.source)
+
     def note(self) -> str:
         """Return headline, answers and the importance in each setting as Markdown, for the description of the run."""
-        return self.document.description(range_table(self.frame).markdown(), *self.notes)
+        return self.report().description(range_table(self.frame).markdown(), *self.notes)
 
 
 @with_signature(AblationOptions)
@@ -133,6 +142,7 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
         ):
             ablation = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
             tags = {names.OF_INVESTIGATION: run_id, names.NOTE: ablation.note()}
+            write_result(folder, ablation)
             opened.finish(folder, metrics={}, tags=tags, tables=_write(ablation, folder))
     return ablation
 
@@ -180,9 +190,9 @@ def _ablate(
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
     run_id = str(recorded.parent.info.run_id)
     parent = Parent(recorded.parent, known_document(client, run_id, names.INVESTIGATION))
-    title = f"ablation of run {run_id} ({metric})"
-    document = ablation_document(title, frame, metric, notes, parent.side({}).source)
-    return Ablation(run_id, metric, frame, notes, document)
+    address = runs_page(client, str(recorded.parent.info.experiment_id))
+    source = replace(parent.side({}).source, run_id=run_id, address=address)
+    return Ablation(run_id, metric, frame, notes, source)
 
 
 def _tables(cells: pd.DataFrame, plan: Planned, metric: Metric) -> Tables:
@@ -232,5 +242,5 @@ def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
 def _write(ablation: Ablation, folder: Path) -> list[str]:
     frame, table = ablation.to_frame().replace([np.inf, -np.inf], np.nan), ablation.table()
     table.columns = pd.Index([" | ".join(column) for column in table.columns])
-    save_report(folder, names.REPORT, ablation.document)
+    save_report(folder, names.REPORT, ablation.report())
     return write_tables(folder, {FRAME_FILE: frame, TABLE_FILE: table.reset_index()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -13,11 +13,15 @@ from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.pairs import advice_on
 from mlflow_l3d.studies.comparison.report.words import Side
 from mlflow_l3d.studies.files import save_report, write_json, write_tables
-from mlflow_l3d.studies.shown import Reported
+from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import run_page
 
@@ -41,7 +45,7 @@ class ComparedParent(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class ComparedRuns(Reported):
+class ComparedRuns(OnOneScreen):
     """The result of a comparison of parent runs.
 
     Attributes
@@ -60,8 +64,8 @@ class ComparedRuns(Reported):
         :func:`mlflow_l3d.studies.comparison.reading.importances_of_differences`; may be empty.
     self_checks
         How often a difference was claimed for equal systems; empty without `self_check`.
-    document
-        The comparison as people read it.
+    source
+        The run, its page and its command, for the report.
     """
 
     run_id: str
@@ -69,12 +73,21 @@ class ComparedRuns(Reported):
     comparison: Comparison
     scores: pd.DataFrame
     importances: pd.DataFrame
-    self_checks: tuple[SelfCheck, ...]
-    document: Document
+    self_checks: tuple[SelfCheck, ...] = ()
+    source: Source = field(default_factory=Source)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per pair and task, see :class:`mlflow_l3d.analysis.comparison.results.Comparison`."""
-        return self.comparison.to_frame()
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per pair and task in the units of the report.
+
+        Parameters
+        ----------
+        full
+            Whether to return all numbers, scores as fractions, as :class:`Comparison` has them.
+        """
+        frame, means = self.comparison.to_frame(), {"mean_first": "mean of first", "mean_second": "mean of second"}
+        heads = dict(zip(with_interval("difference"), ("difference", "low", "high"), strict=True))
+        shown = frame[["task", "first", "second", "verdict", *means, *heads]]
+        return frame if full else unit_of(self.comparison.metric).heads(shown, means, heads)
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run."""
@@ -90,6 +103,19 @@ class ComparedRuns(Reported):
             metrics["false_claims_nominal"] = self.self_checks[0].nominal
         return metrics | {f"false_claims/{check.what}": check.rate for check in self.self_checks}
 
+    @built_once
+    def report(self) -> Document:
+        """Return the comparison as people read it."""
+        return comparison_document(
+            self.comparison,
+            self.scores,
+            self.importances,
+            self.self_checks,
+            sides={(parent.task, parent.system): parent.side for parent in self.parents},
+            source=self.source,
+            settings={f"{parent.system} ({parent.task})": parent.settings for parent in self.parents},
+        )
+
 
 DOCUMENT: Final = "comparison.json"
 TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks.json", "self_check.json"
@@ -97,7 +123,7 @@ TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks
 
 def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     """Write tables and report; return the names of what MLflow shows as tables."""
-    comparison, frame = compared.comparison, compared.to_frame()
+    comparison, frame = compared.comparison, compared.to_frame(full=True)
     frame.to_csv(folder / "differences.csv", index=False)
     frame.to_parquet(folder / "differences.parquet", index=False)
     compared.scores.to_parquet(folder / "scores.parquet", index=False)
@@ -108,7 +134,8 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     without_functions = replace(comparison, metric=Metric(comparison.metric.name))
     document = {**asdict(without_functions), "metric": comparison.metric.name, **more}
     write_json(folder / DOCUMENT, document, indent=2)
-    save_report(folder, names.REPORT, compared.document)
+    write_result(folder, compared)
+    save_report(folder, names.REPORT, compared.report())
     frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
     importances = None if compared.importances.empty else compared.importances
     frames |= {"importances.json": importances, CHECKS: pd.DataFrame(checks) if checks else None}
@@ -117,9 +144,9 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
 
 def note(compared: ComparedRuns) -> str:
     """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI."""
+    document = compared.report()
     links = [
         f"* {each.system}, {each.task}: [{each.run_id}]({run_page(each.experiment_id, each.run_id)})"
         for each in compared.parents
     ]
-    document = compared.document
     return document.description(document.about, *document.notes, "\n".join(links))

@@ -24,7 +24,6 @@ from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
 from mlflow_l3d.studies.comparison.reading import importances_of_differences, read_runs, systems_of
-from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns, note, write_comparison
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.request import specify
@@ -80,9 +79,9 @@ def compare(
     >>> before = mlflow_l3d.investigate("synthetic", approach="synthetic", **sizes)
     >>> after = mlflow_l3d.investigate("synthetic", approach="synthetic", hyperparameters=change, **sizes)
     >>> compared = mlflow_l3d.compare(after, before)
-    >>> compared.to_frame()[["mean_first", "mean_second", "difference", "verdict"]].round(3)
-       mean_first  mean_second  difference verdict
-    0       0.675        0.394        0.28  better
+    >>> compared.to_frame()[["mean of first (%)", "difference (pp)", "verdict"]].round(1)
+       mean of first (%)  difference (pp) verdict
+    0               67.5             28.0  better
     """
     every = runs if not others else [*(runs if isinstance(runs, list | tuple) else [runs]), *others]
     with entry_point() as project_run:
@@ -198,17 +197,8 @@ def compare_parents(client: Client, parents: Matched, arguments: Arguments, run_
     )
     checks = _self_checks(tasks, arguments) if arguments["self_check"] else ()
     importances = pd.concat(of_differences, ignore_index=True)
-    scores, every_check = _scores(tasks), tuple(checks)
-    document = comparison_document(
-        comparison,
-        scores,
-        importances,
-        every_check,
-        sides={(parent.task, parent.system): parent.side for parent in compared},
-        source=_source(client, compared, arguments, run_id),
-        settings={f"{parent.system} ({parent.task})": parent.settings for parent in compared},
-    )
-    return ComparedRuns(run_id, tuple(compared), comparison, scores, importances, every_check, document)
+    source = _source(client, compared, arguments, run_id)
+    return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks), source)
 
 
 def _source(client: Client, compared: Sequence[ComparedParent], arguments: Arguments, run_id: str) -> Source:

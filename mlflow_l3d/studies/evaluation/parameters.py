@@ -54,7 +54,11 @@ EVALUATE_VERB = Verb(
     question="What do runs show that exist already?",
     examples=("evaluate", "evaluate --metric accuracy", "evaluate --parent-run-id RUN_ID,RUN_ID"),
     order=100,
-    returns=("mlflow_l3d.studies.evaluation.run:Evaluation",),
+    returns=(
+        "mlflow_l3d.studies.investigation.results:Evaluation",
+        "mlflow_l3d.studies.seeds.results:SeedsEvaluation",
+        "mlflow_l3d.studies.sweep.results:SweepEvaluation",
+    ),
 )
 
 DELETE_VERB = Verb(

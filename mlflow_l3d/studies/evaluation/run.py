@@ -3,54 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import as_text
-from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import EVALUATE
-from mlflow_l3d.studies.investigation.evaluate import metric_of, planned_by, recorded_source, score_parent
-from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.evaluate import metric_of, score_parent
+from mlflow_l3d.studies.investigation.results import Evaluation
+from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds
-from mlflow_l3d.studies.shown import OnOneScreen, shows_progress, under_way
-from mlflow_l3d.studies.sweep.read import analysis_of
+from mlflow_l3d.studies.shown import shows_progress, under_way
 from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.earlier.past import (
-    deleted_cells,
-    latest_investigation,
-    searched_splits,
-)
-from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, parent_run, read_investigation
-
-
-@dataclass(frozen=True, repr=False)
-class Evaluation(OnOneScreen):
-    """The result of :func:`evaluate`.
-
-    Attributes
-    ----------
-    run_id
-        The parent run.
-    analysis
-        Importance, consistency and checks.
-    source
-        The origin of the runs, as far as they say it.
-    """
-
-    run_id: str
-    analysis: Analysis
-    source: Source = field(default_factory=Source)
-
-    def report(self) -> Document:
-        """Return the result as people read it."""
-        title = f"Evaluation of run {self.run_id}"
-        return investigation_document(self.analysis, title=title, source=self.source, lines=[title])
+from mlflow_l3d.tracking.earlier.past import deleted_cells, latest_investigation
+from mlflow_l3d.tracking.earlier.reader import Recorded, parent_run, read_investigation
 
 
 def evaluate(
@@ -127,25 +96,20 @@ def evaluate(
         run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         with under_way("reading the cells", shown=shown):
             recorded = read_investigation(run_id, client, where="" if where == "none" else where)
-        parent = recorded.parent
         if _has_golden_runs_alone(recorded):
             _check_options(options, "golden runs without a factor, which are a seeds study")
-            metric = metric_of(parent, metric, recorded.cells).name
+            metric = metric_of(recorded.parent, metric, recorded.cells).name
             return evaluate_seeds(run_id, metric=metric, project_run=project_run.run_id, log=log)
-        deleted = 0 if where != "none" else deleted_cells(client, parent, recorded.cells)
-        planned = planned_by(parent, design=design, missing=missing)
-        planned = replace(planned, searched_splits=searched_splits(client, parent))
-        cells = planned.select(recorded.cells)
-        headline = metric_of(parent, metric, cells)
-        with under_way(f"reading the predictions of {len(cells):,} cells and scoring", shown=shown):
-            analysis = score_parent(
-                client, parent, cells, metric=headline, planned=planned, agreement=agreement, log=log, deleted=deleted
+        deleted = 0 if where != "none" else deleted_cells(client, recorded.parent, recorded.cells)
+        del options["where"]
+        with under_way(f"reading the predictions of {len(recorded.cells):,} cells and scoring", shown=shown):
+            return score_parent(
+                client, recorded.parent, recorded.cells, metric=metric, **options, log=log, deleted=deleted
             )
-    return Evaluation(run_id, analysis, recorded_source(client, parent))
 
 
-def load(run_id: str) -> Evaluation | SeedsEvaluation | SweepEvaluation:
-    """Return the result of a finished investigation, seeds study or sweep from what its run holds; nothing is computed.
+def load(run_id: str) -> Any:
+    """Return the result of a finished study from what its run holds; nothing is computed.
 
     Parameters
     ----------
@@ -154,8 +118,8 @@ def load(run_id: str) -> Evaluation | SeedsEvaluation | SweepEvaluation:
 
     Returns
     -------
-    Evaluation, SeedsEvaluation or SweepEvaluation
-        With the numbers of the study; votes on single examples and the order of factors are in its report alone.
+    Investigation, SeedsRun, Sweep, Gate, ...
+        What the study returned, without its `request`; after `evaluate` with the numbers of that.
 
     Raises
     ------
@@ -169,20 +133,19 @@ def load(run_id: str) -> Evaluation | SeedsEvaluation | SweepEvaluation:
     ...     "synthetic", approach="synthetic",
     ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
     ... )
-    >>> mlflow_l3d.load(run.run_id).analysis.to_frame().equals(run.to_frame())
+    >>> mlflow_l3d.load(run.run_id).to_frame().equals(run.to_frame())
     True
     """
     with entry_point():
-        client = connect()
-        run = parent_run(client, run_id, "run_id")
-        if (study := _study_of(client, run_id)) == "sweep":
-            return evaluate_sweep(run_id, project_run=None, log=False)
-        if study == "seeds":
-            return evaluate_seeds(run_id, metric="auto", project_run=None, log=False)
-        document = known_document(client, run_id, names.IMPORTANCE)
-        if not document:
-            raise ParameterError("run_id", run_id, f"has no {names.IMPORTANCE}", "Use mlflow_l3d.evaluate.")
-        return Evaluation(run_id, analysis_of(document), recorded_source(client, run))
+        return result_of(connect(), run_id, "run_id")
+
+
+def result_of(client: Client, run_id: str, parameter: str) -> Any:
+    """Return what :func:`load` does, for a `parameter` that errors name."""
+    parent_run(client, run_id, parameter)
+    if (result := read_result(client, run_id, files=True)) is None:
+        raise ParameterError(parameter, run_id, "holds no result", "If it has ended, first use mlflow-l3d evaluate.")
+    return result
 
 
 def _study_of(client: Client, parent_run_id: str) -> str:
@@ -196,6 +159,10 @@ def _study_of(client: Client, parent_run_id: str) -> str:
     run = found(client.get_run, run_id)
     tags = {} if run is None else run.data.tags
     role, is_seeds = tags.get(names.ROLE), tags.get(names.DESIGN) == "seeds"
+    if role in _NOT_EVALUATED:
+        fix = f"Use mlflow-l3d view {run_id}, or mlflow_l3d.load."
+        allowed = f"must be an investigation, seeds study or sweep, whose cells are scored ({names.ROLE}={role})"
+        raise ParameterError("parent_run_id", run_id, allowed, fix)
     if others:
         return "sweep" if role in ("investigation", "sweep") and not is_seeds else "seeds"
     return "sweep" if role == "sweep" else "seeds" if is_seeds else "investigation"
@@ -223,3 +190,6 @@ def _check_options(options: Mapping[str, str], study: str) -> None:
     for name, value in options.items():
         if value != EVALUATE[name].default:
             raise ParameterError(name, value, f"has no effect on {study}", "Leave it out.")
+
+
+_NOT_EVALUATED: Final = ("gate", "compare", "comparison", "search", "ablation", "plan")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import webbrowser
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import compress
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,20 +21,26 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.evaluation.run import Evaluation, load
+from mlflow_l3d.studies.evaluation.run import result_of
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.helpers import PORT, VIEW
 from mlflow_l3d.studies.investigation.report.cite import bibtex, latex, sentence
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.investigation.results import Analysed
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import search
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, parent_run
 from mlflow_l3d.tracking.pages import STUDIES
+from mlflow_l3d.tracking.parent import is_stale
 
 _REPORTS: Final = (names.REPORT, names.SWEEP_REPORT, names.SEARCH_REPORT)
+_NO_STUDIES: Final = (None, "golden_runs")
+"""Roles of runs that the list leaves out: those of other code, and those that a gate trained."""
 _HOSTS: Final = ("127.0.0.1", "localhost")
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+"""Pages hold all that they show, and ask for nothing."""
 _SECONDS: Final = 10
 """After so long a page asks again while something is running."""
 
@@ -45,7 +54,7 @@ class Viewed:
     studies
         How many studies there are.
     place
-        The address at which they were served, or the folder that holds them.
+        The folder that holds them; empty if they were served.
     text
         What a paper says, if that was asked for.
     """
@@ -56,7 +65,7 @@ class Viewed:
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        return self.text or f"{_counted(self.studies)}: {self.place}"
+        return self.text or f"{_counted(self.studies)}: {self.place or 'no longer served'}"
 
 
 def view(
@@ -78,7 +87,7 @@ def view(
     bundle
         A folder that the reports are written to instead, with the list as ``index.html``; made if it is not there.
     port
-        Of the address; if it is taken, the next free one.
+        Of the address; if it is taken, the next free one. 0 is any.
     browser
         Whether to open a browser.
     cite
@@ -92,7 +101,7 @@ def view(
     Raises
     ------
     ParameterError
-        If there is no such run, or it has no report.
+        If there is no such run, or it has no report; with `cite` also if none is named, or a `bundle`.
     L3DError
         If no port is free.
 
@@ -104,10 +113,12 @@ def view(
     'reports'
     """
     typed = {name: VIEW[name].read(value) for name, value in {"port": port, "browser": browser, "cite": cite}.items()}
-    if typed["cite"]:
-        return Viewed(1, text=_cited(parent_run_id))
+    if typed["cite"] and str(bundle) != "none":
+        raise ParameterError("bundle", bundle, "has no effect with cite, which prints a text", "Leave one out.")
     with entry_point():
         client = connect()
+        if typed["cite"]:
+            return Viewed(1, text=_cited(client, parent_run_id))
         if parent_run_id != "all" and report_of(client, parent_run_id) is None:
             raise ParameterError("parent_run_id", parent_run_id, "has no report yet", "See `mlflow-l3d view`.")
         if str(bundle) != "none":
@@ -115,18 +126,23 @@ def view(
         return _serve(client, parent_run_id, int(typed["port"]), opened=bool(typed["browser"]))
 
 
-def _cited(run_id: str) -> str:
-    result = load(run_id)
-    if not isinstance(result, Evaluation):
-        raise ParameterError("cite", "true", "is for investigations", "See the report of this study.")
-    shown = Shown(result.analysis)
-    parts = [sentence(shown, result.source), latex(shown), bibtex(result.source)]
-    return "\n\n".join(parts)
+def _cited(client: Client, run_id: str) -> str:
+    if run_id == "all":
+        fix = "Name it: mlflow-l3d view RUN_ID --cite."
+        raise ParameterError("parent_run_id", run_id, "must be the investigation to cite", fix)
+    result = result_of(client, run_id, "parent_run_id")
+    if not isinstance(result, Analysed):
+        fix = "Leave out --cite, and see its report."
+        raise ParameterError("parent_run_id", run_id, "must be the run of an investigation", fix)
+    shown, source = Shown(result.analysis), result.about.source
+    return "\n\n".join([sentence(shown, source), latex(shown), bibtex(source)])
 
 
 def studies_of(client: Client) -> list[Run]:
     """Return the parents of all studies that no other run continues, newest first."""
-    runs = [run for run in search(client, None, STUDIES) if names.ROLE in run.data.tags]
+    runs = [
+        run for run in search(client, None, STUDIES) if run.data.tags.get(names.ROLE, _NO_STUDIES[0]) not in _NO_STUDIES
+    ]
     runs = [run for run in runs if not {names.SUPERSEDED_BY, names.SWEEP} & set(run.data.tags)]
     return sorted(runs, key=lambda run: -run.info.start_time)
 
@@ -147,18 +163,29 @@ def report_of(client: Client, run_id: str) -> str | None:
     return None
 
 
+@cache
+def has_report(client: Client, run_id: str, status: str) -> bool:  # noqa: ARG001 - asked again if it has changed
+    """Return whether a study has a report."""
+    return any(each.path in _REPORTS for each in client.list_artifacts(run_id))
+
+
+def is_going(run: Run) -> bool:
+    """Return whether a study is at work: the run of a killed process is running, too, but its heart stands still."""
+    return bool(run.info.status == "RUNNING" and not (names.HEARTBEAT in run.data.tags and is_stale(run)))
+
+
 def list_document(runs: list[Run], links: Mapping[str, str]) -> Document:
     """Return the list of studies; those that have a link can be opened."""
     rows = [
         {
             "study": _linked(str(run.info.run_name), links.get(str(run.info.run_id), "")),
             "answer": _answer(run),
-            "state": str(run.info.status).lower(),
+            "state": "killed" if run.info.status == "RUNNING" and not is_going(run) else str(run.info.status).lower(),
         }
         for run in runs
     ]
     table = Table.of(rows, texts=frozenset({1, 2})) if rows else None
-    going = sum(run.info.status == "RUNNING" for run in runs)
+    going = sum(map(is_going, runs))
     headline = _counted(len(runs)) + (f", {going} of them running" if going else "")
     notes = [] if rows else ["There is no study yet. Begin with: mlflow-l3d investigate"]
     return Document(title="Studies", headline=headline, table=table, notes=notes)
@@ -174,8 +201,9 @@ def _linked(name: str, link: str) -> str:
 
 def _answer(run: Run) -> str:
     """Return what the description of a run begins with: its headline."""
-    first = marked(str(run.data.tags.get(names.NOTE, "")).split("\n", 1)[0])
-    return first if len(first) <= 160 else f"{first[:157]}..."
+    first = str(run.data.tags.get(names.NOTE, "")).split("\n", 1)[0].removeprefix("## ")
+    headline = marked(first.split("** ", 1)[0].removeprefix("**"))
+    return headline if len(headline) <= 160 else f"{headline[:157]}..."
 
 
 def _write(client: Client, run_id: str, folder: Path) -> Viewed:
@@ -203,13 +231,17 @@ def _serve(client: Client, run_id: str, port: int, *, opened: bool) -> Viewed:
         webbrowser.open(address if run_id == "all" else f"{address}{run_id}")
     with server, suppress(KeyboardInterrupt):
         server.serve_forever()
-    return Viewed(len(studies_of(client)), address)
+    return Viewed(len(studies_of(client)))
 
 
 def _listening(port: int, handler: Any) -> Iterator[ThreadingHTTPServer]:
-    for each in range(port, port + 20):
+    for each in range(port, min(port + 20, 65_536)):
         with suppress(OSError):
             yield ThreadingHTTPServer((_HOSTS[0], each), handler)
+
+
+def _message(headline: str, *notes: str) -> str:
+    return Document(title=headline, headline=headline, notes=notes).to_html()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -223,28 +255,36 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(403)
             return
         try:
-            status, page = self._page(self.path.partition("?")[0].strip("/"))
+            status, page, changes = self._page(self.path.partition("?")[0].strip("/"))
         except L3DError as error:
-            status, page = 404, Document(title="Not found", headline="Not found", notes=[str(error)]).to_html()
+            status, page, changes = 404, _message("Not found", str(error)), False
         content = page.encode()
         self.send_response(status)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
-        if "of them running" in page or "has no report yet" in page:
+        self.send_header("Content-Security-Policy", _POLICY)
+        if changes:
             self.send_header("Refresh", str(_SECONDS))
         self.end_headers()
         self.wfile.write(content)
 
-    def _page(self, place: str) -> tuple[int, str]:
+    def _page(self, place: str) -> tuple[int, str, bool]:
+        """Return status and page, and whether it will change while somebody looks at it."""
         if not place:
             runs = studies_of(self.client)
-            return 200, list_document(runs, {str(run.info.run_id): f"/{run.info.run_id}" for run in runs}).to_html()
+            with ThreadPoolExecutor(8) as pool:
+                has = pool.map(lambda run: has_report(self.client, run.info.run_id, run.info.status), runs)
+                links = {str(run.info.run_id): f"/{run.info.run_id}" for run in compress(runs, has)}
+            page = list_document(runs, links).to_html()
+            return 200, page, any(map(is_going, runs))
         if not re.fullmatch(r"[0-9a-f]{32}", place):
-            return 404, Document(title="Not found", headline="There is no such page.").to_html()
-        report = report_of(self.client, place)
-        if report is not None:
-            return 200, report
-        return 200, Document(title=place, headline="The study has no report yet.", notes=[f"Run {place}."]).to_html()
+            return 404, _message("There is no such page."), False
+        if (report := report_of(self.client, place)) is not None:
+            return 200, report, False
+        run = parent_run(self.client, place)
+        going, why = is_going(run), run.data.tags.get(names.ERROR, "")
+        headline = "The study has no report yet." if going else "The study ended without a report."
+        return 200, _message(headline, f"Run {place}. {why}"), going
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""

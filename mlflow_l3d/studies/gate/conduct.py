@@ -5,20 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.report.numbers import counted, unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import say
-from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.files import save_report, temporary_folder
 from mlflow_l3d.studies.gate.golden import GoldenRuns
-from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, blinded_std, correlation, look_at, measure, view
+from mlflow_l3d.studies.gate.numbers.gate import (
+    Forecast,
+    GateAnswer,
+    Look,
+    blinded_std,
+    correlation,
+    look_at,
+    measure,
+    view,
+)
 from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
@@ -29,12 +39,13 @@ from mlflow_l3d.studies.gate.record import (
     run_notes,
     source_of_gate,
     write_record,
-    write_results,
 )
-from mlflow_l3d.studies.gate.report.words import advice_on, look_line
+from mlflow_l3d.studies.gate.report.page import gate_document, gate_markdown
+from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, look_line
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.runs import SideRuns, outstanding, systems_of
-from mlflow_l3d.studies.shown import Reported, shows_progress
+from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
+from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
 from mlflow_l3d.tracking.connection import Client
@@ -44,7 +55,7 @@ from mlflow_l3d.tracking.parent import log_metrics, set_tags
 
 
 @dataclass(frozen=True, repr=False)
-class Gate(Reported):
+class Gate(OnOneScreen):
     """A finished gate.
 
     Attributes
@@ -53,22 +64,23 @@ class Gate(Reported):
         Its MLflow run.
     answer
         What it found.
-    request
-        What was asked.
-    document
-        The result as people read it.
+    source, settings
+        Where it comes from, and what was given, for its report.
     computed
         How many runs were trained now.
     ahead
         How many of these are beyond the last look: free workers begin the next runs before the look is taken.
+    request
+        What was asked; None if it was loaded.
     """
 
     run_id: str
-    answer: GateAnswer = field(repr=False)
-    request: GateRequest = field(repr=False)
-    document: Document = field(repr=False)
+    answer: GateAnswer
+    source: GateSource
+    settings: Mapping[str, str]
     computed: int
     ahead: int = 0
+    request: GateRequest | None = field(default=None, metadata=LEFT_OUT)
 
     @property
     def decision(self) -> str:
@@ -79,6 +91,19 @@ class Gate(Reported):
     def exit_status(self) -> int:
         """What the command line exits with."""
         return self.answer.exit_status
+
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per look in the units of the report; `full` returns all, with differences as fractions."""
+        looks = pd.DataFrame(list(self.answer.looks), columns=[each.name for each in fields(Look)])
+        heads = {name: name for name in ("difference", "low", "high")}
+        return looks if full else unit_of(self.answer.metric).heads(looks[["runs", "decision", *heads]], {}, heads)
+
+    @built_once
+    def report(self) -> Document:
+        """Return the result as people read it."""
+        ahead = f", {self.ahead} of them begun for the next look and not looked at" if self.ahead else ""
+        line = f"{counted(self.computed, 'run')} trained now{ahead}; MLflow run {self.run_id}; with report.html"
+        return gate_document(self.answer, source=self.source, settings=self.settings, lines=[line])
 
 
 class Conduct:
@@ -117,12 +142,8 @@ class Conduct:
                 trained = [side.begun for side in self.runs.values() if side.begun]
                 for runs in trained:
                     runs.finish(self.answer.looks[-1].runs)
-            document = self._write(run)
-        computed, ahead = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
-        begun = f", {ahead} of them begun for the next look and not looked at" if ahead else ""
-        line = f"{counted(computed, 'run')} trained now{begun}; MLflow run {run.run_id}; with report.html"
-        document = replace(document, lines=[document.about, line])
-        return Gate(run.run_id, self.answer, request, document, computed, ahead)
+            counts = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
+            return self._write(run, *counts)
 
     @property
     def _is_over(self) -> bool:
@@ -222,15 +243,19 @@ class Conduct:
         """Return run and experiment of both sides, as far as they are there, by name."""
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
-    def _write(self, run: AuxiliaryRun) -> Document:
+    def _write(self, run: AuxiliaryRun, computed: int, ahead: int) -> Gate:
         parents = self._parents()
         document = about(self.request, parents)
         settings = {name: value for name, value in document["parameters"].items() if value != "auto"}
         experiment_id = str(self.client.get_run(run.run_id).info.experiment_id)
         source = source_of_gate(self.request, run.run_id, parents, runs_page(self.client, experiment_id))
+        gate = Gate(run.run_id, self.answer, source, settings, computed, ahead, self.request)
         with temporary_folder() as folder:
             write_record(folder, self.answer, document)
-            report, summary = write_results(folder, self.answer, source=source, settings=settings)
+            write_result(folder, gate)
+            save_report(folder, names.REPORT, gate.report())
+            summary = gate_markdown(self.answer, run_id=run.run_id)
+            (folder / "gate.md").write_text(summary, encoding="utf-8")
             links = [f"* {name}: [{run_id}]({run_page(at, run_id)})" for name, (run_id, at) in parents.items()]
             tags = {
                 names.DECISION: self.answer.decision,
@@ -240,4 +265,4 @@ class Conduct:
             }
             run.finish(folder, metrics={}, tags=tags)
         append_summary(summary)
-        return report
+        return gate

@@ -15,12 +15,10 @@ from mlflow_l3d.analysis.intervals import FloatArray, unseen_share
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, share_text
-from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import heading
-from mlflow_l3d.studies.files import save_report, write_json
+from mlflow_l3d.studies.files import write_json
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, Outstanding
 from mlflow_l3d.studies.gate.parameters import GATE
-from mlflow_l3d.studies.gate.report.page import gate_document, gate_markdown
 from mlflow_l3d.studies.gate.report.words import GateSource, advice_on
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.shown import logger
@@ -156,17 +154,6 @@ def source_of_gate(
         candidate_run=parents.get("candidate", ("", ""))[0],
         changes=request.candidate.changes,
     )
-
-
-def write_results(
-    folder: Path, answer: GateAnswer, *, source: GateSource, settings: dict[str, str]
-) -> tuple[Document, str]:
-    """Write the report and the summary for a CI job, and return them."""
-    document = gate_document(answer, source=source, settings=settings)
-    save_report(folder, names.REPORT, document)
-    summary = gate_markdown(answer, run_id=source.run_id)
-    (folder / "gate.md").write_text(summary, encoding="utf-8")
-    return document, summary
 
 
 def append_summary(summary: str) -> None:

@@ -11,7 +11,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading, version_words
+from mlflow_l3d.studies.about import About, heading, version_words
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
@@ -19,10 +19,11 @@ from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import
 from mlflow_l3d.studies.importing.parameters import IMPORT, ImportOptions
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
+from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.results import write_scores
-from mlflow_l3d.studies.shown import Reported, shows_progress, under_way
+from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client, connect
@@ -34,7 +35,7 @@ from mlflow_l3d.tracking.recorder import RunRecorder, Work
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ImportedRuns(Reported):
+class ImportedRuns(OnOneScreen):
     """The result of :func:`import_runs`.
 
     Attributes
@@ -49,22 +50,34 @@ class ImportedRuns(Reported):
         One line for each file or run that is left out until it is corrected.
     notes
         Further remarks.
-    document
-        The result as people read it.
+    about, runs
+        What its report says in addition to the numbers, and the run of each seed.
     """
 
     run_id: str
+    about: About
     study: SeedsStudy
+    runs: tuple[str, ...]
     written: int
     skipped: int
     problems: tuple[str, ...]
     notes: tuple[str, ...]
-    document: Document
 
     @property
     def exit_status(self) -> int:
         """Status of the command: 1 if a file or run is left out."""
         return int(bool(self.problems))
+
+    @built_once
+    def report(self) -> Document:
+        """Return the result as people read it."""
+        left_out = len(self.problems)
+        advice = f"; {left_out} left out, see above: the same command after the fix writes only these" * bool(left_out)
+        lines = [
+            f"{self.written} runs written, {self.skipped} there before{advice}",
+            f"MLflow run {self.run_id}; report.html is among its artifacts",
+        ]
+        return seeds_document(self.study, **vars(self.about), runs=self.runs, lines=lines)
 
 
 @with_signature(ImportOptions)
@@ -146,10 +159,8 @@ def _finished(request: Import, client: Client) -> ImportedRuns | None:
     for parent in search(client, [current_experiment_id(client)], condition(tags, "FINISHED")):
         document = fetch_document(client, parent.info.run_id, names.INVESTIGATION) or {}
         if {run["cell_key"] for run in document.get("runs", ())} == keys and not request.problems:
-            study, *_ = request.study()
-            run_id = str(parent.info.run_id)
-            report = seeds_document(study, title=request.title, source=_source(study, run_id), notes=request.notes)
-            return _imported(request, study, run_id, 0, report)
+            result: ImportedRuns | None = read_result(client, parent.info.run_id)
+            return result and replace(result, written=0, skipped=len(keys))
     return None
 
 
@@ -189,31 +200,23 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
             cells = cells.drop(columns="seed")
             settings = {**heading(recorder.parent.run_id), "task": request.task, "from": request.arguments["from_"]}
             settings |= {**request.shared, "versions": version_words()}
-            title, notes = request.title, request.remarks
             source = _source(study, recorder.parent.run_id, runs_page(recorder.client, recorder.parent.experiment_id))
-            document = write_scores(
-                folder, study, cells, predictions, title=title, source=source, notes=notes, settings=settings
+            about = About(title=request.title, source=source, notes=request.remarks, settings=settings)
+            result = ImportedRuns(
+                run_id=recorder.parent.run_id,
+                about=about,
+                study=study,
+                runs=tuple(cells["run_id"]),
+                written=len(request.cells) - len(recovered),
+                skipped=len(recovered),
+                problems=request.problems,
+                notes=request.notes,
             )
+            write_scores(folder, study, cells, predictions, result.report())
+            write_result(folder, result)
             write_json(folder / names.INVESTIGATION, request.document(), indent=2)
             recorder.log_metrics({**study.metrics(), "cells_failed": float(len(request.problems))}, len(study.seeds))
-            recorder.finish(folder, complete=not request.problems, description=document.description(*notes))
-        return _imported(request, study, recorder.parent.run_id, len(request.cells) - len(recovered), document)
-
-
-def _imported(request: Import, study: SeedsStudy, run_id: str, written: int, document: Document) -> ImportedRuns:
-    """Return the result of an import that wrote so many runs."""
-    left_out, there = len(request.problems), len(request.cells) - written
-    advice = f"; {left_out} left out, see above: the same command after the fix writes only these" * bool(left_out)
-    lines = [
-        f"{written} runs written, {there} there before{advice}",
-        f"MLflow run {run_id}; report.html is among its artifacts",
-    ]
-    return ImportedRuns(
-        run_id=run_id,
-        study=study,
-        written=written,
-        skipped=there,
-        problems=request.problems,
-        notes=request.notes,
-        document=replace(document, lines=lines),
-    )
+            recorder.finish(
+                folder, complete=not request.problems, description=result.report().description(*about.notes)
+            )
+        return result

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,8 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.files import save_report, write_json, write_tables
-from mlflow_l3d.studies.investigation.report.page import investigation_document
-from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
 
@@ -36,12 +31,9 @@ def write_artifacts(
     cells: pd.DataFrame,
     *,
     document: Mapping[str, Any],
-    settings: Mapping[str, str],
-    title: str,
-    source: Source,
-    notes: Sequence[str] = (),
-) -> Document:
-    """Write the artifacts of the parent run into `folder`: tables, report and pictures; return the report.
+    report: Document,
+) -> None:
+    """Write the artifacts of the parent run into `folder`: tables, report and pictures.
 
     Parameters
     ----------
@@ -53,10 +45,8 @@ def write_artifacts(
         One row per cell, with run ids.
     document
         Content of ``investigation.json``.
-    settings
-        Name -> value, for the report.
-    title, source, notes
-        Name of the report, the origin of the result, and remarks.
+    report
+        Its page.
     """
     analysis = scored.analysis
     public = cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore")
@@ -72,14 +62,7 @@ def write_artifacts(
     write_json(folder / names.IMPORTANCE, importance_document(analysis))
     if document:
         write_json(folder / names.INVESTIGATION, document)
-    paths = partial(design_named(analysis.design).paths, analysis.importances)
-    predictions = folder / names.PREDICTIONS
-    runs = Runs(public, predictions if predictions.exists() else None)
-    report = investigation_document(
-        analysis, title=title, source=source, runs=runs, notes=notes, settings=settings, paths=paths
-    )
     save_report(folder, names.REPORT, report)
-    return report
 
 
 def importance_document(analysis: Analysis) -> dict[str, Any]:

@@ -22,16 +22,19 @@ from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import class_words, heading, version_words
+from mlflow_l3d.studies.about import About, heading, version_words
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import write_artifacts
 from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.investigation.report.runs import read_predicted
+from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.investigation.scoring import Scored, score
+from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.earlier.past import own_parameter
-from mlflow_l3d.tracking.earlier.reader import fetch_document, read_predictions
+from mlflow_l3d.tracking.earlier.past import own_parameter, searched_splits
+from mlflow_l3d.tracking.earlier.reader import fetch_document, known_document, read_predictions
 from mlflow_l3d.tracking.pages import links_in, runs_page, with_link
 from mlflow_l3d.version import __version__
 
@@ -44,12 +47,13 @@ def score_parent(
     parent: Run,
     cells: pd.DataFrame,
     *,
-    metric: Metric,
-    planned: Planned,
+    metric: str = "auto",
+    design: str = "auto",
+    missing: str = "auto",
     agreement: str = "auto",
     log: bool = True,
     deleted: int = 0,
-) -> Analysis:
+) -> Evaluation:
     """Score cells that are runs on a tracking server, and write metrics and artifacts to their parent run.
 
     Parameters
@@ -59,16 +63,9 @@ def score_parent(
     parent
         The parent run, which gets the result.
     cells
-        One row per cell, from :class:`mlflow_l3d.tracking.earlier.reader.Recorded` and selected by
-        :meth:`mlflow_l3d.designs.analyse.Planned.select`.
-    metric
-        The metric whose spread is investigated.
-    planned
-        The plan, see :func:`planned_by`; it must contain every cell.
-    agreement
-        How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`.
-    log
-        Whether to write metrics and artifacts.
+        One row per cell, from :class:`mlflow_l3d.tracking.earlier.reader.Recorded`.
+    metric, design, missing, agreement, log
+        As for :func:`mlflow_l3d.studies.evaluation.run.evaluate`.
     deleted
         How many cells that the parent run lists are deleted.
 
@@ -80,23 +77,34 @@ def score_parent(
     if log and parent.data.tags.get(names.DESIGN) == "seeds":
         fix = "Use mlflow-l3d evaluate, or mlflow_l3d.evaluate."
         raise ParameterError("parent_run_id", parent.info.run_id, "is a seeds study, not an investigation", fix)
-    check_metric(cells, metric)
+    planned = planned_by(parent, design=design, missing=missing)
+    planned = replace(planned, searched_splits=searched_splits(client, parent))
+    cells = planned.select(cells)
+    headline = metric_of(parent, metric, cells)
+    check_metric(cells, headline)
     finished = cells["status"].eq("FINISHED")
 
     with temporary_folder() as folder, closing(read_predictions(client, cells[finished])) as tables:
         scored = score(
             cells,
             (next(tables)[1] if present else None for present in finished),
-            metric=metric,
+            metric=headline,
             planned=planned,
             agreement=agreement,
             table_file=folder / names.PREDICTIONS,
-            interim_analyses=_looks(client, parent, metric, planned.design_of(cells).name),
+            interim_analyses=_looks(client, parent, headline, planned.design_of(cells).name),
         )
         scored = replace(scored, analysis=replace(scored.analysis, cells_deleted=deleted))
+        written = read_result(client, parent.info.run_id)
+        is_study = written is not None and not isinstance(written, Evaluation)
+        about = rewritten(written.about, headline) if is_study else recorded_about(client, parent)
+        predicted = read_predicted(scored.analysis, folder / names.PREDICTIONS, len(about.source.classes))
+        evaluation = Evaluation(parent.info.run_id, scored.analysis, about, cells, predicted)
         if log:
-            _write_scored(client, parent, cells, scored, folder)
-    return scored.analysis
+            numbers = {"analysis": scored.analysis, "about": about, "predicted": predicted}
+            write_result(folder, replace(written, **numbers) if is_study else evaluation)
+            _write_scored(client, parent, cells, scored, folder, evaluation)
+    return evaluation
 
 
 def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> Planned:
@@ -178,21 +186,14 @@ def check_metric(cells: pd.DataFrame, metric: Metric) -> None:
         )
 
 
-def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path) -> None:
+def _write_scored(
+    client: Client, run: Run, cells: pd.DataFrame, scored: Scored, folder: Path, evaluation: Evaluation
+) -> None:
     """Write an analysis to its parent run: metrics (the path of consistency included), artifacts and tags.
 
     Files that `folder` already has become artifacts, too.
     """
-    document = write_artifacts(
-        folder,
-        scored,
-        cells,
-        document={},
-        settings=_settings(client, run),
-        title=run.info.run_name or run.info.run_id,
-        source=recorded_source(client, run),
-        notes=["Evaluated from the runs on the tracking server."],
-    )
+    write_artifacts(folder, scored, cells, document={}, report=evaluation.report())
     importances = scored.analysis.importances
     rows = _last_step(scored.analysis, run)
     steps = {**scored.consistency_steps}
@@ -201,11 +202,11 @@ def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored,
     client.log_artifacts(run.info.run_id, str(folder))
     logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS, "[]"))
     written = [{"path": name, "type": "table"} for name in names.TABLES if (folder / name).exists()]
-    links = links_in(run.data.tags.get(names.NOTE, ""))
+    described = evaluation.description(*links_in(run.data.tags.get(names.NOTE, "")))
     tags = {
         names.SCHEMA_TAG: names.SCHEMA,
         names.LOGGED_ARTIFACTS: json.dumps([*logged, *(table for table in written if table not in logged)]),
-        names.NOTE: with_link(document.description(*links, first=1), str(run.info.experiment_id)),
+        names.NOTE: with_link(described, str(run.info.experiment_id)),
     }
     if names.INVESTIGATION_KEY not in run.data.tags:
         tags |= {
@@ -217,22 +218,27 @@ def _write_scored(client: Client, run: Run, cells: pd.DataFrame, scored: Scored,
     parents.set_tags(client, run.info.run_id, tags)
 
 
-def _settings(client: Client, run: Run) -> dict[str, str]:
-    """Return the settings in the report: the resolved parameters and, if this package made the runs, more."""
-    run_id = str(run.info.run_id)
-    ours = names.INVESTIGATION_KEY in run.data.tags
-    document = (fetch_document(client, run_id, names.INVESTIGATION) if ours else None) or {}
-    typed = {name: own_parameter(run, name) or "" for name in run.data.params if "." not in name}
-    about = {
-        "classes": class_words(document.get("task", {}).get("classes", [])),
-        "versions": ", ".join(f"{name} {number}" for name, number in document.get("versions", {}).items()),
-        "evaluated with": version_words(),
-    }
-    return {**heading(run_id), **typed, **{name: words for name, words in about.items() if words}}
+def rewritten(about: About, metric: Metric) -> About:
+    """Return what the report of a study said in addition to its numbers, with the metric and the versions of now."""
+    settings, source = dict(about.settings), about.source
+    if settings.get("metric", metric.name) != metric.name:
+        settings["metric"] = metric.name
+        source = replace(source, given={**source.given, "metric": metric.name})
+    if settings.get("versions") != version_words():
+        settings["evaluated with"] = version_words()
+    return replace(about, source=source, settings=settings)
 
 
-def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> Source:
-    """Return the origin of the result of a parent run, as far as the run says it.
+def named_once(parent_run_id: str) -> list[str]:
+    """Return the runs that a text names; raise a ParameterError if one is named twice."""
+    run_ids = [part.strip() for part in parent_run_id.split(",") if part.strip()]
+    if repeated := [run_id for at, run_id in enumerate(run_ids) if run_id in run_ids[:at]]:
+        raise ParameterError("parent_run_id", repeated[0], "must be named once")
+    return run_ids
+
+
+def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> About:
+    """Return what a report says in addition to the numbers, as far as a run says it that holds no result of ours.
 
     Parameters
     ----------
@@ -242,24 +248,28 @@ def recorded_source(client: Client, run: Run, parameters: Parameters = MAIN) -> 
         Those of its command; given are those that are not at their defaults.
     """
     run_id = str(run.info.run_id)
-    ours = names.INVESTIGATION_KEY in run.data.tags
-    document = (fetch_document(client, run_id, names.INVESTIGATION) if ours else None) or {}
-    typed = {name: own_parameter(run, name) or "" for name in run.data.params if name in parameters} if ours else {}
-    return Source(
-        task=str(document.get("task", {}).get("name", "")),
-        approach=str(document.get("approach", {}).get("name", "")),
-        model=str(document.get("model", {}).get("name") or ""),
+    typed = {name: own_parameter(run, name) or "" for name in run.data.params if "." not in name}
+    is_ours = names.INVESTIGATION_KEY in run.data.tags
+    document = known_document(client, run_id, names.INVESTIGATION) if is_ours else {}
+    ours = (typed_parameters(document) or typed) if is_ours else {}
+    chosen = {name: ours[name] for name in ours if name in parameters and ours[name] != parameters[name].default}
+    source = Source(
+        task=chosen.get("task", ""),
+        approach=ours.get("approach", ""),
+        model=chosen.get("model", ""),
         run_id=run_id,
         address=runs_page(client, str(run.info.experiment_id)),
-        given={
-            name: value
-            for name, value in (typed_parameters(document) or typed).items()
-            if name in parameters and value != parameters[name].default
-        },
+        given=chosen,
         classes=tuple(document.get("task", {}).get("classes", ())),
         date=heading(run_id)["date"][:10],
         version=__version__,
-        root_seed=typed.get("root_seed", ""),
+        root_seed=ours.get("root_seed", ""),
+    )
+    return About(
+        title=run.info.run_name or run_id,
+        source=source,
+        notes=("Evaluated from the runs on the tracking server.",),
+        settings={**heading(run_id), **typed, "evaluated with": version_words()},
     )
 
 

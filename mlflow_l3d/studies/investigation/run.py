@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Unpack
 
 import pandas as pd
@@ -14,23 +14,26 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.studies.about import fragile_examples
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import cells_frame, spooled_predictions, write_artifacts
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
+from mlflow_l3d.studies.investigation.report.runs import read_predicted
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
+from mlflow_l3d.studies.investigation.results import Analysed
 from mlflow_l3d.studies.investigation.scoring import score
+from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import under_way
-from mlflow_l3d.tasks.base import Task, TaskLike
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import runs_page
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Investigation(CellStudyResult[InvestigationRequest]):
+class Investigation(CellStudyResult[InvestigationRequest], Analysed):
     """A finished investigation; see :class:`mlflow_l3d.studies.cells.CellStudyResult`.
 
     Attributes
@@ -39,26 +42,19 @@ class Investigation(CellStudyResult[InvestigationRequest]):
         Importance, consistency and checks.
     cells
         One row per cell: coordinates, metrics, run id.
+    predicted
+        What the runs predict for fragile examples, see
+        :func:`mlflow_l3d.studies.investigation.report.runs.read_predicted`.
     """
 
     analysis: Analysis
-    cells: pd.DataFrame
+    cells: pd.DataFrame = field(metadata={"file": names.CELLS})
+    predicted: Mapping[str, list[list[str]]]
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per factor, most important first."""
-        return self.analysis.to_frame()
-
-    def fragile(self, task: Task | None = None, count: int = 20) -> pd.DataFrame:
-        """Return the examples on which runs differ most, with their texts, see :func:`fragile_examples`.
-
-        Parameters
-        ----------
-        task
-            Holds the texts; by default the task that was investigated.
-        count
-            How many examples at most.
-        """
-        return fragile_examples(self.analysis.examples, task or self.request.setup.task, count)
+    @property
+    def line(self) -> str:
+        """What the terminal says of the runs."""
+        return self.of_cells(f"{counted(self.computed, 'cell')} computed")
 
 
 @with_signature(InvestigateOptions)
@@ -210,25 +206,27 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 interim_analyses=self._monitor.interim_analyses,
                 table_file=folder / names.PREDICTIONS,
             )
-            notes, run_id = (*_early_end(request), *request.notes(cells)), recorder.parent.run_id
-            document = write_artifacts(
-                folder,
-                scored,
-                cells,
-                document=request.document(),
-                settings=_settings(request, run_id),
-                title=request.title,
-                source=request.source(run_id, runs_page(recorder.client, recorder.parent.experiment_id)),
-                notes=notes,
+            address = runs_page(recorder.client, recorder.parent.experiment_id)
+            notes = (*_early_end(request), *request.notes(cells))
+            about = request.about(recorder.parent.run_id, address, _settings(request), notes)
+            result = Investigation(
+                request=request,
+                about=about,
+                analysis=scored.analysis,
+                cells=cells,
+                predicted=read_predicted(scored.analysis, folder / names.PREDICTIONS, len(about.source.classes)),
+                **self.result(),
             )
+            write_result(folder, result)
+            write_artifacts(folder, scored, cells, document=request.document(), report=result.report())
             for step, metrics in sorted(scored.consistency_steps.items()):
                 recorder.log_metrics(metrics, step)
             recorder.log_metrics(scored.analysis.metrics(), request.design().steps)
             recorder.wait()
             whole = bool(self._monitor.stopped) or rows == self.request.plan.mitigation_runs
             complete = whole and scored.analysis.cells_failed == 0
-            recorder.finish(folder, complete=complete, description=document.description(*notes, first=1))
-        return Investigation(analysis=scored.analysis, cells=cells, **(self.result(document) | {"request": request}))
+            recorder.finish(folder, complete=complete, description=result.description())
+        return result
 
 
 def _early_end(request: InvestigationRequest) -> Iterator[str]:
@@ -259,10 +257,10 @@ def _planned(request: InvestigationRequest) -> Planned:
     )
 
 
-def _settings(request: InvestigationRequest, run_id: str) -> dict[str, str]:
+def _settings(request: InvestigationRequest) -> dict[str, str]:
     task, plan = request.setup.task, request.plan
     examples = f"{len(task)} examples" if len(task) else "data of its own"
-    more = {
+    return {
         "task": f"{task.name} ({examples}, {f'{len(task.class_names)} classes' if task.class_names else task.kind})",
         "model": request.setup.model or "none",
         "design": plan.words(),
@@ -274,4 +272,3 @@ def _settings(request: InvestigationRequest, run_id: str) -> dict[str, str]:
         "stopping rule": "" if plan.stop == "none" else plan.stop_words(),
         "root seed": str(plan.root_seed),
     }
-    return request.settings(more, run_id)

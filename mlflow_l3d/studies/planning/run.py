@@ -11,7 +11,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.files import temporary_folder, write_json, write_tables
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.planning.budget import projected
@@ -195,4 +195,5 @@ def _record(made: Plan, client: Client, run_id: str, pilot: str, budget: str) ->
         tables = write_tables(folder, dict(zip(PLAN_TABLES, frames, strict=True)))
         write_json(folder / "plan.json", made.document())
         (folder / "plan.md").write_text(page, encoding="utf-8")
+        save_report(folder, names.REPORT, made.report())
         run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)

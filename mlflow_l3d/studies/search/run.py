@@ -6,27 +6,25 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.parameters.search_document import search_document
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_table
+from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.search.engine import StageRun
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
 from mlflow_l3d.studies.search.optimiser import Stage, compute_importances
 from mlflow_l3d.studies.search.parameters import SearchOptions
-from mlflow_l3d.studies.search.report.page import search_report
 from mlflow_l3d.studies.search.request import SearchRequest, specify_search
+from mlflow_l3d.studies.search.results import HyperparameterSearch, about_search, write_search
 from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.training import Tuned
 from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_trials, spooled_records, trials_table
-from mlflow_l3d.studies.shown import Reported, logger, progress_bar
-from mlflow_l3d.tracking import names
+from mlflow_l3d.studies.shown import logger, progress_bar
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
@@ -36,35 +34,8 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
     from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.approaches.hyperparameters import Value
     from mlflow_l3d.cells.cell import Outcome
-    from mlflow_l3d.report.page import Document
     from mlflow_l3d.tasks.base import TaskLike
-
-
-@dataclass(frozen=True, repr=False)
-class HyperparameterSearch(Reported):
-    """A finished search.
-
-    Attributes
-    ----------
-    run_id
-        The parent run.
-    hyperparameters
-        The best ones, complete.
-    result
-        Stages, trials, importances and the comparison on other configurations.
-    request
-        Of the search.
-    document
-        The result as people read it.
-    """
-
-    run_id: str
-    hyperparameters: Mapping[str, Value]
-    result: SearchResult
-    request: SearchRequest
-    document: Document
 
 
 @with_signature(SearchOptions)
@@ -146,9 +117,12 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         with temporary_folder() as folder:
             result = self._result(self._run_stages())
             recorder.log_metrics(result.metrics(), self.ended)
-            report = write_search(folder, request, result, runs_page(recorder.client, recorder.parent.experiment_id))
-            recorder.finish(folder, complete=True, description=report.description())
-        return HyperparameterSearch(recorder.parent.run_id, result.best, result, request, report)
+            address = runs_page(recorder.client, recorder.parent.experiment_id)
+            about = about_search(request, result.run_id, address)
+            finished = HyperparameterSearch(result.run_id, result.best, result, about, request)
+            write_search(folder, request, finished)
+            recorder.finish(folder, complete=True, description=finished.report().description())
+        return finished
 
     def _run_stages(self) -> list[StageRun]:
         """Run the stages: the second around the best of the first, if that leaves something to search."""
@@ -259,38 +233,3 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             run_id=recorder.parent.run_id,
             notes=(*setup.origin.notes, *setup.task.notes, *([why_none] if why_none else [])),
         )
-
-
-def write_search(folder: Path, request: SearchRequest, result: SearchResult, address: str = "") -> Document:
-    """Write the found hyperparameters, everything to repeat the search, trials and the page, which is returned.
-
-    Parameters
-    ----------
-    folder
-        Where the files go; it exists.
-    request, result, address
-        Of the search; the address is that of :class:`mlflow_l3d.report.source.Source`.
-    """
-    hyperparameters = search_document(
-        request.setup.subject,
-        result.best,
-        score=result.best_score,
-        metric=result.metric.name,
-        search_run_id=result.run_id,
-        searched_on=request.searched_on,
-    )
-    write_json(folder / names.HYPERPARAMETERS, hyperparameters, indent=2)
-    write_json(folder / names.SEARCH_DOCUMENT, {**request.document(), "result": result.document()}, indent=2)
-    write_table(folder / names.TRIALS, result.trials)
-    more = {
-        "samplers": ", ".join(f"{sampler} ({stage})" for stage, sampler in request.samplers.items()),
-        "pruner": request.pruner,
-        "configurations a trial": str(request.search_seeds),
-        "root seed": str(request.root_seed),
-    }
-    settings = request.settings(more, result.run_id)
-    del settings["hyperparameters"]  # the page shows them next to those that were found
-    lines = [f"MLflow run {result.run_id}; search.html is among its artifacts"]
-    report = search_report(result, source=request.source(result.run_id, address), lines=lines, settings=settings)
-    save_report(folder, names.SEARCH_REPORT, report)
-    return report

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d import registry
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.studies.about import About, heading
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
-from mlflow_l3d.studies.investigation.evaluate import recorded_source
+from mlflow_l3d.studies.investigation.evaluate import named_once, recorded_about, rewritten
+from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
-from mlflow_l3d.studies.seeds.request import with_other_luck
-from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, Run, connect
@@ -35,38 +34,21 @@ def write_scores(
     study: SeedsStudy,
     cells: pd.DataFrame,
     predictions: pd.DataFrame | None,
-    *,
-    title: str,
-    source: Source,
-    notes: Sequence[str],
-    settings: Mapping[str, str],
-) -> Document:
-    """Write tables and report: what can be made of runs alone, ours or a stranger's; return the report."""
+    report: Document,
+) -> None:
+    """Write tables and report: what can be made of runs alone, ours or a stranger's."""
     cells.to_parquet(folder / names.CELLS, index=False)
     if predictions is not None:
         predictions.to_parquet(folder / names.PREDICTIONS, index=False)
     examples = None if study.examples is None else study.examples.frame.head(2000)
     write_tables(folder, {names.CELLS_TABLE: study.to_frame(), names.EXAMPLES: examples})
-    about = {name: getattr(study, name) for name in ("task", "model", "kind", "metric", "training_size", "seeds")}
-    document = {**about, "metric": study.metric.name, "metrics": study.metrics()}
+    document = {name: getattr(study, name) for name in ("task", "model", "kind", "training_size", "seeds")}
+    document |= {"metric": study.metric.name, "metrics": study.metrics()}
     write_json(folder / names.SEEDS, {**document, "scores": study.scores.reset_index()}, indent=2)
-    done = cells.loc[cells["status"].eq("FINISHED"), "run_id"].tolist()
-    report = seeds_document(
-        study,
-        title=title,
-        source=source,
-        runs=done,
-        failed=len(cells) - len(done),
-        notes=notes,
-        settings=settings,
-    )
     save_report(folder, names.REPORT, report)
-    return report
 
 
-def write_over_tasks(
-    folder: Path, models: Sequence[ModelOverTasks], *, title: str, source: Source, sources: Mapping[TaskKey, Source]
-) -> list[str]:
+def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], report: Document) -> list[str]:
     """Write the tables, pictures and page of several studies; return the names of what MLflow shows as tables.
 
     Parameters
@@ -75,22 +57,16 @@ def write_over_tasks(
         Where the files go; it exists.
     models
         One record a model.
-    title
-        Title of the page.
-    source, sources
-        Where the comparison comes from, and the study of each model and task.
+    report
+        The page.
     """
     rows = pd.concat([model.rows for model in models], ignore_index=True)
     rows.to_csv(folder / "tasks.csv", index=False)
     for number, model in enumerate(models):
         ending = f"-{number}" if len(models) > 1 else ""
         model.matrix.to_csv(folder / f"seed_by_task{ending}.csv")
-    save_report(folder, names.REPORT, over_tasks_document(models, title=title, source=source, sources=sources))
+    save_report(folder, names.REPORT, report)
     return write_tables(folder, {"tasks.json": rows})
-
-
-TaskKey = tuple[str, str]
-"""Names of a model and a task."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,24 +83,41 @@ class SeedsEvaluation(OnOneScreen):
         One record per model, if there are several parent runs.
     run_id
         The run of the comparison; the empty text with one parent run.
-    sources
-        Model and task -> origin of the study.
+    abouts, runs, failed
+        Title, origin, notes and settings of each study, the runs of its seeds, and how many seeds failed.
+    source
+        The origin of the comparison.
     """
 
     run_ids: tuple[str, ...]
     studies: tuple[SeedsStudy, ...]
     over_tasks: tuple[ModelOverTasks, ...] = ()
     run_id: str = ""
-    sources: Mapping[TaskKey, Source] = field(default_factory=dict)
+    abouts: tuple[About, ...] = ()
+    runs: tuple[tuple[str, ...], ...] = ()
+    failed: tuple[int, ...] = ()
+    source: Source = field(default_factory=Source)
 
+    @property
+    def title(self) -> str:
+        """What was compared."""
+        return f"seeds over {len({study.task for study in self.studies})} tasks"
+
+    @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
         if not self.over_tasks:
-            study, title = self.studies[0], f"evaluation of run {self.run_ids[0]}"
-            lines = [f"{title[:1].upper()}{title[1:]}"]
-            return seeds_document(study, title=title, source=self.sources[study.model, study.task], lines=lines)
-        title = f"Seeds over tasks (MLflow run {self.run_id})"
-        return over_tasks_document(self.over_tasks, title=title, sources=self.sources, lines=[title])
+            lines = [f"Evaluation of run {self.run_ids[0]}"]
+            (study,), (about,), (runs,), (failed,) = self.studies, self.abouts, self.runs, self.failed
+            return seeds_document(study, **vars(about), runs=runs, failed=failed, lines=lines)
+        studies = zip(self.studies, self.abouts, strict=True)
+        return over_tasks_document(
+            self.over_tasks,
+            title=self.title,
+            source=self.source,
+            sources={(study.model, study.task): about.source for study, about in studies},
+            lines=[f"Seeds over tasks (MLflow run {self.run_id})"],
+        )
 
 
 def evaluate_seeds(
@@ -150,30 +143,32 @@ def evaluate_seeds(
         With one line that names the missing data.
     """
     client = connect()
-    run_names = [part.strip() for part in parent_run_id.split(",") if part.strip()]
-    if repeated := [name for at, name in enumerate(run_names) if name in run_names[:at]]:
-        raise ParameterError("parent_run_id", repeated[0], "must be named once")
-    run_ids = tuple(latest_investigation(client) if name == "latest" else name for name in run_names)
-    if len(run_ids) == 1:
-        read = _study(client, run_ids[0], metric)
-        if log:
-            _rescore(client, read)
-        return SeedsEvaluation(run_ids, (read.study,), sources=_sources([read]))
+    run_ids = tuple(latest_investigation(client) if name == "latest" else name for name in named_once(parent_run_id))
     every = [_study(client, run_id, metric) for run_id in run_ids]
-    studies, sources = tuple(read.study for read in every), _sources(every)
+    studies = tuple(read.study for read in every)
+    done = tuple(tuple(read.done["run_id"]) for read in every)
+    failed = tuple(len(read.cells) - len(read.done) for read in every)
+    result = SeedsEvaluation(run_ids, studies, abouts=tuple(read.about for read in every), runs=done, failed=failed)
+    if len(run_ids) == 1:
+        if log:
+            _rescore(client, every[0], result)
+        return result
     models = over_tasks(studies)
+    result = replace(result, over_tasks=models)
     if not log:
-        return SeedsEvaluation(run_ids, studies, models, sources=sources)
-    title, listed = f"seeds over {len({study.task for study in studies})} tasks", ",".join(run_ids)
+        return result
+    listed = ",".join(run_ids)
     parameters = {"parent_run_id": listed}
     with (
         temporary_folder() as folder,
-        auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters=parameters) as run,
+        auxiliary_run(client, project_run, role="seeds_over_tasks", title=result.title, parameters=parameters) as run,
     ):
         source = Source(run_id=run.run_id, date=heading(run.run_id)["date"][:10])
-        tables = write_over_tasks(folder, models, title=title, source=source, sources=sources)
+        result = replace(result, run_id=run.run_id, source=source)
+        tables = write_over_tasks(folder, models, result.report())
+        write_result(folder, result)
         run.finish(folder, metrics=_metrics(models), tags={names.INVESTIGATIONS: listed}, tables=tables)
-    return SeedsEvaluation(run_ids, studies, models, run.run_id, sources)
+    return result
 
 
 @dataclass(frozen=True)
@@ -182,11 +177,13 @@ class _Read:
     cells: pd.DataFrame
     predictions: pd.DataFrame | None
     study: SeedsStudy
-    source: Source
+    about: About
+    written: Any
 
-
-def _sources(every: Sequence[_Read]) -> dict[TaskKey, Source]:
-    return {(read.study.model, read.study.task): read.source for read in every}
+    @property
+    def done(self) -> pd.DataFrame:
+        """The cells that did not fail."""
+        return self.cells[self.cells["status"].eq("FINISHED")]
 
 
 def _study(client: Client, run_id: str, metric: str) -> _Read:
@@ -221,26 +218,17 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
         metric=(None if recorded_metric == "auto" else recorded_metric) if metric == "auto" else metric,
         kind=task.get("kind", "regression" if numeric else "classification"),
         task=str(task.get("name") or own_parameter(parent, "task") or parent.info.run_name or run_id),
-        model=str(document.get("model", {}).get("name") or own_parameter(parent, "model") or ""),
+        model=str(document["model"]["name"] if "model" in document else own_parameter(parent, "model") or ""),
         benchmark=str(task.get("benchmark") or ""),
         training_size=task.get("train_examples"),
         others=document.get("metrics", ()),
         classes=len(task.get("classes", ())) or None,
         recorded=settings,
     )
-    return _Read(parent, cells, predictions, study, _source(client, parent, document))
-
-
-def _source(client: Client, parent: Run, document: Mapping[str, Any]) -> Source:
-    """Return the origin of a study; what other luck it has is known if this package trained it."""
-    source = recorded_source(client, parent, SEEDS)
-    try:
-        made = registry.load("approach", source.approach)
-    except L3DError:
-        return source
-    if getattr(made, "parameters", ()):  # of other code, which brings its data
-        return source
-    return with_other_luck(source, made(), document.get("governed_factors", ()))
+    written = read_result(client, run_id)
+    is_study = written is not None and not isinstance(written, SeedsEvaluation)
+    about = rewritten(written.about, study.metric) if is_study else recorded_about(client, parent, SEEDS)
+    return _Read(parent, cells, predictions, study, about, written if is_study else None)
 
 
 def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
@@ -252,8 +240,8 @@ def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
     return cells.assign(index=cells["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")
 
 
-def _rescore(client: Client, read: _Read) -> None:
-    """Replace metrics, tables and the report of one parent run; its specification stays."""
+def _rescore(client: Client, read: _Read, result: SeedsEvaluation) -> None:
+    """Replace metrics, tables, report and result of one parent run; its specification stays."""
     run_id = str(read.parent.info.run_id)
     with temporary_folder() as folder:
         write_scores(
@@ -261,11 +249,10 @@ def _rescore(client: Client, read: _Read) -> None:
             read.study,
             read.cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore"),
             read.predictions,
-            title=read.parent.info.run_name or run_id,
-            source=read.source,
-            notes=["Evaluated from the runs on the tracking server."],
-            settings={key: value for key, value in read.parent.data.params.items() if "." not in key},
+            result.report(),
         )
+        numbers = {"study": read.study, "about": read.about, "runs": result.runs[0]}
+        write_result(folder, replace(read.written, **numbers) if read.written else result)
         log_metrics(client, run_id, {len(read.study.seeds): read.study.metrics()})
         client.log_artifacts(run_id, str(folder))
     if names.INVESTIGATION_KEY not in read.parent.data.tags:

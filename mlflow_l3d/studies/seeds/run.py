@@ -13,16 +13,21 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import entry_point, specified
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SeedsOptions
+from mlflow_l3d.studies.seeds.report.page import seeds_document
+from mlflow_l3d.studies.seeds.report.tables import seed_frame
 from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
 from mlflow_l3d.studies.seeds.results import write_scores
 from mlflow_l3d.studies.self_test import SelfTest
-from mlflow_l3d.studies.shown import under_way
+from mlflow_l3d.studies.shown import built_once, under_way
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tasks.sources.glue import benchmark_of
 from mlflow_l3d.tracking import names
@@ -38,12 +43,23 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
     ----------
     study
         Scores and agreement over seeds.
-    notes
-        What else is to be known of them.
+    runs, failed
+        The run of each seed of the study, and how many seeds failed, which are not in it.
     """
 
     study: SeedsStudy
-    notes: tuple[str, ...]
+    runs: tuple[str, ...]
+    failed: int
+
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per seed in the units of the report; `full` returns all, with scores as fractions."""
+        return self.study.to_frame() if full else seed_frame(self.study)
+
+    @built_once
+    def report(self) -> Document:
+        """Return the result as people read it."""
+        lines = [self.of_cells(f"{counted(self.computed, 'seed')} trained")]
+        return seeds_document(self.study, **vars(self.about), runs=self.runs, failed=self.failed, lines=lines)
 
 
 @with_signature(SeedsOptions)
@@ -156,7 +172,7 @@ def self_test_seeds(
 class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
     """One study of seeds under way."""
 
-    unit, done_word = "seed", "trained"
+    unit = "seed"
     fewest = 2
     specify = staticmethod(specify_seeds)
 
@@ -194,27 +210,19 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         )
         failed = len(frame) - len(finished)
         seeds = ", ".join(map(str, request.seeds))
-        about = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": seeds}
-        notes = request.notes(frame)
+        settings = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": seeds}
+        address = runs_page(recorder.client, recorder.parent.experiment_id)
+        about = request.about(recorder.parent.run_id, address, settings, request.notes(frame))
+        runs = tuple(finished["run_id"])
+        result = SeedsRun(request=request, about=about, study=study, runs=runs, failed=failed, **self.result())
         with temporary_folder() as folder:
             write_json(folder / names.INVESTIGATION, request.document(), indent=2)
-            settings = request.settings(about, recorder.parent.run_id)
-            document = write_scores(
-                folder,
-                study,
-                frame,
-                predictions,
-                title=request.title,
-                source=request.source(
-                    recorder.parent.run_id, runs_page(recorder.client, recorder.parent.experiment_id)
-                ),
-                notes=notes,
-                settings=settings,
-            )
+            write_scores(folder, study, frame, predictions, result.report())
+            write_result(folder, result)
             recorder.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
             recorder.wait()
-            recorder.finish(folder, complete=failed == 0, description=document.description(*notes))
-        return SeedsRun(study=study, notes=notes, **self.result(document))
+            recorder.finish(folder, complete=failed == 0, description=result.report().description(*about.notes))
+        return result
 
     def _recorded(self) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Return one row per seed, and all predictions (None if there are none)."""

@@ -12,6 +12,8 @@ from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer
+from mlflow_l3d.studies.investigation.report.page import golden_strip
+from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import steps
 
@@ -66,6 +68,7 @@ def strategies_document(
         about=source.about(metric_text(analysis.metric)),
         place=source.place(),
         answers=opening,
+        drawing=golden_strip(Shown(analysis), Runs()),
         table=table,
         steps=steps(Shown(analysis), source)[:1],
         lines=lines,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Unpack
 
@@ -27,7 +27,8 @@ from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
-from mlflow_l3d.studies.shown import Reported
+from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.studies.strategies.parameters import STRATEGIES, StrategiesOptions
 from mlflow_l3d.studies.strategies.report import strategies_document
 from mlflow_l3d.tasks.base import TaskLike
@@ -44,7 +45,7 @@ TABLE: Final = "strategies.json"
 
 
 @dataclass(frozen=True, repr=False)
-class ComparedStrategies(Reported):
+class ComparedStrategies(OnOneScreen):
     """What three strategies say about the same factors.
 
     Attributes
@@ -55,27 +56,36 @@ class ComparedStrategies(Reported):
         ``random``, ``fixed``, ``crossed`` -> the investigation.
     results
         One a factor and strategy, and that of the golden runs.
-    document
-        The table and where the strategies differ, as people read it.
+    title
+        Of its report.
     """
 
     run_id: str
     investigations: Mapping[str, Investigation]
     results: tuple[StrategyResult, ...]
-    document: Document
+    title: str
 
     def table(self) -> pd.DataFrame:
         """Return the layout of the paper's Table 1: standard deviations in percentage points, ``(*)`` for important."""
         return strategy_table(self.results, scale=unit_of(self.investigations["crossed"].analysis.metric).scale)
 
-    def note(self) -> str:
-        """Return headline, answers and table as Markdown, for the description of the run in MLflow's UI."""
-        assert self.document.table is not None
-        return self.document.description(self.document.table.markdown())
-
     def to_frame(self) -> pd.DataFrame:
         """Return one row per factor and strategy: std, golden_std, important, as fractions."""
         return strategy_frame(self.results)
+
+    @built_once
+    def report(self) -> Document:
+        """Return the table and where the strategies differ, as people read it."""
+        crossed = self.investigations["crossed"]
+        done = ", ".join(f"{part.computed} for {name}" for name, part in self.investigations.items())
+        reused = sum(part.reused for part in self.investigations.values())
+        return strategies_document(
+            crossed.analysis,
+            self.results,
+            title=self.title,
+            source=replace(crossed.about.source, run_id=self.run_id),
+            lines=[f"cells computed: {done}; {reused} shared or taken from earlier runs; MLflow run {self.run_id}"],
+        )
 
 
 @with_signature(StrategiesOptions)
@@ -136,11 +146,15 @@ def strategies(
                 part = _finished_part(client, request.key)
                 parts[design] = InvestigationStudy(request, progress=progress).run(part)
                 set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
-            comparison = _compared(opened.run_id, parts)
-            save_report(folder, names.REPORT, comparison.document)
+            title = requests["crossed"].setup.title("strategies")
+            comparison = ComparedStrategies(opened.run_id, parts, _results(parts), title)
+            write_result(folder, comparison)
             frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
+            report = comparison.report()
+            save_report(folder, names.REPORT, report)
+            assert report.table is not None
             run_ids = ",".join(each.run_id for each in parts.values())
-            tags = {names.INVESTIGATIONS: run_ids, names.NOTE: comparison.note()}
+            tags = {names.INVESTIGATIONS: run_ids, names.NOTE: report.description(report.table.markdown())}
             opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=write_tables(folder, frames))
     return comparison
 
@@ -165,7 +179,7 @@ def plan_strategies(
     --------
     >>> import mlflow_l3d
     >>> plan = mlflow_l3d.plan_strategies("synthetic", approach="synthetic", golden_runs=50)
-    >>> plan.to_frame()[["part", "cells"]]
+        >>> plan.to_frame()[["part", "cells"]]
           part  cells
     0   random    250
     1    fixed    250
@@ -203,21 +217,6 @@ def _finished_part(client: Client, key: str) -> str | None:
             client.update_run(run.info.run_id, "RUNNING")
             return str(run.info.run_id)
     return None
-
-
-def _compared(run_id: str, parts: Mapping[str, Investigation]) -> ComparedStrategies:
-    """Return what the finished parts say together."""
-    crossed, results = parts["crossed"], _results(parts)
-    done = ", ".join(f"{part.computed} for {name}" for name, part in parts.items())
-    reused = sum(part.reused for part in parts.values())
-    document = strategies_document(
-        crossed.analysis,
-        results,
-        title=crossed.request.setup.title("strategies"),
-        source=crossed.request.source(crossed.run_id),
-        lines=[f"cells computed: {done}; {reused} shared or taken from earlier runs; MLflow run {run_id}"],
-    )
-    return ComparedStrategies(run_id, parts, results, document)
 
 
 def _results(parts: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:

@@ -13,7 +13,7 @@ from mlflow_l3d.execution.sessions import JointCell
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.loop import OPEN, OVER, State
 from mlflow_l3d.studies.shown import logger
-from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
+from mlflow_l3d.studies.sweep.numbers.point import SweptPoint, without_votes
 from mlflow_l3d.studies.sweep.plan import FIRST_STEPS
 from mlflow_l3d.studies.sweep.request import PointRequest
 from mlflow_l3d.tracking.recorder import RunRecorder, patience_seconds
@@ -168,7 +168,7 @@ class PointStudy(InvestigationStudy):
             self.end("KILLED", f"The budget of the sweep was spent {self.how_far()}: too few to score.")
             return
         result = self.conclude(self.request.plan.mitigation_runs if whole else self.steps_done)
-        self.analysis = result.analysis
+        self.analysis = without_votes(result.analysis)
         self.enter(State.COMPLETE if whole and result.analysis.cells_failed == 0 else State.INCOMPLETE)
 
     def fail(self, line: str) -> None:

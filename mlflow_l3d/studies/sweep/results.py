@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -11,12 +11,13 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
-from mlflow_l3d.studies.shown import OnOneScreen, Reported
+from mlflow_l3d.studies.investigation.evaluate import named_once
+from mlflow_l3d.studies.result_file import read_result, write_result
+from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import Sweep, analyse_sweep
@@ -36,26 +37,42 @@ _MOST_LINKS: Final = 60
 
 
 @dataclass(frozen=True, repr=False)
-class SweepResult(Reported):
+class SweepResult(OnOneScreen):
     """What the points of a sweep say together.
 
     Attributes
     ----------
     sweep
         The records.
-    document
-        The result as people read it.
+    title
+        Heading of the report.
     tables
         Names of the artifacts that MLflow shows as tables.
+    source, links
+        Where it comes from; run id -> address of the run, if there is one.
     """
 
     sweep: Sweep
-    document: Document
+    title: str
     tables: tuple[str, ...] = ()
+    source: Source = field(default_factory=Source)
+    links: Mapping[str, str] = field(default_factory=dict)
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per point and factor: choices, importance with its interval, standard deviations, verdict."""
-        return ShownSweep(self.sweep).rows
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per point and factor in the units of the report; shares and their ends in %.
+
+        Parameters
+        ----------
+        full
+            Whether to return all numbers, scores as fractions, as the artifact ``points.csv`` has them.
+        """
+        shown = ShownSweep(self.sweep)
+        return shown.rows if full else shown.frame
+
+    @built_once
+    def report(self) -> Document:
+        """Return the result as people read it."""
+        return sweep_document(self.sweep, title=self.title, source=self.source, links=self.links)
 
 
 def write_sweep(
@@ -77,7 +94,7 @@ def write_sweep(
     title
         Name of the report.
     source, links
-        As in :func:`mlflow_l3d.studies.sweep.report.page.sweep_document`.
+        As in :class:`SweepResult`.
 
     Raises
     ------
@@ -92,9 +109,9 @@ def write_sweep(
     frames = {"trends": sweep.trends_frame(), "interactions": sweep.interactions_frame()}
     frames = {names.POINTS: shown.rows, **{name: frame for name, frame in frames.items() if len(frame)}}
     tables = write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
-    document = sweep_document(sweep, title=title, source=source, links=links)
-    save_report(folder, names.SWEEP_REPORT, document)
-    return SweepResult(sweep, document, tuple(tables))
+    result = SweepResult(sweep, title, tuple(tables), source or Source(), links)
+    save_report(folder, names.SWEEP_REPORT, result.report())
+    return result
 
 
 def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str]:
@@ -127,8 +144,7 @@ def description(result: SweepResult, experiments: Mapping[str, str], lines: Sequ
     points = zip(shown.names, (point.run_id for point in result.sweep.points), strict=True)
     links = [f"- [{name}]({run_page(experiments[run_id], run_id)})" for name, run_id in points if run_id in experiments]
     more = [f"- and {len(links) - _MOST_LINKS} more"] if len(links) > _MOST_LINKS else []
-    answered = result.document.description(first=2)
-    return "\n\n".join([answered, *lines, "\n".join([*links[:_MOST_LINKS], *more])])
+    return "\n\n".join([result.report().description(*lines, first=2), "\n".join([*links[:_MOST_LINKS], *more])])
 
 
 def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
@@ -160,13 +176,13 @@ class SweepEvaluation(OnOneScreen):
     run_id: str
     result: SweepResult
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per point and factor."""
-        return self.result.to_frame()
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per point and factor; see :meth:`SweepResult.to_frame`."""
+        return self.result.to_frame(full=full)
 
     def report(self) -> Document:
         """Return the result as people read it."""
-        return replace(self.result.document, lines=[self.where] if self.run_id else [])
+        return replace(self.result.report(), lines=[self.where] if self.run_id else [])
 
     @property
     def where(self) -> str:
@@ -192,19 +208,18 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
     L3DError
         With one line that says what is missing.
     """
-    client, run_ids = connect(), _named(parent_run_id)
-    if repeated := [run_id for at, run_id in enumerate(run_ids) if run_id in run_ids[:at]]:
-        raise ParameterError("parent_run_id", repeated[0], "must be named once")
+    client, run_ids = connect(), named_once(parent_run_id)
     several = len(run_ids) > 1
     read = points_of_runs(client, run_ids) if several else points_of_sweep(client, run_ids[0])
     on_top = None if several else parent_run(client, run_ids[0])
     title = str(on_top.info.run_name) if on_top else f"{len(read.points)} investigations side by side"
+    written = read_result(client, run_ids[0]) if on_top else None
     with temporary_folder() as folder:
         links = links_of(str(client.tracking_uri), read.experiments)
         source = Source(date=heading(run_ids[0])["date"][:10])
         if on_top:
             page = runs_page(client, str(on_top.info.experiment_id))
-            source = replace(source, run_id=run_ids[0], address=page)
+            source = written.result.source if written else replace(source, run_id=run_ids[0], address=page)
         result = write_sweep(folder, read.points, title=title, source=source, links=links)
         if not log:
             return SweepEvaluation("", result)
@@ -215,15 +230,15 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
                 client, project_run, role="side_by_side", title=title, parameters={"parent_run_id": listed}
             ) as run:
                 tags = {names.INVESTIGATIONS: listed, **note}
+                evaluation = SweepEvaluation(run.run_id, result)
+                write_result(folder, evaluation)
                 run.finish(folder, metrics=result.sweep.metrics(), tags=tags, tables=result.tables)
-            return SweepEvaluation(run.run_id, result)
+            return evaluation
+        evaluation = SweepEvaluation(run_ids[0], result)
+        write_result(folder, replace(written, result=result) if written else evaluation)
         log_metrics(client, run_ids[0], {0: result.sweep.metrics()})
         if on_top:
             parts = [note[names.NOTE], *links_in(on_top.data.tags.get(names.NOTE, ""))]
             note = {names.NOTE: with_link("\n\n".join(parts), str(on_top.info.experiment_id))}
         log_results(client, run_ids[0], folder, note, result.tables)
-    return SweepEvaluation(run_ids[0], result)
-
-
-def _named(parent_run_id: str) -> list[str]:
-    return [part.strip() for part in parent_run_id.split(",") if part.strip()]
+    return evaluation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -17,6 +17,7 @@ from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
+from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.sweep.engine import Engine
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
@@ -46,29 +47,32 @@ class Sweep(SweepEvaluation):
         The run on top.
     result
         What the points say together.
-    request
-        What was asked.
-    points
-        The investigations, in the order of the request.
     computed
         How many cells were trained now.
     seconds
         Wall clock.
-    spent
-        Whether the budget ended it before all was done.
+    budget, spent
+        The budget, and whether it ended the sweep before all was done.
+    request
+        What was asked; None if it was loaded.
     """
 
-    request: SweepRequest
-    points: tuple[SweptPoint, ...]
     computed: int
     seconds: float
+    budget: str
     spent: bool
+    request: SweepRequest | None = field(default=None, metadata=LEFT_OUT)
+
+    @property
+    def points(self) -> tuple[SweptPoint, ...]:
+        """The investigations, in the order of the request."""
+        return self.result.sweep.points
 
     def report(self) -> Document:
         """Return the result as people read it."""
-        end = f" The budget of {self.request.budget} is spent: the same command with a larger one continues."
+        end = f" The budget of {self.budget} is spent: the same command with a larger one continues."
         done = f"{self.computed} cells computed in {self.seconds:.0f} s; {self.where}"
-        return replace(self.result.document, lines=[done + end * self.spent])
+        return replace(self.result.report(), lines=[done + end * self.spent])
 
 
 @with_signature(InvestigateOptions, SweepOptions)
@@ -110,10 +114,10 @@ def sweep(
     ...     "synthetic", approach="synthetic", factor="data_order", over={"a_data_order": [0, 9]},
     ...     investigation_runs=3, mitigation_runs=3, golden_runs=6, executor="inline",
     ... )
-    >>> sweep.to_frame()[["choice.a_data_order", "factor", "importance"]].round(2)
-       choice.a_data_order      factor  importance
-    0                  0.0  data_order        0.20
-    1                  9.0  data_order       -0.58
+    >>> sweep.to_frame()[["a_data_order", "factor", "importance"]].round(2)
+       a_data_order      factor  importance
+    0           0.0  data_order        0.20
+    1           9.0  data_order       -0.58
     """
     with entry_point() as project_run:
         request = specify_sweep(parameters, approach=approach, task=task, searches=find_search)
@@ -205,12 +209,13 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             finished = Sweep(
                 run_id=run_id,
                 request=request,
-                points=swept,
                 computed=engine.computed + sum(len(point.tested) for point in points),
                 seconds=time.monotonic() - started,
+                budget=str(request.budget),
                 spent=engine.is_spent,
                 result=result,
             )
+            write_result(folder, finished)
             self.recorder.wait()
             text = description(result, experiments, self._remarks(finished, complete))
             self.recorder.finish(folder, complete=complete == len(points), description=text)
@@ -254,7 +259,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             "In the list of runs the filter ``tags.`l3d.role` != 'cell'`` shows sweep and points without their cells.",
         ]
         if finished.spent:
-            lines.append(f"The budget of {finished.request.budget} is spent; a larger one continues.")
+            lines.append(f"The budget of {finished.budget} is spent; a larger one continues.")
         lines += [f"- {point.name}: {point.error}" for point in finished.points if point.error]
         return lines
 

@@ -227,7 +227,7 @@ def test_the_layout_of_table_3(store: Store, parent: Any) -> None:
     assert first["data_order", "contributed std"] == f"{100 * metrics['contributed_std/data_order']:.3f}"
     note = found.note()
     assert note.startswith(f"**{found.report().headline}**")
-    assert f"{first['data_split', 'importance']}\n(" in note
+    assert f"{first['data_split', 'importance']} (" in note
     assert first["data_split", "mitigated std"] in found.report().to_html()
 
 
@@ -326,7 +326,7 @@ def test_the_attached_run(store, parent, monkeypatch, tmp_path, capsys) -> None:
         "ablation.json",
         "ablation_table.json",
         "ablation.png",
-        "report.html",
+        *("report.html", "result.json", "summary.svg"),
     }
     assert "How few runs are enough?" in store.download(run_id, "report.html", tmp_path).read_text()
     content = json.loads(store.download(run_id, "ablation.json", tmp_path).read_text())

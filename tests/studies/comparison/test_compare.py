@@ -92,18 +92,11 @@ def test_the_run_holds_everything(place: Place, parents: list[str], compared: Co
     assert wanted <= set(run.data.metrics)
     found = {each.path for each in place.client.list_artifacts(compared.run_id)}
     assert found == {
-        *(
-            "comparison.json",
-            "differences.csv",
-            "differences.json",
-            "differences.parquet",
-            "report.html",
-            "summary.svg",
-        ),
-        *("ranks.json", "scores.parquet", "self_check.json", "importances.json"),
+        *("comparison.json", "differences.csv", "differences.json", "differences.parquet", "report.html"),
+        *("ranks.json", "scores.parquet", "self_check.json", "importances.json", "result.json", "summary.svg"),
     }
     frame = pd.read_parquet(artifact(place, compared.run_id, "differences.parquet", tmp_path))
-    pd.testing.assert_frame_equal(frame, compared.to_frame())
+    pd.testing.assert_frame_equal(frame, compared.to_frame(full=True))
     document = json.loads(artifact(place, compared.run_id, "comparison.json", tmp_path).read_text())
     assert [each["run_id"] for each in document["parents"]] == parents[:2]
     assert document["differences"][0]["difference"] == compared.comparison.differences[0].difference

@@ -73,7 +73,7 @@ def test_the_latest_investigation(done, capsys, tmp_path) -> None:
     assert found.analysis.metrics() == pytest.approx(last.analysis.metrics(), rel=1e-12)
     after = place.client.get_run(last.run_id)
     report = html.unescape(place.download(last.run_id, "report.html", tmp_path).read_text())
-    for words in (last.run_id, "UTC", "c0, c1", "evaluated with", f"mlflow-l3d {mlflow_l3d.__version__}"):
+    for words in (last.run_id, "UTC", "c0, c1", f"mlflow-l3d {mlflow_l3d.__version__}"):
         assert words in report, words
     assert after.data.metrics == pytest.approx(before.data.metrics, rel=1e-12)
     assert after.data.params == before.data.params

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -29,6 +30,18 @@ def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> t
     tags = {"l3d.role": "investigation", "mlflow.runName": "<b>under way</b>", "mlflow.note.content": "**Not yet**"}
     going = place.client.create_run("0", tags=tags).info.run_id
     return place, done, going
+
+
+@pytest.fixture
+def killed(studied: tuple[Place, str, str]) -> Iterator[str]:
+    """Give a run whose process is dead: its last heartbeat is long ago."""
+    client, note = studied[0].client, "## The candidate is worse.\n\nMore."
+    tags = {"l3d.role": "gate", "l3d.heartbeat": "1", "l3d.error": "No power.", "mlflow.note.content": note}
+    run_id = client.create_run("0", tags=tags).info.run_id
+    part = client.create_run("0", tags={"l3d.role": "golden_runs"}).info.run_id
+    yield run_id
+    client.delete_run(run_id)
+    client.delete_run(part)
 
 
 def test_bundle_holds_the_list_and_every_report(studied: tuple[Place, str, str], tmp_path: Path) -> None:
@@ -58,6 +71,12 @@ def address(studied: tuple[Place, str, str]) -> Iterator[str]:
         thread.join()
 
 
+def policy(address: str) -> str:
+    """Return what a page may load."""
+    with urllib.request.urlopen(address) as answer:
+        return answer.headers["Content-Security-Policy"]
+
+
 def get(address: str, **headers: str) -> tuple[int, str, str]:
     """Return status, page, and after how many seconds the page asks again."""
     try:
@@ -74,10 +93,64 @@ def test_pages_are_served_to_this_machine_and_kept_up_to_date(studied: tuple[Pla
     assert (status, refresh) == (200, "10")
     assert "2 studies, 1 of them running" in page
     assert f'href="/{done}"' in page
-    assert get(address + done)[0] == 200
-    assert "has no report yet" in get(address + going)[1]
+    assert f'href="/{going}"' not in page
+    assert get(address + done)[::2] == (200, "")
+    assert policy(address + done).startswith("default-src 'none'; ")
+    status, page, refresh = get(address + going)
+    assert "has no report yet" in page
+    assert (status, refresh) == (200, "10")
     assert get(address + "a" * 32)[0] == get(address + "../secret")[0] == 404
     assert get(address, Host="stranger.example")[0] == 403
+
+
+def test_nobody_waits_for_a_study_that_was_killed(studied: tuple[Place, str, str], killed: str, address: str) -> None:
+    place, _, going = studied
+    page, report, refresh = get(address)[1], *get(address + killed)[1:]
+    assert "3 studies, 1 of them running" in page  # runs that a gate trained are not among them
+    assert ">The candidate is worse.<" in page
+    assert ">killed<" in page
+    assert "The study ended without a report." in report
+    assert "No power." in report
+    assert refresh == ""
+    place.client.set_terminated(going)
+    try:
+        assert get(address)[2] == ""  # nothing is under way
+    finally:
+        place.client.update_run(going, "RUNNING")
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"port": 70000}, "port=70000: must be a whole number from 0 to 65535"),
+        ({"port": -1}, "port=-1: must be"),
+        ({"cite": True}, "parent_run_id=all: must be the investigation to cite. Name it: mlflow-l3d view RUN_ID"),
+        ({"cite": True, "bundle": "pages"}, "bundle=pages: has no effect with cite"),
+        ({"cite": True, "parent_run_id": "a" * 32}, "parent_run_id=aaaa"),
+    ],
+)
+def test_mistakes_are_one_line(studied: tuple[Place, str, str], options: dict[str, Any], line: str) -> None:
+    with studied[0].entered(), pytest.raises(ParameterError) as caught:
+        view(**options)
+    assert str(caught.value).startswith(line)
+
+
+def test_the_last_port_has_no_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+    monkeypatch.setattr(viewing, "ThreadingHTTPServer", lambda place, _: tried.append(place[1]))
+    list(viewing._listening(65_530, viewing._Handler))
+    assert tried == list(range(65_530, 65_536))
+
+
+def test_no_address_is_given_when_it_is_no_longer_served(
+    studied: tuple[Place, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", interrupted)
+    with studied[0].entered():
+        assert view(port=0, browser=False).summary() == "2 studies: no longer served"
 
 
 def test_a_study_without_a_report_and_an_unknown_run_are_refused(studied: tuple[Place, str, str]) -> None:

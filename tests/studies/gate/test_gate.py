@@ -105,7 +105,7 @@ def test_equivalent_candidate_passes_and_leaves_a_true_record(
     history = place.client.get_metric_history(run.info.run_id, "difference")
     assert {each.step for each in history} == set(range(1, len(found.answer.looks) + 1))
     names = {artifact.path for artifact in place.client.list_artifacts(found.run_id)}
-    assert names == {"gate.json", "gate.md", "report.html", "summary.svg"}
+    assert names == {"gate.json", "gate.md", "report.html", "result.json", "summary.svg"}
     document = json.loads(place.download(found.run_id, "gate.json", tmp_path).read_text(encoding="utf-8"))
     assert document["looks"][-1]["decision"] == document["decision"] == "equivalent"
     assert summary.read_text(encoding="utf-8").startswith(
@@ -371,7 +371,7 @@ def test_runs_that_fail_do_not_count_and_are_told(place: Place, baseline: str) -
         ({"smallest_effect": 0}, "smallest_effect=0: must be a number above 0"),
         ({"most_runs": 4}, "most_runs=4: must be auto or a whole number from 5"),
         ({"metric": "rougeX"}, "metric=rougeX: the golden runs of baseline .* do not have it"),
-        ({"metric": "duration_seconds"}, "metric=duration_seconds: is no score"),
+        ({"metric": "duration_seconds"}, "metric=duration_seconds: is not a score"),
         ({"lok": 4}, "parameter='lok': must be one of"),
     ],
 )

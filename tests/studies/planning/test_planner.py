@@ -484,7 +484,7 @@ def test_the_run_of_a_plan(done: tuple[Place, Investigation], monkeypatch: pytes
     assert run.data.metrics == pytest.approx(made.metrics())
     assert {"plan_cells", "plan_hours", "expected_half_width/data_order"} <= set(run.data.metrics)
     artifacts = {entry.path for entry in place.client.list_artifacts(run_id)}
-    assert artifacts == {"plan.json", "plan.md", *PLAN_TABLES}
+    assert artifacts == {"plan.json", "plan.md", "report.html", "summary.svg", *PLAN_TABLES}
     logged = json.loads(run.data.tags["mlflow.loggedArtifacts"])
     assert logged == [{"path": name, "type": "table"} for name in PLAN_TABLES]
     folder = place.cache.parent

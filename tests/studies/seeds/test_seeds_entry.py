@@ -18,9 +18,7 @@ from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class
 
 from mlflow_l3d import cli
 from mlflow_l3d.cells.factors import configuration_seed, stream_seed
-from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.evaluation.deletion import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.evaluate import score_parent
@@ -31,7 +29,7 @@ from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
 TEN = tuple(range(42, 142, 10))
 NOTHING_RANDOM = "a_data_order=1e6,a_sample_choice=1e6,a_model_initialisation=1e6,a_model_randomness=1e6"
 ARTIFACTS = {"cells.parquet", "predictions.parquet", "report.html", "summary.svg"}
-ARTIFACTS |= {f"{name}.json" for name in ("cells", "examples", "investigation", "seeds")}
+ARTIFACTS |= {f"{name}.json" for name in ("cells", "examples", "investigation", "result", "seeds")}
 
 
 def study(place: Place, **parameters: Any) -> SeedsRun:
@@ -355,7 +353,7 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     assert run.info.run_name == "seeds over 4 tasks"
     assert run.data.tags["l3d.investigations"] == wanted
     artifacts = {item.path for item in place.client.list_artifacts(result.run_id)}
-    assert artifacts == {"tasks.csv", "tasks.json", "report.html", "summary.svg"} | {
+    assert artifacts == {"tasks.csv", "tasks.json", "report.html", "result.json", "summary.svg"} | {
         *("seed_by_task.csv", "seed_by_task.png")
     }
     rows = pd.read_csv(place.download(result.run_id, "tasks.csv", tmp_path))
@@ -424,7 +422,7 @@ def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: 
         before = place.client.get_run(seeds_run.run_id).data.metrics
         parent = place.client.get_run(seeds_run.run_id)
         with pytest.raises(ParameterError, match="is a seeds study, not an investigation"):
-            score_parent(place.client, parent, seeds_run.study.scores, metric=F1_MACRO, planned=Planned())
+            score_parent(place.client, parent, seeds_run.study.scores)
         with pytest.raises(ParameterError, match="must have cells of at least one investigated factor"):
             cli._run("ablation", {"parent_run_id": seeds_run.run_id})
     assert place.client.get_run(seeds_run.run_id).data.metrics == before

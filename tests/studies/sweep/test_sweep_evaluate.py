@@ -61,10 +61,7 @@ def test_points_are_set_side_by_side_in_a_run_of_their_own(swept: tuple[Place, S
     assert run.data.tags["l3d.role"] == "side_by_side"
     assert run.data.tags["l3d.investigations"] == ",".join(run_ids)
     assert run.data.metrics["points"] == 2
-    assert (
-        beside.to_frame()["choice.noise"].tolist()
-        == found.to_frame()["choice.noise"].tolist()[: len(beside.to_frame())]
-    )
+    assert beside.to_frame()["noise"].tolist() == found.to_frame()["noise"].tolist()[: len(beside.to_frame())]
     assert quiet.run_id == ""
     pd.testing.assert_frame_equal(quiet.to_frame(), beside.to_frame())
 

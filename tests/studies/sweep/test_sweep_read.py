@@ -18,12 +18,14 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.files import json_types
-from mlflow_l3d.studies.investigation.artifacts import importance_document
+from mlflow_l3d.studies.about import About
+from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.investigation.results import Evaluation
+from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import long_table
-from mlflow_l3d.studies.sweep.read import analysis_of, choices_among, points_of_runs, points_of_sweep
+from mlflow_l3d.studies.sweep.read import choices_among, points_of_runs, points_of_sweep
 from mlflow_l3d.studies.sweep.results import write_sweep
 from mlflow_l3d.tracking import names
 
@@ -47,30 +49,38 @@ def analysed(design: str, *, collapse: float = 0.0, pooled: bool = False) -> Ana
     return analyse(cells, Planned(design=design_named(design), pooled=pooled, classes=2), metric="f1_macro")
 
 
+@pytest.fixture
+def client(tmp_path: Path, migrated_store: Path) -> MlflowClient:
+    return sqlite_place(migrated_store, tmp_path / "place").client
+
+
+def hold_result(client: MlflowClient, run_id: str, analysis: Analysis) -> None:
+    """Write the result of a parent."""
+    with temporary_folder() as folder:
+        write_result(folder, Evaluation(run_id, analysis, About(title="t")))
+        client.log_artifacts(run_id, str(folder))
+
+
 @pytest.mark.parametrize(
     ("design", "kind"),
     [("crossed", "pooled"), *product(("crossed", "nested", "radial", "random"), ("plain", "collapse"))],
 )
-def test_an_analysis_comes_back_from_its_document(design: str, kind: str) -> None:
+def test_an_analysis_comes_back_from_its_run(design: str, kind: str, client: MlflowClient) -> None:
     analysis = analysed(design, collapse=0.15 * (kind == "collapse"), pooled=kind == "pooled")
-    found = analysis_of(json.loads(json.dumps(json_types(importance_document(analysis)), allow_nan=False)))
+    run_id = client.create_run("0").info.run_id
+    hold_result(client, run_id, analysis)
+    found = read_result(client, run_id).analysis
     points = [SweptPoint("a", {}, "sst2", each) for each in (analysis, found)]
     tables = [long_table([point]) for point in points]
     pd.testing.assert_frame_equal(*tables)
-    metrics, known = found.metrics(), analysis.metrics()
-    assert metrics == pytest.approx({name: known[name] for name in metrics})
-    assert all(name.startswith("golden_share") for name in known if name not in metrics)  # of strategies
+    assert found.metrics() == analysis.metrics()
+    pd.testing.assert_frame_equal(found.to_frame(), analysis.to_frame())
     for factor, record in analysis.importances.items():
         assert Shown(found).verdict(found.importances[factor]) == Shown(analysis).verdict(record)
         if analysis.collapse is not None:
             np.testing.assert_array_equal(found.collapse.rest[factor].golden, analysis.collapse.rest[factor].golden)
     assert (analysis.collapse is None) == (found.collapse is None)
     assert found.checks == analysis.checks
-
-
-@pytest.fixture
-def client(tmp_path: Path, migrated_store: Path) -> MlflowClient:
-    return sqlite_place(migrated_store, tmp_path / "place").client
 
 
 def logged(client: MlflowClient, points: list[SweptPoint], top: str = "", **params: str) -> list[str]:
@@ -85,7 +95,7 @@ def logged(client: MlflowClient, points: list[SweptPoint], top: str = "", **para
         for name, value in {**own, "task": point.task, **params}.items():
             client.log_param(run.info.run_id, name, value)
         if point.analysis is not None:
-            client.log_dict(run.info.run_id, json_types(importance_document(point.analysis)), names.IMPORTANCE)
+            hold_result(client, run.info.run_id, point.analysis)
     return run_ids
 
 
@@ -108,7 +118,7 @@ def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient
     for folder in folders:
         folder.mkdir()
     results = [write_sweep(folder, each, title="t") for folder, each in zip(folders, (points, found), strict=True)]
-    frames = [result.to_frame().drop(columns="run_id") for result in results]
+    frames = [result.to_frame(full=True).drop(columns="run_id") for result in results]
     pd.testing.assert_frame_equal(*frames)
     assert results[0].sweep.metrics() == pytest.approx(results[1].sweep.metrics())
 
@@ -145,11 +155,11 @@ def test_a_parent_without_a_score_says_why(client: MlflowClient) -> None:
     lost = SweptPoint("", {"shots": 8}, "sst2", None)
     run_ids = logged(client, [one, two, lost])
     client.set_tag(run_ids[2], names.STATE, "incomplete")
-    client.log_dict(run_ids[1], {"schema": 1}, names.IMPORTANCE)
+    client.log_dict(run_ids[1], {"result": "Evaluation", "content": {"run_id": 3}}, names.RESULT)
     found = points_of_runs(client, run_ids).points
     assert found[0].complete
-    assert "cannot be read" in found[1].error
-    assert found[2].error == "has no importance.json: it is incomplete"
+    assert found[1].error == "holds no result: it is complete; if it has ended, evaluate it"
+    assert found[2].error == "holds no result: it is incomplete; if it has ended, evaluate it"
 
 
 def test_what_is_no_sweep_is_refused_in_one_line(client: MlflowClient) -> None:
@@ -174,7 +184,7 @@ def test_one_table_holds_every_point_and_factor(tmp_path: Path) -> None:
     points.append(SweptPoint("lost", {"shots": 8, "prompt_format": "A"}, "sst2", None, "out of memory"))
     result = write_sweep(tmp_path, points, title="a sweep")
     frame = pd.read_parquet(tmp_path / "points.parquet")
-    pd.testing.assert_frame_equal(frame, result.to_frame())
+    pd.testing.assert_frame_equal(frame, result.to_frame(full=True))
     assert list(frame["run_id"]) == [run for run in ("run0", "run1", "run2", "run3") for _ in range(2)] + ["lost"]
     assert list(frame["choice.shots"].unique()) == [2, 4, 8]
     assert frame["factor"].iloc[-1] == ""
@@ -191,5 +201,5 @@ def test_one_table_holds_every_point_and_factor(tmp_path: Path) -> None:
 
 def test_numbers_beside_texts_are_one_column_of_texts(tmp_path: Path) -> None:
     points = drawn_sweep({"num_labelled": [100, "all"]})
-    frame = write_sweep(tmp_path, points, title="a sweep").to_frame()
+    frame = write_sweep(tmp_path, points, title="a sweep").to_frame(full=True)
     assert list(frame["choice.num_labelled"].unique()) == ["100", "all"]

@@ -110,6 +110,7 @@ def gate_document(
     *,
     source: words.GateSource | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
+    lines: Sequence[str] = (),
 ) -> Document:
     """Return a gate as people read it.
 
@@ -117,7 +118,7 @@ def gate_document(
     ----------
     answer, source
         What it found, and its origin.
-    settings
+    settings, lines
         As in :class:`mlflow_l3d.report.page.Document`.
     """
     source = source or words.GateSource()
@@ -135,7 +136,7 @@ def gate_document(
         answers=words.answers(answer),
         table=first_table(answer),
         steps=words.steps(answer, source),
-        lines=[about],
+        lines=[about, *lines],
         notes=notes,
         in_full=[[Item(advised.lead, advised.question), *map(Item, answer.notes)]],
         sections=[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.numbers import MISSING, between, percent, points
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -31,7 +32,6 @@ BIBTEX = r"""@inproceedings{pecher2024sensitivity,
 def sentence(shown: Shown, source: Source) -> str:
     """Return what was repeated, how often, mean, spread, shares of the variance, design and version."""
     scores, unit = shown.golden_scores, shown.unit
-    factors = [_plain(record.factor) for record in shown.records]
     where = f" on {source.task}" if source.task else ""
     parts = []
     if len(scores) > 1:
@@ -45,8 +45,11 @@ def sentence(shown: Shown, source: Source) -> str:
             f"Over {len(scores):,} {shown.golden_runs}, {metric}{where} was {mean} ± {std} "
             f"(mean ± standard deviation{sure})."
         )
-    if not shown.design.baseline and (said := [_factor(shown, at, name) for at, name in enumerate(factors)]):
-        parts.append(f"Shares of the variance of the score, interactions included: {'; '.join(said)}.")
+    if not shown.design.baseline and (said := [_factor(shown, record) for record in shown.records]):
+        level = f", with {percent(shown.analysis.level)} intervals" if any("(" in each for each in said) else ""
+        together = " that hold for all factors together" if level and shown.together else ""
+        what = f"Shares of the variance of the score, interactions included{level}{together}"
+        parts.append(f"{what}: {'; '.join(said)}.")
     group = shown.agreement("golden")
     if group is not None and not shown.graded:
         parts.append(f"Two runs agree on {points(group.consistency, 1)} % of the predictions.")
@@ -55,14 +58,11 @@ def sentence(shown: Shown, source: Source) -> str:
     return " ".join([*parts, f"({version}, {', '.join(made)})"])
 
 
-def _factor(shown: Shown, at: int, name: str) -> str:
-    record = shown.records[at]
-    share, low, high = shown.shares(record)
-    word = shown.verdict(record)
+def _factor(shown: Shown, record: Importance) -> str:
+    (share, low, high), word, name = shown.shares(record), shown.verdict(record), _plain(record.factor)
     if not math.isfinite(low + high):
         return f"{name} {word}"
-    interval = f"{percent(shown.analysis.level)} interval {points(low, 0)} to {points(high, 0)} %"
-    return f"{name} {points(share, 0)} % ({interval}; {word})"
+    return f"{name} {points(share, 0)} % ({points(low, 0)} to {points(high, 0)} %; {word})"
 
 
 def latex(shown: Shown) -> str:
@@ -76,8 +76,9 @@ def latex(shown: Shown) -> str:
         rows.append(
             f"{_escaped(_plain(record.factor))} & {points(share, 0)}{interval} & {moved} & {shown.verdict(record)} \\\\"
         )
-    level = f"{100 * shown.analysis.level:.4g}"
-    head = rf"Factor & Share of variance, \% ({level}\,\% interval) & Moves the score by ({unit}) & Verdict \\"
+    level = rf"{100 * shown.analysis.level:.4g}\,\%"
+    interval = f"interval; all together {level}" if shown.together else f"{level} interval"
+    head = rf"Factor & Share of variance, \% ({interval}) & Moves the score by ({unit}) & Verdict \\"
     return "\n".join(
         [r"\begin{tabular}{lrrl}", r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
     )

@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 from typing import Final
 
+import pandas as pd
+
 from mlflow_l3d.report.draw import share_bar, svg, text
 from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, signed, with_limits
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
@@ -44,6 +46,8 @@ _PAPER: Final = {
     "ccc": "CCC",
 }
 """Columns for who compares with the papers."""
+SHARES: Final = ("share of variance (%)", "share low (%)", "share high (%)")
+"""Columns of a frame: the share of a factor, and its interval."""
 _IMPORTANT: Final = {True: "yes", False: "no", None: MISSING}
 
 
@@ -103,6 +107,23 @@ def numbers_table(shown: Shown) -> Table | None:
     paper = {heads[key] for key in _PAPER}
     more = frozenset(at for at, head in enumerate(table.head) if head in paper)
     return replace(table, more=more, kinds=tuple(shown.verdict(record) for record in shown.records))
+
+
+def factor_frame(shown: Shown) -> pd.DataFrame:
+    """Return the main numbers of each factor in the order and units of the report; shares and their ends in %."""
+    rows = []
+    for record in shown.records:
+        agreement = 100 * getattr(shown.agreement(record.factor), "consistency", math.nan)
+        row: dict[str, object] = {"factor": record.factor}
+        if shown.design.baseline:
+            row |= {"important": shown.is_important(record), "golden share": golden_share(record)}
+        else:
+            row |= {"verdict": shown.verdict(record)}
+            row |= {head: 100 * share for head, share in zip(SHARES, shown.shares(record), strict=True)}
+            row |= {"moves": record.moves_by_std, "importance": record.importance}
+        rows.append({**row, "mean": record.score_mean, "std": record.score_std, "consistency (%)": agreement})
+    heads = {"moves": "moves score by", "std": "std of score"}
+    return shown.unit.heads(pd.DataFrame(rows), {"mean": "mean score"}, heads)
 
 
 def first_table(shown: Shown) -> Table | None:

@@ -50,8 +50,7 @@ def investigation_document(
     """
     shown, source, runs = Shown(analysis), source or Source(), runs or Runs()
     worst = None if analysis.examples is None else analysis.examples.most_fragile(MOST)
-    shown_examples = [] if worst is None else worst["example_id"].tolist()
-    data = script_data(shown, runs, shown_examples, address=source.address, classes=source.classes)
+    data = script_data(shown, runs, address=source.address, classes=source.classes)
     examples = None
     if worst is not None:
         opens = any(factor["predicted"] for factor in data["factors"].values())
@@ -77,7 +76,7 @@ def investigation_document(
         about=source.about(metric_text(analysis.metric)),
         place=source.place(counted(shown.runs, "run")),
         answers=answers(shown),
-        drawing=_strip(shown, runs),
+        drawing=golden_strip(shown, runs),
         table=factor_tables.first_table(shown),
         steps=steps(shown, source),
         lines=lines,
@@ -90,7 +89,8 @@ def investigation_document(
     )
 
 
-def _strip(shown: Shown, runs: Runs) -> Drawing | None:
+def golden_strip(shown: Shown, runs: Runs) -> Drawing | None:
+    """Return every golden score as a dot on one line; None if there are fewer than two."""
     scores, word = shown.golden_scores, shown.golden_word
     if len(scores) < 2:
         return None

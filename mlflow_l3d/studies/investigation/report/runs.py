@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,8 @@ from markupsafe import Markup
 
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.report.examples import MOST
 from mlflow_l3d.report.html import Snippet
 from mlflow_l3d.report.numbers import counted, percent
 from mlflow_l3d.report.page import Drawing
@@ -38,12 +40,12 @@ class Runs:
     ----------
     cells
         One row per cell, with run ids and seeds; empty if they are not known.
-    predictions
-        File with the predictions of all cells; None if there is none.
+    predicted
+        What they predict for fragile examples, as :func:`read_predicted` returns it.
     """
 
     cells: pd.DataFrame = field(default_factory=pd.DataFrame)
-    predictions: Path | None = None
+    predicted: Mapping[str, list[list[str]]] = field(default_factory=dict)
 
     @cached_property
     def places(self) -> dict[Place, int]:
@@ -150,16 +152,14 @@ def convergence(record: Importance, steps: pd.DataFrame) -> Drawing | None:
     return Drawing(drawn, f"Share after 1, 2, ... {len(steps)} rows, with its {level} interval; dashed: one half.")
 
 
-def script_data(
-    shown: Shown, runs: Runs, examples: Sequence[Any], *, address: str, classes: Sequence[str]
-) -> dict[str, Any]:
+def script_data(shown: Shown, runs: Runs, *, address: str, classes: Sequence[str]) -> dict[str, Any]:
     """Return what the script of the page reads: runs and seeds of every score, and what runs predict for examples."""
-    seeded = [name for name in runs.cells if str(name).startswith("seed.")]
+    seeded = sorted(str(name) for name in runs.cells if str(name).startswith("seed."))
     seeds = (
         {name: number for number, name in enumerate(pd.unique(runs.cells[seeded].to_numpy().ravel()))} if seeded else {}
     )
     numbered = [[-1 if pd.isna(seed) else seeds[seed] for seed in line] for line in runs.cells[seeded].to_numpy()]
-    most, predicted = rows_shown(shown), _predicted(shown, runs, examples, len(classes))
+    most = rows_shown(shown)
     factors = {}
     for record in shown.records:
         rows, columns = record.table[:most].shape
@@ -167,12 +167,12 @@ def script_data(
         factors[record.factor] = {
             "runs": runs.run_ids(positions),
             "seeds": [[] if at is None else numbered[at] for at in positions],
-            "predicted": predicted.get(record.factor, []),
+            "predicted": runs.predicted.get(record.factor, []),
         }
     golden = [at for _, at in runs.golden]
     return {
         "address": address,
-        "seeded": [str(name).removeprefix("seed.") for name in seeded],
+        "seeded": [name.removeprefix("seed.") for name in seeded],
         "seeds": [str(int(seed)) if not pd.isna(seed) else "" for seed in seeds],
         "factors": factors,
         "golden": runs.run_ids(golden) if len(golden) == len(shown.golden_scores) else [],
@@ -180,14 +180,26 @@ def script_data(
     }
 
 
-def _predicted(shown: Shown, runs: Runs, examples: Sequence[Any], classes: int) -> dict[str, list[list[str]]]:
-    """Return factor -> for each example the predictions of its table, a text per row and a sign per column."""
-    if runs.predictions is None or not len(examples) or not 0 < classes <= _MOST_CLASSES:
+def read_predicted(analysis: Analysis, file: Path, classes: int) -> dict[str, list[list[str]]]:
+    """Return factor -> for each fragile example the predictions of its table, a text per row and a sign per column.
+
+    Parameters
+    ----------
+    analysis
+        Of the runs.
+    file
+        The predictions of all cells, if there are any.
+    classes
+        How many classes there are.
+    """
+    worst = None if analysis.examples is None else analysis.examples.most_fragile(MOST)
+    if worst is None or not len(worst) or not file.exists() or not 0 < classes <= _MOST_CLASSES:
         return {}
+    shown, examples = Shown(analysis), worst["example_id"].tolist()
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    table = pq.read_table(runs.predictions, columns=["phase", "factor", "row", "column", "example_id", "prediction"])
+    table = pq.read_table(file, columns=["phase", "factor", "row", "column", "example_id", "prediction"])
     kept = table.filter(pc.is_in(table["example_id"], value_set=_array(examples, table["example_id"].type)))
     frame = kept.to_pandas()
     signs = {-1: "?"} | {number: np.base_repr(number, 36).lower() for number in range(classes)}

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.report.draw import Axis, dots_bar
-from mlflow_l3d.report.numbers import MISSING, between, plain, points, probability, shorten, signed, unit_of
+from mlflow_l3d.report.numbers import MISSING, POINTS, between, plain, points, probability, shorten, signed, unit_of
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, table_7
@@ -181,6 +181,14 @@ def seed_table(study: SeedsStudy) -> Table:
             cells[""] = "one prediction only" if constant else "collapsed" if row["collapsed"] else ""
         rows.append(cells)
     return Table.of(rows)
+
+
+def seed_frame(study: SeedsStudy) -> pd.DataFrame:
+    """Return the frame of a study in the units of the report."""
+    frame = study.to_frame()
+    for name, spread in study.spreads.items():
+        frame = unit_of(spread.metric).heads(frame, {name: name}, {})
+    return POINTS.heads(frame, {name: f"{NAMES[name]} with the others" for name in NAMES}, {})
 
 
 def rank_table(better: BetterSeed) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,12 @@ class SweptPoint:
 def value_text(value: Choice) -> str:
     """Return a value of a choice as people write it."""
     return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+
+
+def without_votes(analysis: Analysis) -> Analysis:
+    """Return an analysis without the votes on single examples, which a sweep of many points has no use for."""
+    votes = analysis.examples
+    return replace(analysis, examples=votes and replace(votes, frame=votes.frame.head(0)))
 
 
 def choices_of(points: Sequence[SweptPoint]) -> dict[str, tuple[Choice, ...]]:

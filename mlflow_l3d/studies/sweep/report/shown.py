@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
+from mlflow_l3d.studies.investigation.report.factor_tables import SHARES
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
@@ -43,6 +44,18 @@ class ShownSweep:
             for at, factor in zip(rows["point"], rows["factor"], strict=True)
         ]
         return rows.assign(verdict=verdicts)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """Its main columns in the units of the report, shares and their ends in %; choices by their plain names."""
+        rows, shares = self.rows, 100 * self.shares
+        chosen = {OF_CHOICE + name: name for name in self.sweep.choices if name != TASK}
+        heads = {"moves_by_std": "moves score by", "golden_std": "std of golden runs"}
+        columns = [TASK, *chosen, "factor", "verdict", *heads, "importance", "error"]
+        frame = self.unit.heads(rows[columns].rename(columns=chosen), {}, heads)
+        for at, name in enumerate(SHARES):
+            frame.insert(3 + len(chosen) + at, name, shares[at])
+        return frame
 
     @property
     def unit(self) -> Unit:

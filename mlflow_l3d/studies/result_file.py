@@ -1,0 +1,142 @@
+"""The result of a finished study as one JSON file of its run, which is written and read by the types of its fields.
+
+What the verbs of all studies return can be written and read (:attr:`mlflow_l3d.parameters.verbs.Verb.returns`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.parameters.verbs import verbs
+from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.shown import OnOneScreen
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.earlier.reader import fetch_artifact, known_document
+
+LEFT_OUT: Final = {"file": ""}
+"""Metadata of a field that is not written: its default is read. Another name is that of a Parquet file of the run."""
+
+
+def write_result(folder: Path, result: OnOneScreen) -> None:
+    """Write a result among the files of its run."""
+    content = {"schema": 1, "result": type(result).__name__, "content": _written_fields(result)}
+    write_json(folder / names.RESULT, content)
+
+
+def read_result(client: Client, run_id: str, *, files: bool = False) -> Any:
+    """Return the result that a run holds; None if it holds none, or one that this version does not read.
+
+    Parameters
+    ----------
+    client, run_id
+        The server, and the run.
+    files
+        Whether to read the fields that have a file of their own; they are None otherwise.
+    """
+    document = known_document(client, run_id, names.RESULT)
+    target = _result_classes().get(str(document.get("result")), "")
+    if not target:
+        return None
+    module, _, name = target.partition(":")
+    try:
+        return _Reader(client, run_id, files=files).record(getattr(import_module(module), name), document["content"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+@cache
+def _result_classes() -> dict[str, str]:
+    """Return name -> ``module:name`` of the classes that are read."""
+    return {target.partition(":")[2]: target for verb in verbs().values() for target in verb.returns}
+
+
+def _written(value: Any) -> Any:
+    """Return a value as JSON types; a number that is not finite is its name."""
+    if isinstance(value, Metric):
+        return value.name
+    if isinstance(value, OnOneScreen) and (run_id := getattr(value, "run_id", "")):  # another run holds it
+        return run_id
+    if is_dataclass(value):
+        return _written_fields(value)
+    if isinstance(value, pd.DataFrame):
+        rows = value.astype(object).where(value.notna(), None).to_dict("tight")
+        return _written({**rows, "types": [str(kind) for kind in value.dtypes]})
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {key: _written(each) for key, each in value.items()}
+        return [[_written(key), _written(each)] for key, each in value.items()]
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_written(each) for each in value]
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _written_fields(record: Any) -> dict[str, Any]:
+    return {each.name: _written(getattr(record, each.name)) for each in fields(record) if "file" not in each.metadata}
+
+
+class _Reader:
+    """Reads the values of one run.
+
+    Parameters
+    ----------
+    client, run_id, files
+        As for :func:`read_result`.
+    """
+
+    def __init__(self, client: Client, run_id: str, *, files: bool) -> None:
+        self.client, self.run_id, self.files = client, run_id, files
+
+    def record(self, kind: type, content: Mapping[str, Any]) -> Any:
+        """Return a record of a class; what lies in a file of its own is read from it."""
+        hints = get_type_hints(kind)
+        values = {name: self.value(hints[name], value) for name, value in content.items()}
+        for each in fields(kind):
+            if file := each.metadata.get("file"):
+                with temporary_folder() as folder:
+                    path = fetch_artifact(self.client, self.run_id, file, folder) if self.files else None
+                    values[each.name] = None if path is None else pd.read_parquet(path)
+        return kind(**values)
+
+    def value(self, kind: Any, value: Any) -> Any:
+        """Return the value of a type that :func:`_written` wrote."""
+        if value is None or kind is Any:
+            return value
+        origin, kinds = get_origin(kind), get_args(kind)
+        if origin in (Union, UnionType):
+            kinds = tuple(each for each in kinds if each is not type(None))
+            if len(kinds) > 1 and isinstance(value, Mapping):
+                kinds = tuple(each for each in kinds if {part.name for part in fields(each)} == set(value))
+            return self.value(kinds[0], value) if len(kinds) == 1 else value
+        if kind is Metric:
+            return named(value)
+        if kind is float or origin is np.ndarray:
+            return float(value) if kind is float else np.array(value, dtype=np.float64)
+        if kind is pd.DataFrame:
+            frame = pd.DataFrame.from_dict(value, orient="tight")
+            return frame.astype(dict(zip(frame.columns, value["types"], strict=True)))
+        if origin is tuple:
+            kinds = kinds[:1] * len(value) if kinds[1:] == (...,) else kinds
+            return tuple(self.value(each, part) for each, part in zip(kinds, value, strict=True))
+        if isinstance(kind, type) and issubclass(kind, tuple):
+            hints = get_type_hints(kind).values()
+            return kind(*(self.value(each, part) for each, part in zip(hints, value, strict=True)))
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            pairs = value.items() if isinstance(value, Mapping) else value
+            return {self.value(kinds[0], key): self.value(kinds[1], each) for key, each in pairs}
+        if isinstance(value, str) and is_dataclass(kind):  # another run holds it
+            return read_result(self.client, value, files=self.files)
+        return self.record(kind, value) if is_dataclass(kind) else value  # type: ignore[arg-type]
