@@ -39,7 +39,7 @@ def plan_search(
     --------
     >>> import mlflow_l3d
     >>> plan = mlflow_l3d.plan_search("synthetic", approach="synthetic", space="a_data_order=0..9", fine_trials=5)
-        >>> plan.to_frame()[["part", "cells"]]
+    >>> plan.to_frame()[["part", "cells"]]
            part  cells
     0    coarse      3
     1      fine      5

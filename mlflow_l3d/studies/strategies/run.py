@@ -179,7 +179,7 @@ def plan_strategies(
     --------
     >>> import mlflow_l3d
     >>> plan = mlflow_l3d.plan_strategies("synthetic", approach="synthetic", golden_runs=50)
-        >>> plan.to_frame()[["part", "cells"]]
+    >>> plan.to_frame()[["part", "cells"]]
           part  cells
     0   random    250
     1    fixed    250
