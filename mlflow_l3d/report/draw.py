@@ -80,7 +80,7 @@ def nice_step(width: float) -> float:
 
 
 def svg(height: float, label: str, *parts: Markup) -> Markup:
-    """Return a picture; readers who cannot see it are told `label`."""
+    """Return a picture; readers who cannot see it get `label`."""
     picture = Markup('<svg role="img" aria-label="{}" height="{}" width="100%">{}</svg>')
     return picture.format(label, short(height), Markup("").join(parts))
 

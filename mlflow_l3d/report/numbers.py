@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MISSING: Final = "n/a"
-"""What stands where there is no number."""
+"""Text in place of a missing number."""
 _SMALL: Final = 0.01
 """Three decimals of a smaller number have fewer than two digits."""
 

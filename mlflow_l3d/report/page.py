@@ -34,7 +34,7 @@ class Picture:
     name
         Of the file; on a page its ids begin with it.
     label
-        What readers who cannot see it are told.
+        Text for readers who cannot see it.
     caption
         The line below it.
     """
@@ -119,7 +119,7 @@ class Document:
     answers
         What a page opens with.
     drawing
-        The picture beside the answers.
+        The picture next to the answers.
     table, steps
         Below: the first table, and what to do next.
     lines, short_table, remarks

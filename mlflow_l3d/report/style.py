@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Axes: TypeAlias = "matplotlib.axes.Axes"
 Figure: TypeAlias = "matplotlib.figure.Figure"
 AxesImage: TypeAlias = "matplotlib.image.AxesImage"
-"""Types of what is drawn; matplotlib itself is loaded with the first figure."""
+"""Types of the draws; matplotlib itself is loaded with the first figure."""
 
 WIDTH: Final = 7.6
 """Width of every figure, in inches."""
@@ -48,7 +48,7 @@ _SETTINGS: Final[Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "l3d",
 }
-"""What differs from matplotlib's own settings; those of the user have no part."""
+"""What differs from matplotlib's own settings; those of the user have no effect."""
 
 
 TITLE: Final[Any] = {"color": INK, "fontsize": 10, "fontweight": "bold", "loc": "left", "parse_math": False}
@@ -109,7 +109,7 @@ def dress(axes: Axes, *, x: str = "", y: str = "", title: str = "", grid: Litera
 
 
 def draw_matrix(axes: Axes, values: FloatArray, colours: str | tuple[str, str], low: float, high: float) -> AxesImage:
-    """Draw a table of numbers as colours: a colour map, or two ends with white between; what is missing is hatched."""
+    """Draw a table of numbers as colours: a colour map, or two ends with white between; missing values are hatched."""
     from matplotlib.colors import LinearSegmentedColormap
 
     dress(axes)

@@ -48,7 +48,7 @@ SIGNS: Final = {
 
 
 def verdict_cell(word: str) -> Drawn:
-    """Return a verdict for a cell of a table, on a page with its sign; the colour is that of the row."""
+    """Return a verdict for a cell of a table, on a page with its sign; it has the colour of the row."""
     sign = SIGNS.get(word, UNDECIDED)
     return Drawn(Markup('<span class="verdict"><span aria-hidden="true">{}</span> {}</span>').format(sign, word), word)
 
@@ -66,7 +66,7 @@ class Table:
     Attributes
     ----------
     head
-        In lines where there are line breaks. In the terminal a line above the last may reach over the columns to its
+        In lines if there are line breaks. In the terminal a line above the last may reach over the columns to its
         left.
     rows
         A cell may hold a second, smaller line after a line break; the terminal puts it behind the first. A page shows
@@ -80,7 +80,7 @@ class Table:
     kind
         A class of the style sheet, for a page.
     kinds
-        For each row a class of the style sheet; none by default.
+        For each row per class of the style sheet; none by default.
     more
         Columns that a page shows only when a reader asks for them, and the terminal never.
     """

@@ -90,7 +90,7 @@ def advise(there: str, runs: float, examples: float, *, settled: bool, more_runs
     there
         How many runs of each there are, as text.
     runs, examples
-        Runs of each that settle it with 80 %; test examples that do with runs without end; inf if no number does.
+        Runs of each that settle it with 80 %; test examples that do with infinitely many runs; inf if no number does.
     settled
         Whether there is a verdict.
     more_runs

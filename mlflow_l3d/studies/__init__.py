@@ -1,1 +1,1 @@
-"""What is asked of many trainings: each study has a folder with its request, its run and its results."""
+"""The questions to many trainings: each study has a folder with its request, its run and its results."""

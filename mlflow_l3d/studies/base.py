@@ -119,7 +119,7 @@ class Study(ABC, Generic[S, K, R]):
     Parameters
     ----------
     request
-        What is asked.
+        The request.
     progress
         Whether to show progress on stderr; None does in a notebook and on a terminal.
 

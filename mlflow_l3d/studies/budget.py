@@ -44,7 +44,7 @@ class Budget:
 
     @classmethod
     def parse(cls, given: Any, *, requests: bool = False) -> Budget:
-        """Return what is typed: ``none``, ``5000``, ``5000 cells``, ``2h``, ``90m``, ``1h 30m``; ``900 requests``.
+        """Return the typed text: ``none``, ``5000``, ``5000 cells``, ``2h``, ``90m``, ``1h 30m``; ``900 requests``.
 
         Parameters
         ----------

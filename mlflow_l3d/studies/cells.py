@@ -63,7 +63,7 @@ class CellStudyResult(OnOneScreen, Generic[C]):
 
 
 class CellStudy(Study[C, CellRecord, R]):
-    """A study whose results are those of cells; see :class:`mlflow_l3d.studies.base.Study`.
+    """A study whose results come from cells; see :class:`mlflow_l3d.studies.base.Study`.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class CellStudy(Study[C, CellRecord, R]):
     fewest
         How many cells must not fail, that there is a result.
     state
-        How far it is.
+        Its progress.
     computed, failed
         Cells that were trained, and those of them that failed.
     tested
@@ -162,7 +162,7 @@ class CellStudy(Study[C, CellRecord, R]):
         return self.recorder
 
     def enter(self, state: State) -> None:
-        """Note how far the study is."""
+        """Note the progress of the study."""
         self.state = self.state.followed_by(state)
 
     def end(self, status: str, line: str) -> None:
@@ -288,7 +288,7 @@ class CellStudy(Study[C, CellRecord, R]):
         self.recorder.wait()
 
     def result(self) -> dict[str, Any]:
-        """Return the attributes of :class:`CellStudyResult` but for the request, and what is said about it."""
+        """Return the attributes of :class:`CellStudyResult` but for the request, and the text about it."""
         return {
             "run_id": self.recorder.parent.run_id,
             "computed": self.computed,

@@ -33,7 +33,7 @@ def save_report(folder: Path, name: str, report: Document) -> None:
 
 
 def json_types(value: Any) -> Any:
-    """Return a value as JSON types, at any depth: a frame as its rows, and null for what is missing or not finite."""
+    """Return a value as JSON types, at any depth: a frame as its rows, null for missing or infinite numbers."""
     if isinstance(value, pd.DataFrame):
         value = value.astype(object).where(value.notna(), None).to_dict("records")
     if isinstance(value, Mapping):

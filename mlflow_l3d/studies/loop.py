@@ -155,7 +155,7 @@ class CellLoop(Generic[S]):
 
 
 class State(Enum):
-    """How far a study of cells is.
+    """The progress of a study of cells.
 
     ``CUT``, ``COMPLETE`` and ``INCOMPLETE`` are states of studies that share a loop, as the points of a sweep do.
     """

@@ -1,4 +1,4 @@
-"""What is asked of a study, checked and complete: what those of all studies have in common."""
+"""The questions to a study, checked and complete: what those of all studies have in common."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class StudyRequest(ABC):
 
     @abstractmethod
     def content(self) -> dict[str, Any]:
-        """Return what :meth:`document` holds beside what that of every study has."""
+        """Return what :meth:`document` holds in addition to the document of every study."""
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -100,11 +100,11 @@ class StudyRequest(ABC):
         }
 
     def resolved(self) -> dict[str, str]:
-        """Return the parameters whose final value is not what was typed, as text."""
+        """Return the parameters whose final value is not the typed text, as text."""
         return self.changed(self.final())
 
     def changed(self, final: Mapping[str, str]) -> dict[str, str]:
-        """Return those of some final values that are not what was typed."""
+        """Return those of some final values that are not the typed text."""
         return {name: value for name, value in final.items() if value and value != self.given[name]}
 
     def public(self) -> dict[str, str]:
@@ -217,7 +217,7 @@ class StudyRequest(ABC):
         return {"task": setup.task.name, "approach": setup.approach.name, "model": setup.model or "none"}
 
     def searched(self) -> dict[str, str]:
-        """Return the tag that names the search behind the hyperparameters, where there is one."""
+        """Return the tag that names the search behind the hyperparameters, if there is one."""
         run_id = self.setup.origin.search_run_id
         return {names.SEARCH: run_id} if run_id else {}
 
@@ -241,7 +241,7 @@ class HasCells(Protocol):
 
 
 class CellRequest(StudyRequest):
-    """One study whose results are those of cells.
+    """One study whose results come from cells.
 
     Attributes
     ----------
@@ -253,12 +253,12 @@ class CellRequest(StudyRequest):
 
     @property
     def tested_factors(self) -> tuple[str, ...]:
-        """What the self-test draws anew: not what the platform draws of the task, which is wired rightly."""
+        """What the self-test draws again: not what the platform draws of the task, which is wired rightly."""
         own_data, factors = self.setup.approach.brings_data, self.setup.all_factors
         return tuple(name for name in factors if own_data or name not in TASK_FACTORS)
 
     def redrawn(self, cell: Cell, factor: str, attempt: int) -> Cell:
-        """Return a cell with one factor drawn anew, as the swaps of the radial design are."""
+        """Return a cell with one factor redrawn, as the swaps of the radial design are."""
         seed = configuration_seed(int(self.given["root_seed"]), factor, SWAP_BASE + attempt)
         seeds = {**cell.seeds, factor: seed}
         return replace(cell, factor=factor, seeds=seeds, key=cell_key(self.context_key, seeds))
@@ -280,7 +280,7 @@ def context_of(setup: Setup) -> str:
 
 
 def identity(task: Task, approach: Approach, *, model_revision: str, numerics: Mapping[str, str]) -> dict[str, Any]:
-    """Return what decides the result of a cell beside hyperparameters and seeds, as JSON types.
+    """Return what decides the result of a cell next to hyperparameters and seeds, as JSON types.
 
     Macro averages were once over the classes that occur among the evaluated examples. Where that can be fewer than all,
     what was finished then is not found.

@@ -26,7 +26,7 @@ from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, known_document
 
 LEFT_OUT: Final = {"file": ""}
-"""Metadata of a field that is not written: its default is read. Another name is that of a Parquet file of the run."""
+"""Metadata of a field that is not written: its default is read. Another name is a Parquet file of the run."""
 
 
 def write_result(folder: Path, result: OnOneScreen) -> None:

@@ -20,13 +20,13 @@ from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.shown import OnOneScreen, progress_bar
 
 TRIES: Final = 2
-"""How often a seed is drawn anew before it counts as one without an effect."""
+"""How often a seed is redrawn before it counts as one without an effect."""
 _OTHER_EXAMPLES: Final = "which examples are evaluated"
 
 
 @dataclass(frozen=True, repr=False)
 class SelfTest(OnOneScreen):
-    """What was found.
+    """The result.
 
     Attributes
     ----------
@@ -55,9 +55,9 @@ class SelfTest(OnOneScreen):
 
 
 def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
-    """Train the first cell of a study twice, and once with each seed drawn anew.
+    """Train the first cell of a study twice, and once with each seed redrawn.
 
-    It costs as many cells as there are factors, and two; a seed that changed nothing is drawn anew once more.
+    It costs as many cells as there are factors, and two; a seed that changed nothing is redrawn once more.
 
     Raises
     ------

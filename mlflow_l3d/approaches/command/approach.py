@@ -124,7 +124,7 @@ class Command(Approach):
         return Path(next(iter(self.template.named()), self.template.words[0])).name
 
     def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
-        """Return the task, whose data the command has: its classes are those of a run of it, if none are given.
+        """Return the task, whose data the command has: its classes come from a run of it, if none are given.
 
         Raises
         ------

@@ -24,7 +24,7 @@ from mlflow_l3d.privacy import HIDDEN, public_text
 
 OUTPUT: Final = "output"
 HERE: Final = "here"
-"""Placeholders that are no factor: the folder that a cell's command writes to, and the one it was typed in."""
+"""Placeholders that are not factors: the folder that a cell's command writes to, and the one it was typed in."""
 _SHELL: Final = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"})
 
 
@@ -110,7 +110,7 @@ class Template:
         return any(what in text for text in map(small_text, self.named().values()))
 
     def _path(self, word: str) -> Path | None:
-        """Return the path of a word, or of what stands behind its =, if it exists."""
+        """Return the path of a word, or of what is behind its =, if it exists."""
         candidate = word.partition("=")[2] if word.startswith("-") and "=" in word else word
         path = self.here / Path(candidate).expanduser()
         return path if candidate and path.exists() else None

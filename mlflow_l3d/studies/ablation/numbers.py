@@ -97,13 +97,13 @@ class Answers:
 
 
 def from_predictions() -> list[str]:
-    """Return the metrics that can be computed anew from fewer predictions."""
+    """Return the metrics that can be computed again from fewer predictions."""
     every = registered().values()
     return [metric.name for metric in every if metric.function is not None and not metric.secondary]
 
 
 def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | None = None, rank: IntArray) -> Tables:
-    """Return the tables with the metric computed anew on the examples of lowest rank.
+    """Return the tables with the metric computed again on the examples of lowest rank.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | No
     answers
         Predictions; a cell without any becomes nan.
     metric
-        One that can be computed anew: see :func:`from_predictions`.
+        One that can be computed again: see :func:`from_predictions`.
     size
         Examples of each cell; None means all.
     rank
@@ -138,7 +138,7 @@ def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | No
 
 
 def _lowest(rank: IntArray, size: int | None) -> IntArray | slice:
-    """Return where the lowest ranks stand, in their order; everything where there are no more than `size`."""
+    """Return where the lowest ranks stand, in their order; everything if there are no more than `size`."""
     return slice(None) if size is None or size >= len(rank) else np.flatnonzero(rank < np.partition(rank, size)[size])
 
 
@@ -201,7 +201,7 @@ def ablate_tables(
     -------
     pandas.DataFrame
         Columns :data:`ABLATION_COLUMNS`, before them ``setting``, the place in `settings`; for every setting and repeat
-        a row ``golden_model`` and one a factor. `score_mean` and `score_std` of ``golden_model`` are those of the
+        a row ``golden_model`` and one per factor. `score_mean` and `score_std` of ``golden_model`` are those of the
         golden runs. ``test_examples`` is missing for all, ``investigation_runs`` in the radial design, which has no
         columns. A setting without a number is the same in every repeat.
     """

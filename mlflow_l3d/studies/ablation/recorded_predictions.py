@@ -44,7 +44,7 @@ def read_answers(
     scores
         Their scores.
     metric
-        What is to be computed anew from fewer examples.
+        What is to be computed again from fewer examples.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def _of_cells(client: Client, cells: pd.DataFrame, keys: Sequence[_Key]) -> Iter
 
 
 def _of_parent(client: Client, run_id: str) -> Iterator[_Part]:
-    """Yield the predictions of the cells from the parent's one table, where it has one, some of them at a time."""
+    """Yield the predictions of the cells from the parent's one table, if it has one, some of them at a time."""
     import pyarrow.parquet as pq
 
     keys = list(names.COORDINATES)

@@ -65,13 +65,13 @@ class Gate(OnOneScreen):
     answer
         What it found.
     source, settings
-        Where it comes from, and what was given, for its report.
+        Where it comes from, and the given values, for its report.
     computed
         How many runs were trained now.
     ahead
         How many of these are beyond the last look: free workers begin the next runs before the look is taken.
     request
-        What was asked; None if it was loaded.
+        The request; None if it was loaded.
     """
 
     run_id: str
@@ -123,7 +123,7 @@ class Conduct:
         self.runs: dict[str, SideRuns] = {}
 
     def run(self, project_run: str | None, earlier: Mapping[str, Any] | None) -> Gate:
-        """Take the looks that are left, and write what was found."""
+        """Take the looks that are left, and write the result."""
         request = self.request
         with auxiliary_run(self.client, project_run, role="gate", title=request.title, parameters=request.given) as run:
             tags = {names.GATE_KEY: request.key, names.GATE_PAIR: request.pair, names.STATE: "running"}
@@ -161,7 +161,7 @@ class Conduct:
         self.answer = replace(self.answer, notes=(*self.answer.notes, *more))
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
-        """Say with what either side may be trained; if the answer is known, with nothing but what was left."""
+        """Say with what either side may be trained; if the answer is known, with the finished runs only."""
         sides = self.request.sides
         requests = [None if self._is_over and side.request is None else self.request.wanting(side) for side in sides]
         for side, request in zip(sides, requests, strict=True):
@@ -216,7 +216,7 @@ class Conduct:
         self.answer = replace(self.answer, after=Forecast(std, correlated, same, worse))
 
     def _conclude(self) -> None:
-        """Add what is known at the end: means, the answer to the other question, and what to be wary of."""
+        """Add what the end shows: means, the answer to the other question, and what to be wary of."""
         request, last = self.request, self.answer.looks[-1]
         scores: Mapping[str, FloatArray] = {name: side.scores(last.runs) for name, side in self.runs.items()}
         other = None
@@ -232,7 +232,7 @@ class Conduct:
         )
 
     def _note(self, run: AuxiliaryRun) -> None:
-        """Record how far it is, before anything that may fail."""
+        """Record the progress, before anything that may fail."""
         if self.answer.looks:
             log_metrics(self.client, run.run_id, self.answer.metrics())
         with temporary_folder() as folder:

@@ -45,7 +45,7 @@ class GoldenRequest(CellRequest):
     root_seed
         Where their seeds come from.
     phase
-        ``base`` if they are base runs, so that they are those of a radial design.
+        ``base`` if they are base runs, as in a radial design.
     runs
         How many there are at most.
     side
@@ -80,7 +80,7 @@ class GoldenRequest(CellRequest):
         return RADIAL_BASE if self.phase == "base" else GOLDEN_BASE
 
     def cells(self) -> Iterator[Cell]:
-        """Yield the golden runs in their order, or the base runs in theirs: every factor is drawn anew."""
+        """Yield the golden runs in their order, or the base runs in theirs: every factor is redrawn."""
         for number in range(self.runs):
             configurations = dict.fromkeys(self.setup.all_factors, self.base + number)
             seeds = {name: configuration_seed(self.root_seed, name, at) for name, at in configurations.items()}
@@ -98,7 +98,7 @@ class GoldenRequest(CellRequest):
         return replace(card, tags={name: value for name, value in card.tags.items() if value})
 
     def content(self) -> dict[str, Any]:
-        """Return what the document holds beside what that of every study has."""
+        """Return what the document holds in addition to the document of every study."""
         settings = self.setup.task.settings
         sizes = ("num_labelled", "test_size", "test_selection")
         return {
@@ -108,7 +108,7 @@ class GoldenRequest(CellRequest):
 
 
 def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, **machine: str) -> GoldenRequest:
-    """Return golden runs by parameters of `investigate`; those of its plan have no part.
+    """Return golden runs by parameters of `investigate`; those of its plan have no effect.
 
     Raises
     ------

@@ -57,7 +57,7 @@ def continued(answer: GateAnswer, record: Mapping[str, Any]) -> GateAnswer:
 
 
 def first_notes(request: GateRequest, client: Client) -> Iterator[str]:
-    """Yield what is known before any run, and is to be kept in mind."""
+    """Yield what the user should know before any run."""
     others = _other_gates(client, request.pair, request.key)
     if others:
         questions = "1 other question was" if others == 1 else f"{others} other questions were"
@@ -119,7 +119,7 @@ def about(request: GateRequest, parents: Mapping[str, tuple[str, str]]) -> dict[
 
 
 def write_record(folder: Path, answer: GateAnswer, about: dict[str, Any]) -> None:
-    """Write what goes on with a gate, and what says how far it is."""
+    """Write the files that continue a gate, and those that show its progress."""
     content = {
         **about,
         "decision": answer.decision,

@@ -35,7 +35,7 @@ class GatePlan(OnOneScreen):
     Attributes
     ----------
     request
-        What was asked for.
+        The request.
     forecast
         What is to be expected, as far as is known before.
     runs, done
@@ -51,7 +51,7 @@ class GatePlan(OnOneScreen):
     hours: float
 
     def lines(self) -> list[str]:
-        """Return what is said before the first run."""
+        """Return the text before the first run."""
         request = self.request
         cost = f"{counted(self.runs - self.done, 'run')} to train at most, {self.done} are done"
         hours = "" if math.isnan(self.hours) else f": {rough_duration(self.hours)} at most, loading not counted"

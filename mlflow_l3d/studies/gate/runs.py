@@ -28,7 +28,7 @@ class SideRuns:
     Attributes
     ----------
     side
-        What was there before.
+        The side as it was before.
     request
         The gate.
     client

@@ -99,7 +99,7 @@ def recorded_side(client: Client, name: str, run_id: str, **machine: str) -> Sid
     Raises
     ------
     ParameterError
-        If it is no investigation with golden runs.
+        If it is not an investigation with golden runs.
     """
     try:
         run = parent_run(client, latest_investigation(client) if run_id == "latest" else run_id)
@@ -138,7 +138,7 @@ def recorded_side(client: Client, name: str, run_id: str, **machine: str) -> Sid
 
 
 def changed_side(text: object, baseline: Side, client: Client, **machine: str) -> Side:
-    """Return the candidate: an investigation, or what is said of how it differs from the baseline.
+    """Return the candidate: an investigation, or its differences from the baseline.
 
     Parameters
     ----------

@@ -274,7 +274,7 @@ def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> A
 
 
 def typed_parameters(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return what was typed by the document of a study; of several factors also their design, which may be `auto`."""
+    """Return the typed parameters in the document of a study; of several factors also their design."""
     typed = dict(document.get("parameters", {}))
     return {**typed, "design": document["design"]["name"]} if len(document.get("factors", ())) > 1 else typed
 

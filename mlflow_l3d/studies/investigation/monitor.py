@@ -110,7 +110,7 @@ class Monitor:
 
     @property
     def stopped(self) -> int | None:
-        """Rows after which the stopping rule ended the investigation; None while it goes on."""
+        """Rows after which the stopping rule ended the investigation; None while it continues."""
         return None if self._stopping is None else self._stopping.rows
 
     @property

@@ -52,7 +52,7 @@ class InvestigationRequest(CellRequest):
     plan
         Design, numbers of runs, mitigation strategies and stopping rule.
     missing
-        How the corrected score of a table that lacks cells is estimated: ``anova`` or ``reml``.
+        How the corrected importance of a table that lacks cells is estimated: ``anova`` or ``reml``.
     """
 
     parameters = MAIN
@@ -122,7 +122,7 @@ class InvestigationRequest(CellRequest):
     def final(self) -> dict[str, str]:
         """Return parameters that may come out otherwise than they were typed, as text.
 
-        Where a stopping rule may end it, the numbers of rows and golden runs are final only then.
+        If a stopping rule may end it, the numbers of rows and golden runs are final only then.
         """
         runs = self.run_numbers() if self.final_runs else {}
         split = self.split
@@ -165,7 +165,7 @@ class InvestigationRequest(CellRequest):
         return splits_of(self.setup.origin.searched, task.fingerprint, task.settings, self.setup.all_factors)
 
     def content(self) -> dict[str, Any]:
-        """Return what the document holds beside what that of every study has."""
+        """Return what the document holds in addition to the document of every study."""
         setup, task = self.setup, self.setup.task
         sizes = ("num_labelled", "test_size", "test_selection")
         return {

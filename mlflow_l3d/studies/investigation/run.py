@@ -171,7 +171,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
             self.recorder.log_metrics(values, step)
 
     def carry_out(self) -> Investigation:
-        """Train, and score what is recorded."""
+        """Train, and score the records."""
         self.train()
         with under_way("scoring", shown=self.progress):
             return self.conclude(self.request.plan.mitigation_runs)
@@ -182,7 +182,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         return self._monitor.steps_done
 
     def conclude(self, rows: int) -> Investigation:
-        """Score everything once more from what is recorded, write the parent's artifacts, and end the parent.
+        """Score everything once more from the records, write the parent's artifacts, and end the parent.
 
         Parameters
         ----------

@@ -122,7 +122,7 @@ class Plan:
         return f"{self.design.name}, {size}"
 
     def stop_words(self) -> str:
-        """Return the stopping rule, where there is one, in a few words."""
+        """Return the stopping rule, if there is one, in a few words."""
         rule = f"half-width {self.half_width:g}, or 0 outside" if self.stop == "interval" else f"{self.epsilon:g}"
         return f"{self.stop} ({rule}), {self.most_rows or self.mitigation_runs} rows at most"
 

@@ -42,9 +42,9 @@ class Projected(NamedTuple):
     Attributes
     ----------
     table
-        Rows of :func:`mlflow_l3d.studies.planning.numbers.projection`, with ``best``; None where there are none.
+        Rows of :func:`mlflow_l3d.studies.planning.numbers.projection`, with ``best``; None if there are none.
     note
-        What was found, or why nothing was.
+        The result, or why there is none.
     """
 
     table: pd.DataFrame | None
@@ -63,7 +63,7 @@ def projected(
     client
         Where the pilot is; None where no server answers.
     run_id
-        The pilot, whose golden (or base) runs say what varies; None where there is none.
+        The pilot, whose golden (or base) runs say what varies; None if there is none.
     budget
         What there is.
     seconds
@@ -122,7 +122,7 @@ def _costs(request: InvestigationRequest, budget: Budget, seconds: float, exampl
 def _variances(
     request: InvestigationRequest, client: Client, run_id: str, lists: Mapping[str, int]
 ) -> ScoreVariances | None:
-    """Return what scores of the pilot's independent runs are made of; None where it cannot be told."""
+    """Return what scores of the pilot's independent runs are made of; None if it cannot be estimated."""
     cells = read_investigation(run_id, client).cells
     # Phases of cells whose factors are all drawn anew.
     cells = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]

@@ -23,7 +23,7 @@ def planner_notes(
     Parameters
     ----------
     request, pilot
-        What is planned, and what is known.
+        What is planned, and the known facts.
     factors
         What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
     assurance

@@ -1,4 +1,4 @@
-"""How far a budget goes: the runs, and the test examples of each, that say most about the mean score."""
+"""What a budget buys: the runs, and the test examples of each, that say most about the mean score."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class ScoreVariances:
     Attributes
     ----------
     runs
-        Variance between runs with test sets without end, in squared units of the score; where there is a fixed list,
+        Variance between runs with infinite test sets, in squared units of the score; if there is a fixed list,
         between runs of one level.
     examples
-        Variance between examples, each asked in runs without end; divided by the examples it is that of a mean score.
+        Variance between examples, each asked in infinitely many runs; divided by the examples it is the variance of a
+        mean score.
     both
         Variance that is neither's alone: which run gets which example right.
     mean
@@ -59,8 +60,8 @@ class ScoreVariances:
 
         Notes
         -----
-        Where runs share their m examples, ``examples / m``. Where each draws m of the N of the pool anew, n runs use an
-        example ``n m / N`` times on average, and the part is ``examples ((1 - m / N) / (n m) + 1 / N)``.
+        Where runs share their m examples, ``examples / m``. Where each draws m of the N of the pool again, n runs use
+        an example ``n m / N`` times on average, and the part is ``examples ((1 - m / N) / (n m) + 1 / N)``.
         """
         if self.shared:
             of_examples = self.examples / examples
@@ -72,7 +73,7 @@ class ScoreVariances:
 def pseudo_values(
     metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any], classes: int | None = None
 ) -> FloatArray:
-    """Return the jackknife's pseudo-values of a score: one an example, whose mean is the score but for its bias.
+    """Return the jackknife's pseudo-values of a score: one per example, whose mean is the score but for its bias.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def pseudo_values(
     labels, predictions
         Shape (n,), n at least 2, as the metric takes them.
     classes
-        How many classes are told apart.
+        How many classes are distinguished.
 
     Returns
     -------
@@ -110,7 +111,7 @@ def score_variances(
     Parameters
     ----------
     values
-        Of each run, one an example: whether it is right, or :func:`pseudo_values`.
+        Of each run, one per example: whether it is right, or :func:`pseudo_values`.
     example_ids
         Of each run, which example a value belongs to; none twice.
     level, levels
@@ -120,7 +121,8 @@ def score_variances(
     Returns
     -------
     ScoreVariances or None
-        None below three runs, or where no two runs share an example and what examples vary cannot be told.
+        None below three runs, or where no two runs share an example and the variance between examples cannot be
+        estimated.
 
     Notes
     -----

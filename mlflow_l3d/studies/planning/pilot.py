@@ -59,7 +59,7 @@ class FactorPilot:
 
 @dataclass(frozen=True)
 class Pilot:
-    """What is known before a run.
+    """What is known before a run: cost and variances.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ def _variances(request: InvestigationRequest, recorded: Recorded) -> dict[str, F
 
 
 def _outlook(design: type[Design] | None, importances: Mapping[str, Importance], factor: str) -> Outlook:
-    """Return what the table of a factor says; in the radial design the swaps of all factors stand beside it."""
+    """Return what the table of a factor says; in the radial design the swaps of all factors come with it."""
     record = importances[factor]
     assert record.components is not None
     design = design or design_named(record.design)

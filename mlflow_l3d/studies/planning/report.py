@@ -36,7 +36,7 @@ def cell_rows(cells: pd.DataFrame) -> Table:
 
 
 def factor_rows(factors: pd.DataFrame) -> Table:
-    """Return what is known of each factor, and the tables that are narrow enough."""
+    """Return the facts about each factor, and the tables that are narrow enough."""
     rows = []
     for row in factors.to_dict("records"):
         texts = {"factor": shorten(str(row["factor"]), 26), "S_T": plain(row["total_index"])}

@@ -46,7 +46,7 @@ class Plan(OnOneScreen):
     cost_source
         Where the seconds come from, in one line.
     pilot_run_id
-        The parent whose variances were taken, or that was run as a pilot; None where there is none, or several.
+        The parent whose variances were taken, or that was run as a pilot; None if there is none, or several.
     counts
         One row a phase and factor, see :func:`mlflow_l3d.studies.planning.tables.cell_table`.
     factors
@@ -54,7 +54,7 @@ class Plan(OnOneScreen):
     designs
         One row a design, see :func:`mlflow_l3d.studies.planning.tables.design_table`.
     guidance
-        Assumed variances, in place of those of a pilot or beside a small one; None where every pilot is large enough.
+        Assumed variances, in place of those of a pilot or next to a small one; None where every pilot is large enough.
     assurance
         Probability with which intervals are as narrow as is said.
     notes
@@ -63,7 +63,7 @@ class Plan(OnOneScreen):
         What a budget buys, see :func:`mlflow_l3d.studies.planning.budget.projected`; None where none was given, or
         nothing is known.
     run_id
-        The MLflow run that holds the plan; None where there is none.
+        The MLflow run that holds the plan; None if there is none.
     """
 
     request: InvestigationRequest

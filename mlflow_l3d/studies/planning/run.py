@@ -1,4 +1,4 @@
-"""The entry point `plan`: look up what is known, reckon, and record the result."""
+"""The entry point `plan`: look up cost and variances, compute, and record the result."""
 
 from __future__ import annotations
 

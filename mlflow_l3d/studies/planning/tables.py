@@ -153,7 +153,7 @@ def design_table(
         nothing, ``half_width/<factor>``, and ``rows_needed``, ``columns_needed``, ``cells_needed``, ``hours_needed``:
         of the investigation whose tables, all of one size, are narrow enough for every factor, golden runs included.
         ``never`` names the factors, separated by commas, for which no table of the design is expected to be narrow
-        enough: the needed cells are those of the others. Unknown numbers are nan.
+        enough: the needed cells are those of the other factors. Unknown numbers are nan.
     """
     plan = request.plan
     factor_count, columns = len(request.factors), plan.investigation_runs

@@ -1,1 +1,1 @@
-"""Two-stage search of hyperparameters (Pecher et al. 2024, appendix D) with Optuna; MLflow has no part in it."""
+"""Two-stage search of hyperparameters (Pecher et al. 2024, appendix D) with Optuna; it does not use MLflow."""

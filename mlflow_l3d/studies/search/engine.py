@@ -1,4 +1,4 @@
-"""One stage of a search: Optuna is asked for settings, an executor trains them, Optuna is told their scores."""
+"""One stage of a search: Optuna is asked for settings, an executor trains them, Optuna gets their scores."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class StageRun:
     stage, space
         Name of the stage, and what it searches.
     on_finished
-        Called for every trial that ends, right before Optuna is told: with the trial, and the outcome if this process
-        trained it.
+        Called for every trial that ends, right before Optuna learns of it: with the trial, and the outcome if this
+        process trained it.
     known_trials
         Key of a cell -> trial that ended before, in an earlier process or another search; its score is taken.
     recorded_settings

@@ -114,7 +114,7 @@ class SearchRequest(StudyRequest):
         return {names.SEARCH_SUBJECT: self.setup.subject.key}
 
     def final(self) -> dict[str, str]:
-        """Return parameters whose final value may differ from what was typed, as text."""
+        """Return parameters whose final value may differ from the typed text, as text."""
         return {
             **super().final(),
             "space": json.dumps(self.space.document()["ranges"], sort_keys=True),

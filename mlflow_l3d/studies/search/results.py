@@ -82,7 +82,7 @@ def write_search(folder: Path, request: SearchRequest, search: HyperparameterSea
     folder
         Where the files go; it exists.
     request, search
-        What was asked and found.
+        The request and its result.
     """
     result = search.result
     hyperparameters = search_document(

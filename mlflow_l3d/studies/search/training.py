@@ -31,11 +31,11 @@ class Tuned(Approach):
     """The user's approach, trained with other hyperparameters in each cell and scored on the validation part.
 
     Cells must be :class:`TrialCell`. No test example is looked at: whatever the settings of the task say, the
-    validation part stands in its place.
+    validation part is in its place.
 
     Outcomes have no predictions. Metrics: ``score``, the mean of the metric over the configurations; ``score_std``
     (n - 1) if there are several; ``pruned``, 1 if the trial was ended early; ``configurations_done``;
-    ``epochs_done``, of all configurations together, if the approach has curves. Curves are those of the approach,
+    ``epochs_done``, of all configurations together, if the approach has curves. Curves come from the approach,
     and the reported one: each value is the mean over the configurations that have that epoch.
 
     Parameters

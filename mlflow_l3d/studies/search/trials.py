@@ -71,7 +71,7 @@ def evaluated_on(task: Task, part: Literal["test", "validation"]) -> Task:
 def trial_key(context_key: str, hyperparameters: Setting, seeds: Sequence[Seeds]) -> str:
     """Return the key of a trial: equal keys mean equal scores, on either stage and in any search.
 
-    `context_key` is that of everything that the trials share except hyperparameters and seeds.
+    `context_key` is a hash of everything that the trials share except hyperparameters and seeds.
     """
     configurations = [dict(configuration) for configuration in seeds]
     content = {"context": context_key, "hyperparameters": dict(hyperparameters), "configurations": configurations}

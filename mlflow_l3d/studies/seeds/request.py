@@ -46,11 +46,11 @@ class SeedsRequest(CellRequest):
 
     @property
     def tested_factors(self) -> tuple[str, ...]:
-        """What the self-test draws anew: the seed."""
+        """What the self-test draws again: the seed."""
         return (SEED,)
 
     def redrawn(self, cell: Cell, factor: str, attempt: int) -> Cell:
-        """Return the cell of another seed: the second, then the third; one more where there are two."""
+        """Return the cell of another seed: the second, then the third; one more if there are two."""
         if factor != SEED:
             return super().redrawn(cell, factor, attempt)
         other = (*self.seeds, max(self.seeds) + 1)[1 + attempt]
@@ -83,7 +83,7 @@ class SeedsRequest(CellRequest):
         return with_other_luck(super().source(run_id, address), self.setup.approach, governed_factors(self.setup))
 
     def content(self) -> dict[str, Any]:
-        """Return what the document holds beside what that of every study has."""
+        """Return what the document holds in addition to the document of every study."""
         task, split = self.setup.task, self.split
         about = {
             "kind": task.kind,

@@ -187,13 +187,13 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
             self.recorder.log_metrics({"score": score}, cell.index or 0)
 
     def carry_out(self) -> SeedsRun:
-        """Train, and score what is recorded."""
+        """Train, and score the records."""
         self.train()
         with under_way("scoring", shown=self.progress):
             return self.conclude()
 
     def conclude(self) -> SeedsRun:
-        """Score everything from what is recorded, write the parent's artifacts, and end the parent."""
+        """Score everything from the records, write the parent's artifacts, and end the parent."""
         request, recorder, task = self.request, self.recorder, self.request.setup.task
         frame, predictions = self._recorded()
         finished = frame[frame["status"].eq("FINISHED")]

@@ -1,1 +1,1 @@
-"""The published method beside its baselines."""
+"""The published method next to its baselines."""

@@ -1,4 +1,4 @@
-"""The published method beside its baselines on one task (Pecher et al. 2024, Tables 1 and 5)."""
+"""The published method next to its baselines on one task (Pecher et al. 2024, Tables 1 and 5)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ComparedStrategies(OnOneScreen):
     investigations
         ``random``, ``fixed``, ``crossed`` -> the investigation.
     results
-        One a factor and strategy, and that of the golden runs.
+        One per factor and strategy, and that of the golden runs.
     title
         Of its report.
     """
@@ -208,7 +208,7 @@ def _specified(
 
 
 def _finished_part(client: Client, key: str) -> str | None:
-    """Return the parent of a part that an interrupted comparison had finished, open again; None where there is none."""
+    """Return the parent of a part that an interrupted comparison had finished, open again; None if there is none."""
     wanted = {names.INVESTIGATION_KEY: key, names.ROLE: "investigation", names.STATE: "complete"}
     for run in search(client, [current_experiment_id(client)], condition(wanted, "FINISHED")):
         comparison = run.data.tags.get(names.COMPARISON)

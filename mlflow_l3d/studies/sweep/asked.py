@@ -1,4 +1,4 @@
-"""What is asked of a sweep: values of parameters and hyperparameters, and a file with sets and exceptions."""
+"""The questions to a sweep: values of parameters and hyperparameters, and a file with sets and exceptions."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Request:
 
 
 def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is given here, and for the rest what the file says, under the names of both.
+    """Return the values given here, and the rest from the file, under the names of both.
 
     Parameters
     ----------

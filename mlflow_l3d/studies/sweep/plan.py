@@ -1,4 +1,4 @@
-"""What a sweep has to do, breadth first: points, cells, cells that are done, hours, and how far its budget goes."""
+"""What a sweep has to do, breadth first: points, cells, cells that are done, hours, and what its budget buys."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class PointStudy(InvestigationStudy):
         return f"{self.request.name}: {cell.name}"
 
     def finish(self) -> None:
-        """Score what is there and end the parent; complete if no cell is missing.
+        """Score the finished cells and end the parent; complete if no cell is missing.
 
         If its stopping rule has not said stop and rows are missing, those that are complete are scored.
         """
@@ -172,7 +172,7 @@ class PointStudy(InvestigationStudy):
         self.enter(State.COMPLETE if whole and result.analysis.cells_failed == 0 else State.INCOMPLETE)
 
     def fail(self, line: str) -> None:
-        """End the parent as failed; the other points go on."""
+        """End the parent as failed; the other points continue."""
         self.error = line
         logger.error("The point %s failed: %s", self.request.name, line)
         self.end("FAILED", line)

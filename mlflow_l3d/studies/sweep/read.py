@@ -83,7 +83,7 @@ def points_of_runs(client: Client, run_ids: Sequence[str]) -> ReadPoints:
     Raises
     ------
     ParameterError
-        If there is no such run, or one is no investigation.
+        If there is no such run, or one is not an investigation.
     """
     parents = [parent_run(client, run_id) for run_id in run_ids]
     for run in parents:

@@ -130,14 +130,14 @@ def _specified(
 
 
 def typed_text(name: str, value: Any) -> str:
-    """Return what was asked for as people type it; of objects the name."""
+    """Return the request as people type it; of objects the name."""
     if isinstance(value, list | tuple):
         return ",".join(typed_text(name, each) for each in value)
     return str(value.name) if isinstance(value, Approach | Task) else as_text(name, value)
 
 
 def _labels(asked: Sequence[Asked]) -> list[str]:
-    """Return for each point what was asked for there and not at all others."""
+    """Return for each point the values that it does not share with all others."""
     texts = [{name: typed_text(name, value) for name, value in each.values.items()} for each in asked]
     names = [name for name in dict.fromkeys(n for each in texts for n in each) if len({e.get(name) for e in texts}) > 1]
     return [", ".join(f"{name}={each[name]}" for name in names if name in each) for each in texts]

@@ -196,7 +196,7 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
     Parameters
     ----------
     parent_run_id
-        The run of a sweep, whose tables, report and metrics are then written anew; or several parents of
+        The run of a sweep, whose tables, report and metrics are then written again; or several parents of
         investigations, separated by commas, whose result goes to a run of its own.
     project_run
         The run that `mlflow run` made, for that.
@@ -206,7 +206,7 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
     Raises
     ------
     L3DError
-        With one line that says what is missing.
+        With one line that names what is missing.
     """
     client, run_ids = connect(), named_once(parent_run_id)
     several = len(run_ids) > 1

@@ -54,7 +54,7 @@ class Sweep(SweepEvaluation):
     budget, spent
         The budget, and whether it ended the sweep before all was done.
     request
-        What was asked; None if it was loaded.
+        The request; None if it was loaded.
     """
 
     computed: int

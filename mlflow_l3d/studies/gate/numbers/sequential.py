@@ -23,7 +23,7 @@ Spending: TypeAlias = Literal["pocock", "obrien_fleming"]
 Decision: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
 Numbers: TypeAlias = float | FloatArray
 FEWEST: Final = 5
-"""Runs before the first look at least: the variance of fewer is hardly known."""
+"""Runs before the first look at least: the variance of fewer is barely known."""
 GROWTH: Final = 1.25
 """How many times as many runs the next look has at least."""
 _NOTHING: Final = 1e-12
@@ -124,15 +124,15 @@ def nominal_levels(fractions: Iterable[float], alpha: float, spending: Spending)
     Parameters
     ----------
     fractions
-        Information at each look as a fraction of that at the last one. Where it has not grown there is no test.
+        Information at each look as a fraction of that at the last one. If it has not grown, there is no test.
     alpha, spending
         As of :func:`alpha_spent`.
 
     Notes
     -----
-    The joint distribution of the looks is that of a Brownian motion at the fractions, whose density below the bounds so
-    far is integrated numerically from look to look (Armitage, McPherson and Rowe 1969; Jennison and Turnbull 2000,
-    chapter 19).
+    The looks have the joint distribution of a Brownian motion at the fractions, whose density below the
+    bounds so far is integrated numerically from look to look (Armitage, McPherson and Rowe 1969; Jennison and Turnbull
+    2000, chapter 19).
     """
     from scipy.optimize import brentq
     from scipy.special import ndtr
@@ -188,8 +188,8 @@ def limits(measured: Measured, level: float) -> tuple[Any, Any]:
 def decisions(measured: Measured, levels: Levels, smallest_effect: float) -> npt.NDArray[np.str_]:
     """Return what may be claimed at a look, of each comparison.
 
-    Equivalence comes first: a difference that is certain to be too small to matter is no regression, though it may be
-    as certain that there is one.
+    Equivalence comes first: a difference that is certain to be too small to matter is not a regression, though it may
+    be as certain that there is one.
     """
     low, high = limits(measured, levels.difference)
     inner_low, inner_high = limits(measured, levels.equivalence)

@@ -117,7 +117,7 @@ def advice_on(answer: GateAnswer) -> Answer:
 
 
 def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: Metric) -> list[str]:
-    """Return what is said before the first run: looks and power."""
+    """Return the text before the first run: looks and power."""
     unit, (*first, last) = unit_of(metric), map(str, plan.looks)
     return [
         f"Looks after {', '.join(first)}{' and ' * bool(first)}{last} runs of either side.",
@@ -127,7 +127,7 @@ def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: Metric) -> list
 
 
 def look_line(answer: GateAnswer, look: Look) -> str:
-    """Return one line that says what a look found, while the gate goes on."""
+    """Return one line that says what a look found, while the gate continues."""
     unit, number = unit_of(answer.metric), answer.looks.index(look) + 1
     level, low, high = interval_of(answer, look)
     line = f"Look {number} of {len(answer.plan.looks)}, {counted(look.runs, 'run')}: {unit.change(look.difference)} "

@@ -38,7 +38,7 @@ def early_stops(analysis: Analysis) -> tuple[str, ...]:
 
 
 def luck_details(shown: Shown) -> tuple[str, ...]:
-    """Return how sure the spread of the scores is, and what is left of it without runs that collapsed."""
+    """Return how sure the spread of the scores is, and the spread without runs that collapsed."""
     record, unit, collapse = shown.golden, shown.unit, shown.analysis.collapse
     if record is None:
         return ()

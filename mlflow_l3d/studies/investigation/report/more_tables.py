@@ -61,7 +61,7 @@ def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...
 
 
 def component_table(shown: Shown) -> Table | None:
-    """Return the variances behind the corrected importances; None where there are none.
+    """Return the variances behind the corrected importances; None if there are none.
 
     In the squared unit of the scores. Columns without a number are left out.
     """

@@ -1,4 +1,4 @@
-"""What the report says of single predictions: how far runs agree, and on which examples they do not."""
+"""What the report says of single predictions: how much runs agree, and on which examples they do not."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ RATIO: Final = (
 
 
 def prediction_parts(shown: Shown) -> list[Drawing | Table | None]:
-    """Return how many examples depend on luck, and how far runs agree."""
+    """Return how many examples depend on luck, and how much runs agree."""
     bar = shares(shown.analysis)
     return [Drawing(shares_bar(bar)) if bar else None, agreement_table(shown)]
 
 
 def agreement_table(shown: Shown) -> Table | None:
-    """Return how far runs agree on single predictions, a row for each group; None without predictions."""
+    """Return how much runs agree on single predictions, a row for each group; None without predictions."""
     analysis = shown.analysis
     names = dict.fromkeys([*analysis.consistencies, *analysis.regression])
     groups = [record.factor for record in shown.records if record.factor in names]

@@ -41,7 +41,7 @@ class Shown:
     def records(self) -> list[Importance]:
         """The factors, largest corrected importance first; those without one last, by the published importance.
 
-        Baseline strategies have neither: there the factor whose runs vary most stands first.
+        Baseline strategies have neither: there the factor whose runs vary most comes first.
         """
 
         def place(record: Importance) -> list[float]:
@@ -59,7 +59,7 @@ class Shown:
 
     @property
     def together(self) -> str:
-        """What the intervals allow for, beside their own factor; empty if that is nothing."""
+        """What the intervals allow for, next to their own factor; empty if that is nothing."""
         if self.level <= self.analysis.level:
             return ""
         looks = self.analysis.interim_analyses
@@ -108,7 +108,7 @@ class Shown:
         return self.analysis.agreement not in (None, "exact_match", "regression")
 
     def agreement(self, name: str) -> Consistency | None:
-        """Return how far runs agree where a factor, or `golden`, changes; None where too few examples were compared."""
+        """Return how much runs agree if a factor, or `golden`, changes; None if too few examples were compared."""
         group = self.analysis.consistencies.get(name)
         return group if group is not None and self.examples_behind(group) >= FEWEST_EXAMPLES else None
 
@@ -119,7 +119,7 @@ class Shown:
         return self.analysis.prediction_importances.get(factor)
 
     def examples_behind(self, group: Consistency) -> int:
-        """Return on how many test examples an agreement rests, or at most rests: comparisons, where that is known."""
+        """Return on how many test examples an agreement rests, or at most rests: comparisons, if that is known."""
         votes = self.analysis.examples if group.group == "golden" else None
         return group.pairs_of_predictions if votes is None else len(votes.frame)
 

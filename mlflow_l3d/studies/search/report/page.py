@@ -46,7 +46,7 @@ def search_report(
     Parameters
     ----------
     result, source
-        What was found, and its origin.
+        The result, and its origin.
     lines
         For the terminal, below the headline: the run and its files.
     settings

@@ -41,7 +41,7 @@ class BetterSeed:
         One row per seed, best first: ``seed``, ``mean_rank`` (1 is best), ``mean_z`` (normalised score), ``first``
         (tasks on which it alone is best).
     named_seed, named_p
-        42, or None if it is not among the seeds, and the p-value of "its mean rank is that of any seed", the one
+        42, or None if it is not among the seeds, and the p-value of "its mean rank is like that of any seed", the one
         comparison that needs no adjustment, since it was chosen before.
     differences
         Where p <= 1 - level: every pair of seeds, ``better``, ``other``, ``difference`` of mean ranks, ``p``,

@@ -83,7 +83,7 @@ def over_tasks(studies: Sequence[SeedsStudy], *, level: float = LEVEL) -> tuple[
 def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
     """Return the own metric of each task (rows) under each seed (columns) that all tasks have; nan for a failed run.
 
-    Two tasks of one name are told apart by their benchmark. The sign of errors (``mse``, ``mae``) is turned.
+    Two tasks of one name are distinguished by their benchmark. The sign of errors (``mse``, ``mae``) is turned.
     """
     names = [study.task for study in studies]
     labels = [

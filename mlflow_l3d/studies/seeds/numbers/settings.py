@@ -89,10 +89,10 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
     Notes
     -----
     The model is linear with a random effect for each setting, no interactions. Its variances are estimated by fitting
-    constants (Henderson 1953, method 3): with SS what a setting explains beside all others, on d degrees of freedom,
-    ``E[SS] = trace(Z' M Z) s2 + d s2_residual``, where Z are its levels and M takes away what the others explain. On a
-    complete grid that is the analysis of variance. Estimates below zero are 0. Whether there is any effect says the F
-    test of SS against the residual, exact for normal residuals.
+    constants (Henderson 1953, method 3): with SS what a setting explains in addition to all others, on d degrees of
+    freedom, ``E[SS] = trace(Z' M Z) s2 + d s2_residual``, where Z are its levels and M takes away what the others
+    explain. On a complete grid that is the analysis of variance. Estimates below zero are 0. Whether there is any
+    effect says the F test of SS against the residual, exact for normal residuals.
     """
     values = np.asarray(scores, dtype=np.float64)
     present = np.isfinite(values)
@@ -134,7 +134,7 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
 def _variances(
     scores: FloatArray, settings: dict[str, npt.NDArray[np.intp]]
 ) -> tuple[list[tuple[int, float, float]], float]:
-    """Return degrees of freedom, p-value and variance of each setting beside all others, and the residual variance."""
+    """Return degrees of freedom, p-value and variance of each setting, given all others, and the residual variance."""
     from scipy.special import fdtrc
 
     effects = {name: np.eye(levels.max() + 1)[levels] for name, levels in settings.items()}

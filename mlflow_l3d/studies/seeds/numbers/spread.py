@@ -96,7 +96,7 @@ def mean_interval(scores: FloatArray, *, level: float = LEVEL) -> tuple[float, f
     Returns
     -------
     tuple of float
-        Both nan below two scores, or where all are equal: seeds that all agree do not say how far others would not.
+        Both nan below two scores, or where all are equal: seeds that all agree do not say how much others would not.
 
     Notes
     -----
@@ -126,7 +126,7 @@ class SizeCorrelation:
     Attributes
     ----------
     measure
-        ``var``, ``con``, ``ccon``, or what was asked for.
+        ``var``, ``con``, ``ccon``, or another measure.
     scale
         ``log``: of the logarithm of the size (the axis of Figure 2 of Zhou et al. 2025); ``size``: of the size itself.
     tasks
@@ -177,7 +177,7 @@ def size_correlation(
     Notes
     -----
     Fisher's interval takes both for normal over tasks; of ten tasks or so that cannot be checked, and tasks that share
-    data (RTE stands in both benchmarks) count as two. A task with one huge training set rules the correlation with the
+    data (RTE is in both benchmarks) count as two. A task with one huge training set rules the correlation with the
     size itself.
     """
     from scipy.stats import rankdata

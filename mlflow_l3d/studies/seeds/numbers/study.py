@@ -64,8 +64,8 @@ class SeedsStudy:
         Seeds of which half of the predictions or more name no class of the task: what they score says nothing of their
         training.
     recorded
-        One row per run (the index: its number) and one column per setting, of runs that were told apart by whatever was
-        recorded of them; None for seeds.
+        One row per run (the index: its number) and one column per setting, of runs that were distinguished by whatever
+        was recorded of them; None for seeds.
     settings
         Which of these moves the task's own metric; None for seeds.
     """

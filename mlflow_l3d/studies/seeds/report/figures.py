@@ -32,7 +32,7 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     Notes
     -----
     Colours are z within a task: blue better than its mean, orange worse. Numbers are the distance from the task's mean
-    in percentage points, where there are at most 14 tasks and 40 seeds. Seed 42 stands in bold.
+    in percentage points, if there are at most 14 tasks and 40 seeds. Seed 42 is in bold.
     """
     scaled = normalised(matrix).to_numpy().T
     distance = 100 * matrix.sub(matrix.mean(axis=1), axis=0).to_numpy(dtype=np.float64).T

@@ -38,8 +38,8 @@ def _tests(models: Sequence[ModelOverTasks]) -> list[BetterSeed]:
 def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
     """Return the tasks of all models whose spread is known, the largest first, errors in their own unit last.
 
-    A row is that of :func:`~mlflow_l3d.studies.seeds.numbers.over_tasks.study_rows`, with the metric as an object, a
-    name, and the scores of the seeds around their mean, in per cent.
+    A row is one of :func:`~mlflow_l3d.studies.seeds.numbers.over_tasks.study_rows`, with the metric as an object,
+    a name, and the scores of the seeds around their mean, in per cent.
     """
     rows: list[dict[Any, Any]] = []
     for model in models:

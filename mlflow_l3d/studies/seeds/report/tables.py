@@ -142,7 +142,7 @@ def pair_table(study: SeedsStudy) -> Table | None:
 
 
 def settings_table(study: SeedsStudy) -> Table | None:
-    """Return what each recorded setting moves, largest first; None where there are none."""
+    """Return what each recorded setting moves, largest first; None if there are none."""
     if study.settings is None or study.settings.frame.empty:
         return None
     shown = unit_of(study.metric).text
@@ -201,7 +201,7 @@ def rank_table(better: BetterSeed) -> Table:
 
 
 def difference_table(better: BetterSeed, count: int = 10) -> Table | None:
-    """Return the pairs of seeds that differ for certain; None where the test found nothing, or no pair holds."""
+    """Return the pairs of seeds that differ significantly; None where the test found nothing, or no pair holds."""
     frame = better.differences
     frame = frame[frame["p_holm"] <= 1 - better.level] if len(frame) else frame
     if frame.empty:

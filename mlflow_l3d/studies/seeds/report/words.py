@@ -138,7 +138,7 @@ def _seed_details(study: SeedsStudy) -> Iterator[str]:
 
 
 def _settings(study: SeedsStudy) -> Answer:
-    """Return which recorded settings move the score, and what the runs cannot tell."""
+    """Return which recorded settings move the score, and what the runs cannot separate."""
     question, settings = "Which setting moves the score?", study.settings
     assert settings is not None
     moving, tested = _moving(study), settings.frame.loc[settings.frame["p_holm"].notna(), "setting"]
@@ -200,7 +200,7 @@ def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before:
 
 
 def short_notes(study: SeedsStudy, failed: int) -> list[str]:
-    """Return what is missing from the numbers."""
+    """Return the metrics that are missing."""
     unit = study.unit
     notes = [f"{counted(failed, unit)} failed: the numbers are from the rest."] if failed else []
     if study.missing_seeds:

@@ -76,9 +76,9 @@ def level_test(
 
     Notes
     -----
-    The sum of squares of the levels' distances from their mean over its expectation where there are none, referred to F
-    (Brunner, Dette and Munk 1997). Its degrees of freedom are those of Box's approximation with the covariances of the
-    levels, which points share, each estimated with the degrees of freedom of its source. It is about these points:
+    The sum of squares of the levels' distances from their mean over its expectation if there are none, referred to F
+    (Brunner, Dette and Munk 1997). Its degrees of freedom come from Box's approximation with the covariances of
+    the levels, which points share, each estimated with the degrees of freedom of its source. It is about these points:
     whether other tasks or models would show the same is another question.
     """
     from scipy.special import fdtrc, ncfdtr
@@ -186,7 +186,7 @@ class Interaction:
     values
         The values of the choice that were compared.
     test
-        What was found.
+        The result.
     p_holm
         Its p-value, adjusted for all choices and factors (Holm).
     """

@@ -98,7 +98,7 @@ def degrees_of(variances: Sequence[float], degrees: Sequence[float]) -> float:
 def without_each(estimate: Estimate | None) -> LeftOut | None:
     """Return the corrected importance without each row, and without each column; None if that tells no error.
 
-    So it is where rows do not differ for certain, and where a share of the variance comes out as 1.
+    So it is if rows do not differ significantly, and where a share of the variance comes out as 1.
     """
     found = None if estimate is None else estimate.jackknife
     if found is None or any((mitigated <= 0).any() for _, mitigated in found.without):
@@ -133,8 +133,8 @@ def importances(
     Notes
     -----
     Rows and columns of points of one cluster are left out together, so that what they share cancels in differences.
-    Where runs collapsed the importance is that of the runs that did not. Where leaving out is of no use (rows that do
-    not differ for certain) the error is half the width of the interval over the quantile of the normal distribution.
+    If runs collapsed the importance describes the runs that did not. Where leaving out is of no use (rows that do
+    not differ significantly) the error is half the width of the interval over the quantile of the normal distribution.
     """
     numbers: dict[int, float] = {}
     alone: dict[int, float] = {}
@@ -186,7 +186,7 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
 
 
 def _counted(analysis: Analysis, factor: str) -> tuple[Importance, bool]:
-    """Return the record of a factor that counts, and whether it is that of all runs."""
+    """Return the record of a factor that counts, and whether it describes all runs."""
     if analysis.collapse is None:
         return analysis.importances[factor], True
     return analysis.collapse.rest[factor], False

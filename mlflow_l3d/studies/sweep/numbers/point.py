@@ -24,7 +24,7 @@ class SweptPoint:
     Attributes
     ----------
     run_id
-        The parent run of its investigation; the empty text where there is none.
+        The parent run of its investigation; the empty text if there is none.
     choices
         Systematic choice -> its value here, of what differs between points (``model``, ``shots``, ...).
     task

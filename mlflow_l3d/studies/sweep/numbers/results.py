@@ -80,7 +80,7 @@ def long_table(points: Sequence[SweptPoint]) -> pd.DataFrame:
 
 
 def _of_factors(analysis: Analysis | None) -> list[dict[str, Any]]:
-    """Return one row per factor; one without numbers where there is none."""
+    """Return one row per factor; one without numbers if there is none."""
     nothing = {"metric": "", "design": "", "factor": "", **dict.fromkeys((*IMPORTANCE, "level"), math.nan)}
     if analysis is None:
         return [{**nothing, "cells_missing": math.nan, "cells_failed": math.nan}]

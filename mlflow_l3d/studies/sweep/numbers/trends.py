@@ -90,9 +90,9 @@ def slope(x: FloatArray, measured: Measured, blocks: Sequence[Indices], level: f
     Weights are 1 / (s^2 + t^2), s the error of a number and t^2 the variance between the line and the true numbers by
     the method of moments (DerSimonian and Laird 1986, with the covariances of numbers that share runs). Two intervals
     are compared and the wider one counts. One takes its error from the distances to the line (Knapp and Hartung 2003;
-    t with as many degrees of freedom as there are points beyond the coefficients): it knows how far points lie from the
-    line for whatever reason. The other takes it from the errors of the numbers, which points share: errors that are
-    alike at all points of one x do not show as distances.
+    t with as many degrees of freedom as there are points beyond the coefficients): it uses the distances of points from
+    the line, whatever their reason. The other takes it from the errors of the numbers, which points share: errors that
+    are alike at all points of one x do not show as distances.
     """
     usable = [block for block in blocks if np.ptp(x[block]) > 0]
     if not usable:
@@ -126,8 +126,8 @@ def mean_slope(slopes: Sequence[Slope]) -> Slope:
 
     Three and more are draws of tasks: their own spread gives the error, with one degree of freedom less than tasks, so
     that it counts that tasks differ. They have equal weights: those by errors that are themselves estimated made
-    intervals of few tasks too narrow. Two cannot show how far tasks differ: the error is then that of the mean of these
-    two.
+    intervals of few tasks too narrow. Two cannot show how much tasks differ: the error is then that of the mean of
+    these two.
     """
     values = np.array([each.value for each in slopes])
     squares = np.square([each.error for each in slopes]) / len(slopes) ** 2
@@ -166,7 +166,7 @@ class Trend:
     of
         A factor (its corrected importance), or ``golden_std`` (the natural log of it).
     scale
-        ``log2``: the slope is that of a doubling; ``linear``: of `step` more.
+        ``log2``: the slope per doubling; ``linear``: of `step` more.
     step
         The largest power of ten that the values of a linear choice span; 1 of ``log2``.
     scope
@@ -205,7 +205,7 @@ def scale_of(values: Sequence[float]) -> Scale:
 
 
 def step_of(values: Sequence[float]) -> float:
-    """Return by how much more of a numeric choice a linear slope is told: 100 of 100 and 300."""
+    """Return by how much more of a numeric choice a linear slope is reported: 100 of 100 and 300."""
     span = max(values) - min(values)
     return float(f"1e{math.floor(round(math.log10(span), 9))}") if span > 0 else 1.0
 
@@ -242,7 +242,7 @@ def trend(
     -----
     Points are set against points that are alike in all other choices, in each task by itself
     (:func:`mlflow_l3d.studies.sweep.numbers.trends.slope`). The slopes of several tasks are averaged as draws of tasks
-    (a mixed model with a random slope, in two stages). Where every task has one value of the choice (classes), the
+    (a mixed model with a random slope, in two stages). If every task has one value of the choice (classes), the
     means of tasks are the points.
     """
     places, numbers = measured

@@ -171,5 +171,5 @@ def short(part: str) -> str:
 
 
 def per(one: Trend) -> str:
-    """Return what the slope of a trend is told for."""
+    """Return what the slope of a trend is per."""
     return "doubling" if one.scale == "log2" else f"{value_text(one.step)} more"
