@@ -70,14 +70,21 @@ def test_scores_in_two_groups_are_told_of_by_their_own_distances():
 
 
 @pytest.mark.parametrize(
-    ("golden", "words"),
+    ("golden", "spread", "words"),
     [
-        ([0.8] * 6, "All 6 runs scored 80.0: the varied factors change nothing."),
-        ([0.8, math.nan], "Too few runs have a score to say how much of it is luck."),
+        ([0.8] * 6, 0.0, "All 6 golden runs scored 80.0: the varied factors change no score."),
+        (
+            [0.8] * 6,
+            0.1,
+            "All 6 golden runs scored 80.0, but other runs did not: 6 are too few to say how much is luck.",
+        ),
+        ([0.8, math.nan], 0.1, "Too few runs have a score to say how much of it is luck."),
     ],
 )
-def test_headline_without_luck_or_without_scores(importance, analysis, golden, words):
-    record = replace(importance("a"), golden=np.array(golden), golden_std=0.0)
+def test_headline_without_luck_or_without_scores(importance, analysis, golden, spread, words):
+    record = importance("a")
+    table = 0.8 + spread * (record.table - record.table.mean())
+    record = replace(record, golden=np.array(golden), golden_std=0.0, table=table)
     assert headline(Shown(analysis([record]))) == words
 
 

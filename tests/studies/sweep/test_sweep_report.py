@@ -114,7 +114,7 @@ def test_headline_and_answer_of_a_choice_that_changes_nothing() -> None:
 
 def test_repeated_runs_that_score_the_same() -> None:
     found = ShownSweep(analyse_sweep([one_point(0.0, size) for size in (50, 100)]))
-    assert headline(found) == "Repeated runs score the same at 2 points: the varied factors change nothing."
+    assert headline(found) == "Repeated runs score the same at 2 points: the varied factors change no score."
     assert said(found, 0) == "Nowhere: at all points typically ± 0.0 points."
     assert not [step for step in steps(found, SOURCE) if "behind the luck" in step.text]
 

@@ -31,7 +31,11 @@ def headline(shown: Shown) -> str:
     if len(scores) < 2:
         return "Too few runs have a score to say how much of it is luck."
     if np.ptp(scores) == 0:
-        return f"All {len(scores)} runs scored {unit.text(float(scores[0]), 1)}: the varied factors change nothing."
+        same = f"All {len(scores)} {shown.golden_runs} scored {unit.text(float(scores[0]), 1)}"
+        tables = [record.table[np.isfinite(record.table)] for record in shown.analysis.importances.values()]
+        if any(table.size and np.ptp([*table, scores[0]]) > 0 for table in tables):
+            return f"{same}, but other runs did not: {len(scores)} are too few to say how much is luck."
+        return f"{same}: the varied factors change no score."
     collapse = shown.analysis.collapse
     if collapse is not None and collapse.collapsed:
         rest = _limit(shown, next(iter(collapse.rest.values())))

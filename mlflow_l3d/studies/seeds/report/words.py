@@ -190,7 +190,8 @@ def _stable(study: SeedsStudy) -> Answer:
             f"the unit of the labels. Their correlation is **{pearson}**."
         )
         return Answer(question, "", (lead, f"CON-PEAR is {pearson}; the numbers agree with {ccc} (Lin)."))
-    return Answer(question, "", (f"The {unit}s hold no predictions to compare.",))
+    fix = "Record them: example_id, label, prediction."
+    return Answer(question, "", (f"The {unit}s hold no predictions to compare. {fix}",))
 
 
 def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before: str = "") -> str:

@@ -39,7 +39,7 @@ def headline(shown: ShownSweep) -> str:
     if not sweep.factors:
         return _NO_SCORE
     if len(luck) and not luck.any():
-        return f"Repeated runs score the same at {counted(len(luck), 'point')}: the varied factors change nothing."
+        return f"Repeated runs score the same at {counted(len(luck), 'point')}: the varied factors change no score."
     for of in (GOLDEN_STD, *shown.factors):
         trends, moves = _claims(shown, of)
         if trends:
