@@ -28,6 +28,13 @@ _SHARES: Final = re.compile(
 )
 """Words in names of metrics that lie between 0 (or -1) and 1, or are written in percent."""
 
+_COSTS: Final = frozenset({"seconds", "duration", "latency", "runtime", "time", "cost"})
+"""Words in names of numbers of which less is better, and which are never a score."""
+_FRACTIONS: Final = frozenset(
+    {"share", "rate", "fraction", "success", "consistency", "agreement", "synthetic", "judge"}
+)
+"""More words in names of metrics that are read in percent."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -56,10 +63,12 @@ def named(name: str) -> Metric:
     """Return the metric of a name.
 
     Of one that only an approach knows the name alone says more: of ``rmse``, ``validation_loss`` and the like smaller
-    is better, and they are read in their own unit. Of all others greater is better, and they are read in percent.
+    is better. Names with a word such as ``acc`` or ``share`` are read in percent, all others in their own unit.
     """
-    error = not _ERRORS.isdisjoint(_words(name))
-    return registered().get(name, Metric(name, greater_is_better=not error, percent=not error))
+    words = _words(name)
+    error = not (_ERRORS | _COSTS).isdisjoint(words)
+    percent = not error and (not _FRACTIONS.isdisjoint(words) or any(map(_SHARES.fullmatch, words)))
+    return registered().get(name, Metric(name, greater_is_better=not error, percent=percent))
 
 
 def _by_name(metric: Metric) -> tuple[Any, ...] | str:
@@ -86,7 +95,8 @@ def is_share(name: str) -> bool:
     metric = registered().get(name)
     if metric is not None:
         return math.isfinite(metric.range[1])
-    return named(name).percent and any(map(_SHARES.fullmatch, _words(name)))
+    words = _words(name)
+    return _ERRORS.isdisjoint(words) and any(map(_SHARES.fullmatch, words))
 
 
 def sounds_like_metric(name: str) -> bool:
