@@ -20,7 +20,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
 
 _ERRORS: Final = frozenset(
-    {"loss", "error", "errors", "mae", "mse", "rmse", "rmsle", "mape", "perplexity", "wer", "cer", "ter"}
+    {"loss", "error", "errors", "mae", "mse", "rmse", "rmsle", "mape", "perplexity", "wer", "cer", "ter", "nll", "bpc"}
 )
 """Words in names of metrics of which less is better, and which are not fractions."""
 _SHARES: Final = re.compile(
@@ -31,7 +31,7 @@ _SHARES: Final = re.compile(
 _COSTS: Final = frozenset({"seconds", "duration", "latency", "runtime", "time", "cost"})
 """Words in names of numbers of which less is better, and which are never a score."""
 _FRACTIONS: Final = frozenset(
-    {"share", "rate", "fraction", "success", "consistency", "agreement", "synthetic", "judge"}
+    {"share", "rate", "fraction", "success", "consistency", "agreement", "synthetic", "judge", "hits"}
 )
 """More words in names of metrics that are read in percent."""
 
@@ -66,9 +66,18 @@ def named(name: str) -> Metric:
     is better. Names with a word such as ``acc`` or ``share`` are read in percent, all others in their own unit.
     """
     words = _words(name)
-    error = not (_ERRORS | _COSTS).isdisjoint(words)
+    error = _is_error(words) or (not _COSTS.isdisjoint(words) and not _is_negated(words))
     percent = not error and (not _FRACTIONS.isdisjoint(words) or any(map(_SHARES.fullmatch, words)))
     return registered().get(name, Metric(name, greater_is_better=not error, percent=percent))
+
+
+def _is_error(words: list[str]) -> bool:
+    """Return whether the words name an error, as ``logloss``; scikit-learn's ``neg_mean_squared_error`` is a score."""
+    return not _is_negated(words) and any(word in _ERRORS or word.endswith(("loss", "error")) for word in words)
+
+
+def _is_negated(words: list[str]) -> bool:
+    return not {"neg", "negative", "negated"}.isdisjoint(words)
 
 
 def _by_name(metric: Metric) -> tuple[Any, ...] | str:
@@ -96,12 +105,15 @@ def is_share(name: str) -> bool:
     if metric is not None:
         return math.isfinite(metric.range[1])
     words = _words(name)
-    return _ERRORS.isdisjoint(words) and any(map(_SHARES.fullmatch, words))
+    return not _is_error(words) and any(map(_SHARES.fullmatch, words))
 
 
 def sounds_like_metric(name: str) -> bool:
     """Return whether a metric has this name, or a word in it says that it is one."""
-    return is_share(name) or not {*_ERRORS, "score", "hits"}.isdisjoint(_words(name)) or name in registered()
+    words = _words(name)
+    return (
+        is_share(name) or _is_error(words) or not {*_ERRORS, "score", "hits"}.isdisjoint(words) or name in registered()
+    )
 
 
 def of_kind(kind: str, *, secondary: bool = True) -> tuple[Metric, ...]:

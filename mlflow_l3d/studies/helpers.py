@@ -55,7 +55,9 @@ class ViewOptions(TypedDict, total=False):
 
     parent_run_id: Annotated[
         str,
-        replace(PARENT, default="all", help="the study whose report is opened; all: a list of the studies there are"),
+        replace(
+            PARENT, default="all", help="study to open; all: the list of studies; latest: the latest investigation"
+        ),
     ]
     bundle: Annotated[str, Of("none", "folder that the reports are written to, as pages to share, in place of serving")]
     port: Annotated[

@@ -42,6 +42,7 @@ ERROR: Final = "l3d.error"
 GIT_DIRTY: Final = "l3d.git_dirty"
 HEARTBEAT: Final = "l3d.heartbeat"
 SPOOL: Final = "l3d.spool"
+METRIC: Final = "l3d.metric"
 METRIC_NAME: Final = "l3d.metric_name"
 
 PARENT_RUN_ID: Final = "mlflow.parentRunId"

@@ -97,7 +97,25 @@ def test_what_only_an_approach_knows_is_better_when_it_is_greater() -> None:
     assert math.isnan(known.score(metric, LABELS, PREDICTIONS))
 
 
-@pytest.mark.parametrize("name", ["validation_loss", "Top-Error", "perplexity", "dev_wer"])
+@pytest.mark.parametrize("name", ["reward", "elo_rating", "score", "my_score", "neg_mean_squared_error"])
+def test_names_without_a_word_for_a_share_are_read_in_their_own_unit(name: str) -> None:
+    metric = known.named(name)
+    assert (metric.sign, metric.percent) == (1.0, False)
+
+
+@pytest.mark.parametrize("name", ["test_acc", "success_rate", "judge_score", "hits@10", "unparsed_share"])
+def test_names_of_shares_are_read_in_percent(name: str) -> None:
+    metric = known.named(name)
+    assert (metric.sign, metric.percent) == (1.0, True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *["validation_loss", "Top-Error", "perplexity", "dev_wer"],
+        *["validation_0-logloss", "nll", "duration_seconds", "latency", "error_rate"],
+    ],
+)
 def test_what_only_an_approach_knows_is_an_error_by_its_name(name: str) -> None:
     metric = known.named(name)
     assert (metric.sign, metric.percent) == (-1.0, False)

@@ -104,6 +104,8 @@ def test_missing_cells_are_hatched_and_collapsed_ones_take_no_colours(importance
 def test_a_paper_gets_a_sentence_a_table_and_the_literature():
     analysis = simulated("crossed")
     shown = Shown(analysis)
+    failed = Shown(replace(shown.analysis, cells_failed=3))
+    assert " 3 runs failed and are left out. " in cite.sentence(failed, SOURCE)
     text = cite.sentence(shown, SOURCE)
     scores = 100 * shown.golden_scores
     assert f"Over 40 golden runs, f1_macro (%) on reviews.csv was {scores.mean():.1f} ± {scores.std():.1f}" in text

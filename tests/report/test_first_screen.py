@@ -167,6 +167,10 @@ def test_steps_name_what_changes_the_answer_most_first(judged):
     texts = [(step.text, step.command) for step in steps(Shown(found), SOURCE)]
     assert texts[0] == ("What else moves the score?", "mlflow-l3d investigate reviews.csv --factor all")
     assert texts[1][1].startswith(f"mlflow-l3d gate --baseline {RUN} --candidate 'NAME=VALUE' --smallest-effect ")
+    given = {**SOURCE.given, "metric": "accuracy"}
+    assert steps(Shown(found), replace(SOURCE, given=given))[1].command.endswith(" --metric accuracy")
+    no_way = replace(judged("undecided"), advice={"undecided": Advice("unaffordable", "It is too close to 0.")})
+    assert steps(Shown(no_way), SOURCE)[0].text == "It is too close to 0."
     advice = {"undecided": Advice("larger_table", "x", 60, 20), "undecided_2": Advice("more_rows", "x", 90)}
     more = replace(judged("undecided", "undecided_2"), advice=advice, cells_failed=3)
     commands = [step.command for step in steps(Shown(more), SOURCE)]

@@ -31,6 +31,7 @@ from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import search
 from mlflow_l3d.tracking.connection import Client, Run, connect
+from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, parent_run
 from mlflow_l3d.tracking.pages import STUDIES
 from mlflow_l3d.tracking.parent import is_stale
@@ -83,7 +84,7 @@ def view(
     Parameters
     ----------
     parent_run_id
-        The study; ``all`` for the list.
+        The study; ``all`` for the list, ``latest`` for the latest investigation.
     bundle
         A folder that the reports are written to instead, with the list as ``index.html``; made if it is not there.
     port
@@ -117,6 +118,8 @@ def view(
         raise ParameterError("bundle", bundle, "has no effect with cite, which prints a text", "Leave one out.")
     with entry_point():
         client = connect()
+        if parent_run_id == "latest":
+            parent_run_id = latest_investigation(client)
         if typed["cite"]:
             return Viewed(1, text=_cited(client, parent_run_id))
         if parent_run_id != "all" and report_of(client, parent_run_id) is None:
@@ -174,13 +177,21 @@ def is_going(run: Run) -> bool:
     return bool(run.info.status == "RUNNING" and not (names.HEARTBEAT in run.data.tags and is_stale(run)))
 
 
+def _state(run: Run) -> str:
+    """Return the state of a study in a word: one that ended without some of its scores is incomplete."""
+    if run.info.status == "RUNNING" and not is_going(run):
+        return "killed"
+    is_incomplete = run.info.status == "FINISHED" and run.data.tags.get(names.STATE) == "incomplete"
+    return "incomplete" if is_incomplete else str(run.info.status).lower()
+
+
 def list_document(runs: list[Run], links: Mapping[str, str]) -> Document:
     """Return the list of studies; those that have a link can be opened."""
     rows = [
         {
             "study": _linked(str(run.info.run_name), links.get(str(run.info.run_id), "")),
             "answer": _answer(run),
-            "state": "killed" if run.info.status == "RUNNING" and not is_going(run) else str(run.info.status).lower(),
+            "state": _state(run),
         }
         for run in runs
     ]

@@ -205,6 +205,7 @@ def _write_scored(
     described = evaluation.description(*links_in(run.data.tags.get(names.NOTE, "")))
     tags = {
         names.SCHEMA_TAG: names.SCHEMA,
+        names.METRIC: scored.analysis.metric.name,
         names.LOGGED_ARTIFACTS: json.dumps([*logged, *(table for table in written if table not in logged)]),
         names.NOTE: with_link(described, str(run.info.experiment_id)),
     }

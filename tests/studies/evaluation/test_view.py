@@ -113,9 +113,12 @@ def test_nobody_waits_for_a_study_that_was_killed(studied: tuple[Place, str, str
     assert "No power." in report
     assert refresh == ""
     place.client.set_terminated(going)
+    place.client.set_tag(going, "l3d.state", "incomplete")
     try:
+        assert ">incomplete<" in get(address)[1]
         assert get(address)[2] == ""  # nothing is under way
     finally:
+        place.client.set_tag(going, "l3d.state", "running")
         place.client.update_run(going, "RUNNING")
 
 

@@ -50,6 +50,10 @@ def sentence(shown: Shown, source: Source) -> str:
         together = " that hold for all factors together" if level and shown.together else ""
         what = f"Shares of the variance of the score, interactions included{level}{together}"
         parts.append(f"{what}: {'; '.join(said)}.")
+    if failed := shown.analysis.cells_failed:
+        parts.append(f"{failed:,} runs failed and are left out.")
+    if (collapse := shown.analysis.collapse) is not None and collapse.collapsed:
+        parts.append(f"{collapse.collapsed:,} of {collapse.runs:,} {shown.golden_runs} scored below chance.")
     group = shown.agreement("golden")
     if group is not None and not shown.graded:
         parts.append(f"Two runs agree on {points(group.consistency, 1)} % of the predictions.")

@@ -175,7 +175,11 @@ def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
         if columns := [advice.columns for advice in analysis.advice.values() if advice.columns]:
             more["investigation_runs"] = str(max(columns))
         yield Step("More runs settle what is undecided; finished ones count:", source.command(**more))
-    others = {name: one.text for name, one in analysis.advice.items() if one.action in ("look_at_runs", "other_design")}
+    others = {
+        name: one.text
+        for name, one in analysis.advice.items()
+        if one.action in ("look_at_runs", "other_design", "unaffordable")
+    }
     for text in dict.fromkeys(others.values()):
         names = f"{listed([name for name in others if others[name] == text])}: " * (len(shown.records) > 1)
         yield Step(f"{names}{text}")
@@ -187,4 +191,6 @@ def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
         runs = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
         unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
         gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate 'NAME=VALUE' --smallest-effect {effect:g}"
+        if (metric := source.given.get("metric", "auto")) != "auto":
+            gate += f" --metric {metric}"
         yield Step(f"Does a change help? To see a difference of {effect:g}{unit} takes about {runs} runs each:", gate)
