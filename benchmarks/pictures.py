@@ -55,7 +55,7 @@ class Study:
 
 STUDIES = {
     "csv": Study("investigate reviews.csv", "one factor on a CSV file", "Which kind of luck?"),
-    "five": Study("investigate --factor all --design radial", "five factors", "Which kind of luck?", "report"),
+    "five": Study("investigate --factor all", "five factors", "Which kind of luck?", "report"),
     "script": Study("seeds -- python train.py --seed {seed}", "ten seeds of a script", "Was a seed lucky?"),
     "seeds": Study(
         "seeds rotten_tomatoes --hyperparameters default --num-labelled 100",
@@ -64,7 +64,7 @@ STUDIES = {
         "page-seeds",
     ),
     "prompts": Study(
-        "investigate --approach icl --factor data_order,sample_choice --design radial "
+        "investigate --approach icl --factor data_order,sample_choice "
         "--mitigation-runs 12 --num-labelled 100 --test-size 50 --hyperparameters calibration=contextual,chat=none",
         "two factors of a prompt",
         "Which kind of luck?",
