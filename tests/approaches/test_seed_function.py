@@ -2,6 +2,8 @@
 
 import random
 import threading
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,6 +76,43 @@ def test_the_score_of_what_a_function_returns(function, score, expected):
     assert random.getstate() == before
 
 
+def with_tolerance(seed, tolerance=0.5, *more, **named):
+    return tolerance * (not more and not named)
+
+
+@pytest.mark.parametrize("function", [with_tolerance, partial(with_tolerance, tolerance=0.5)])
+def test_a_parameter_that_has_a_value_keeps_it(function):
+    approach, _, _, outcomes = outcomes_of(function)
+    assert approach.factors == ("seed",)
+    assert [outcome.metrics["score"] for outcome in outcomes] == [0.5, 0.5]
+
+
+def by_file(seed):
+    Path("best.txt").write_text(f"{seed % 100 / 128}")
+    return float(Path("best.txt").read_text())
+
+
+def by_late_file(seed):
+    return by_file(seed) if seed else 0.5
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (by_file, "Runs follow one another, since the function writes best.txt into its folder. Write to a folder"),
+        (by_late_file, "Runs follow one another from now on, since the function writes best.txt into its folder."),
+    ],
+)
+def test_runs_of_a_function_that_writes_into_the_folder_follow_one_another(
+    function, said, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.chdir(tmp_path)
+    approach, _, seeds, outcomes = outcomes_of(function)
+    assert said in caplog.text
+    assert "best.txt" in approach.first.alone
+    assert [outcome.metrics["score"] for outcome in outcomes] == [seed % 100 / 128 for seed in seeds]
+
+
 def by_predictions(seed):
     return np.array([0, 1, 1, 0]), [seed >> place & 1 for place in range(4)]
 
@@ -89,8 +128,12 @@ def test_labels_and_predictions_of_a_function():
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (lambda: 1, "takes no seed. Give it a parameter: def train"),
+        (lambda: 1, "takes no seed. Give it a parameter without a default: def train"),
+        (lambda seed=1: seed, "takes no seed"),
         (lambda seed: None, "returned NoneType, and must return a score"),
+        (lambda seed: (0.3, 0.8), r"returned \(0.3, 0.8\). Name scores, such as"),
+        (lambda seed: {"test": {"acc": 0.8}}, "returned test={'acc': 0.8}, which is no number. Map each name"),
+        (lambda seed: ([0, 1], np.eye(2)), r"2 numbers for each label or prediction.*argmax\(axis=1\)"),
         (lambda seed: ([1], [1, 2]), "returned 1 labels and 2 predictions"),
         (
             lambda seed: {"x": 1, "y": 2},
