@@ -242,10 +242,10 @@ class Command(Approach):
             before = named_files(self.template) if is_first else {}
             where = (self.template.here, folder, variables)
             printed, visited = run_in_place(words, *where, outside=outside_paths(self.template), alone=alone)
-            if printed is None:
-                return self._note(visited, alone=False)
-            written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
-            written = self._scored(written, printed, logged_metrics(folder))
+            written = None
+            if printed is not None:
+                written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
+                written = self._scored(written, printed, logged_metrics(folder))
         self._note(visited, alone=alone, can_be_trusted=self.template.has_output)
         if is_first:
             self._has_sure_outputs = note_outputs(self.template, before)

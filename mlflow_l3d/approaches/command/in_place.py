@@ -102,7 +102,7 @@ def run_in_place(
     outside
         Files and folders elsewhere that the command may write, too.
     alone
-        Whether no other run may be in the folder; there is no output to return as :meth:`Visit.run` says.
+        Whether no other run may be in the folder. If others may, the output may be None, see :meth:`Visit.run`.
 
     Raises
     ------

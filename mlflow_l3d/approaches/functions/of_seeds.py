@@ -164,7 +164,7 @@ def _number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         fix = 'Map each name to one number, such as {"test_accuracy": 0.8}'
-        raise L3DError(f"the function returned {name}={value!r}, which is no number. {fix}") from None
+        raise L3DError(f"the function returned {name}={value!r}, not a number. {fix}") from None
 
 
 def _texts(values: Any) -> npt.NDArray[Any]:
