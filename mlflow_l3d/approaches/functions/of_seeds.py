@@ -144,7 +144,7 @@ def _written(returned: Any, seed: int) -> Written:
         tested = trainer.test(*data)
         return Written(metrics={name: float(value) for each in tested for name, value in each.items()})
     if isinstance(returned, tuple) and len(returned) == 2:
-        if not all(hasattr(each, "__len__") for each in returned):
+        if any(not hasattr(each, "__iter__") or getattr(each, "ndim", 1) == 0 for each in returned):
             fix = 'Name scores, such as {"loss": 0.3, "accuracy": 0.8}, or return (labels, predictions)'
             raise L3DError(f"the function returned ({', '.join(map(repr, returned))}). {fix}")
         labels, predictions = map(_texts, returned)
