@@ -1,7 +1,11 @@
 """Functions of seeds: what they may return, a Trainer of transformers, and what looks like one of Lightning."""
 
+import importlib
+import linecache
 import random
 import threading
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,6 +78,70 @@ def test_the_score_of_what_a_function_returns(function, score, expected):
     assert random.getstate() == before
 
 
+def with_tolerance(seed, tolerance=0.5, *more, **named):
+    return tolerance * (not more and not named)
+
+
+@pytest.mark.parametrize("function", [with_tolerance, partial(with_tolerance, tolerance=0.5)])
+def test_a_parameter_that_has_a_value_keeps_it(function):
+    approach, _, _, outcomes = outcomes_of(function)
+    assert approach.factors == ("seed",)
+    assert [outcome.metrics["score"] for outcome in outcomes] == [0.5, 0.5]
+
+
+def by_file(seed):
+    Path("best.txt").write_text(f"{seed % 100 / 128}")
+    return float(Path("best.txt").read_text())
+
+
+def by_late_file(seed):
+    return by_file(seed) if seed else 0.5
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (by_file, "Runs follow one another, since the function writes best.txt into its folder. Write to a folder"),
+        (by_late_file, "Runs follow one another from now on, since the function writes best.txt into its folder."),
+    ],
+)
+def test_runs_of_a_function_that_writes_into_the_folder_follow_one_another(
+    function, said, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.chdir(tmp_path)
+    approach, _, seeds, outcomes = outcomes_of(function)
+    assert said in caplog.text
+    assert "best.txt" in approach.first.alone
+    assert [outcome.metrics["score"] for outcome in outcomes] == [seed % 100 / 128 for seed in seeds]
+
+
+def test_an_edit_of_a_local_module_makes_another_key(tmp_path, monkeypatch):
+    (tmp_path / "l3d_train.py").write_text(
+        "def train(seed):\n    from l3d_own.steps import run\n    return run(seed)\n"
+    )
+    (tmp_path / "l3d_own").mkdir()
+    (tmp_path / "l3d_own" / "steps.py").write_text("import l3d_helper\nrun = l3d_helper.half\n")
+    helper = tmp_path / "l3d_helper.py"
+    helper.write_text("def half(seed):\n    return 0.5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    approach = SeedFunction(importlib.import_module("l3d_train").train)
+    before = approach.dependencies({}, "")
+    assert approach.dependencies({}, "") == before
+    assert {*approach.texts} == {"train", "l3d_own/steps.py", "l3d_helper.py"}
+    helper.write_text("def half(seed):\n    return 0.25\n")
+    assert approach.dependencies({}, "") != before
+
+
+def test_the_source_of_a_class_of_a_notebook_is_in_the_cell_of_its_methods(monkeypatch):
+    cell = "class Net:\n    def score(self):\n        return 0.5\n\ndef train(seed):\n    return Net().score()\n"
+    monkeypatch.setitem(linecache.cache, "<cell 1>", (len(cell), None, cell.splitlines(keepends=True), "<cell 1>"))
+    names = {"__name__": "notebook without a file"}
+    exec(compile(cell, "<cell 1>", "exec"), names)
+    approach = SeedFunction(names["train"])
+    approach.dependencies({}, "")
+    assert approach.texts == {"train": cell[cell.index("def train") :], "Net": cell[: cell.index("\n\n")]}
+
+
 def by_predictions(seed):
     return np.array([0, 1, 1, 0]), [seed >> place & 1 for place in range(4)]
 
@@ -89,8 +157,13 @@ def test_labels_and_predictions_of_a_function():
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        (lambda: 1, "takes no seed. Give it a parameter: def train"),
+        (lambda: 1, "takes no seed. Give it a parameter without a default: def train"),
+        (lambda seed=1: seed, "takes no seed"),
         (lambda seed: None, "returned NoneType, and must return a score"),
+        (lambda seed: (0.3, 0.8), r"returned \(0.3, 0.8\). Name scores, such as"),
+        (lambda seed: (np.array(0.3), 0.8), "Name scores, such as"),
+        (lambda seed: {"test": {"acc": 0.8}}, "returned test={'acc': 0.8}, not a number. Map each name"),
+        (lambda seed: ([0, 1], np.eye(2)), r"2 numbers for each label or prediction.*argmax\(axis=1\)"),
         (lambda seed: ([1], [1, 2]), "returned 1 labels and 2 predictions"),
         (
             lambda seed: {"x": 1, "y": 2},

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.command.folder import Visit
 from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
 from mlflow_l3d.approaches.command.key_files import (
     deciding_files,
@@ -74,6 +75,7 @@ class Command(Approach):
     version = "3"
     what = "the command"
     otherwise = "print it"
+    own_folder = "{output} or $L3D_OUTPUT"
     not_in_key = (
         "Files that neither the command nor its scripts name are not compared: if one changed, name it, "
         "hyperparameters.files=NAME."
@@ -166,7 +168,7 @@ class Command(Approach):
         if kept is None:
             if first.shows_scale(self._score):
                 first.write(path())
-            first.report(self.what, chosen=chosen)
+            first.report(self.what, self.own_folder, chosen=chosen)
         scored = self.asked in (AUTO, *registered()) and (first.classes or first.numbers)
         if self.metric in first.metrics or scored:
             return first
@@ -222,9 +224,8 @@ class Command(Approach):
         L3DError
             If it fails, or what it wrote cannot be used.
         """
-        written = None
-        if self.first is not None and self.first.alone == "":
-            written = self._run(seeds, hyperparameters, alone=False)
+        beside = self.first is not None and self.first.alone == ""
+        written = self._run(seeds, hyperparameters, alone=False) if beside else None
         return written or self._run(seeds, hyperparameters, alone=True)  # type: ignore[return-value]
 
     def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written | None:
@@ -241,22 +242,22 @@ class Command(Approach):
             before = named_files(self.template) if is_first else {}
             where = (self.template.here, folder, variables)
             printed, visited = run_in_place(words, *where, outside=outside_paths(self.template), alone=alone)
-            if printed is None:
-                self._repeated += bool(visited.changed)
-                if self._repeated >= _MOST_REPEATED:
-                    self._run_alone(f"{visited.changed[0]} in its folder keeps changing")
-                return None
-            written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
-            written = self._scored(written, printed, logged_metrics(folder))
-        if alone:
-            self._run_alone(visited.reason(self.what, can_be_trusted=self.template.has_output))
+            written = None
+            if printed is not None:
+                written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
+                written = self._scored(written, printed, logged_metrics(folder))
+        self._note(visited, alone=alone, can_be_trusted=self.template.has_output)
         if is_first:
             self._has_sure_outputs = note_outputs(self.template, before)
         return written
 
-    def _run_alone(self, reason: str) -> None:
-        """Note why later runs are to be alone in the folder, if there is a reason."""
+    def _note(self, visited: Visit, *, alone: bool, can_be_trusted: bool = False) -> None:
+        """Note whether later runs are to be alone in the folder; see :meth:`Visit.reason`."""
         assert self.first is not None
+        self._repeated += not alone and bool(visited.changed)
+        reason = visited.reason(self.what, can_be_trusted=can_be_trusted) if alone else ""
+        if not alone and self._repeated >= _MOST_REPEATED:
+            reason = f"{visited.changed[0]} in its folder keeps changing"
         if reason and self.first.alone == "":
             _log.warning("Runs follow one another from now on, since %s.", reason)
         self.first = replace(self.first, alone=reason or self.first.alone or "")

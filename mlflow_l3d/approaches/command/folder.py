@@ -8,17 +8,18 @@ import struct
 import sys
 import threading
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from filelock import FileLock
 
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import cache_folder, private_folder
 
 try:
@@ -33,6 +34,7 @@ _OF_MLFLOW: Final = ("mlruns", "mlartifacts", "mlflow.db")  # how names begin: t
 _CREATED_OR_MOVED_HERE: Final = 0x100 | 0x80
 
 Stamps: TypeAlias = dict[str, tuple[int, ...]]
+T = TypeVar("T")
 
 
 def _is_left_out(name: str) -> bool:
@@ -88,6 +90,8 @@ class Visit:
         Name -> what changes whenever a file is written, or a folder gets or loses a name.
     changed
         Names of what changed since, as far as was looked.
+    alone
+        Whether no other run may be there.
     is_as_left
         Whether the folder is as the last run left it that was alone there.
     """
@@ -95,6 +99,7 @@ class Visit:
     here: Path
     outside: Collection[Path]
     watch: int
+    alone: bool
     changed: list[str] = field(default_factory=list)
     before: Stamps = field(init=False)
     after: Stamps = field(init=False)
@@ -102,6 +107,27 @@ class Visit:
 
     def __post_init__(self) -> None:
         self.before = self.after = self._stamps()
+
+    def run(self, program: Callable[[], T]) -> T | None:
+        """Return what a program gives that runs now, and look what it changed.
+
+        If others may be there, and the folder is not the same all the while, which of them changed it cannot be known:
+        there is nothing to return, and the run must be repeated alone.
+
+        Raises
+        ------
+        L3DError
+            If the program raises it.
+        """
+        if not self.alone and not self.is_as_left:
+            return None
+        try:
+            returned = program()
+        except L3DError:
+            if self.alone or not self.look():
+                raise
+            return None
+        return None if self.look() and not self.alone else returned
 
     def look(self) -> list[str]:
         """Return the names of what changed in the folder since the start, files first."""
@@ -173,13 +199,18 @@ def visit(here: Path, outside: Collection[Path], *, alone: bool) -> Iterator[Vis
         status = here.stat()
         watch = _watch(here, status.st_dev, status.st_ino, threading.get_ident())
         deque(_appeared(watch), maxlen=0)
-        visited = Visit(here, outside, watch)
+        visited = Visit(here, outside, watch, alone)
         file.seek(0)
         visited.is_as_left = file.read() == _digest(visited.before)
-        yield visited
-        if alone:
-            file.truncate(0)
-            file.write(_digest(visited.after))
+        try:
+            yield visited
+            if alone:
+                file.truncate(0)
+                file.write(_digest(visited.after))
+                file.flush()
+        finally:
+            if fcntl is not None:  # processes that a function forked have the file open, too
+                fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _digest(stamps: Stamps) -> str:

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from shutil import copyfile
@@ -74,14 +74,14 @@ class FirstRun:
         """Return whether it is known how a score is written, or does not matter, since predictions have another one."""
         return bool(self.classes or self.numbers) or self.scales.get(score) != ""
 
-    def report(self, what: str, *, chosen: bool) -> None:
-        """Log which score is chosen, and whether runs wait for one another."""
+    def report(self, what: str, own_folder: str, *, chosen: bool) -> None:
+        """Log which score is chosen, and whether runs wait for one another, which have a folder of their own."""
         others = [name for name in self.metrics if name != self.score and sounds_like_metric(name)]
         more = f"; {what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
         if chosen:
             _log.warning("The score is %s%s.", self.score, more)
         if self.alone:
-            _log.warning("Runs follow one another, since %s. Write to {output} or $L3D_OUTPUT instead.", self.alone)
+            _log.warning("Runs follow one another, since %s. Write to %s instead.", self.alone, own_folder)
 
 
 def run_in_place(
@@ -102,8 +102,7 @@ def run_in_place(
     outside
         Files and folders elsewhere that the command may write, too.
     alone
-        Whether no other run may be in the folder. If others may, and the folder is not the same all the while, which
-        of them changed it cannot be known: there is no output to return, and the run must be repeated alone.
+        Whether no other run may be in the folder. If others may, the output may be None, see :meth:`Visit.run`.
 
     Raises
     ------
@@ -111,18 +110,9 @@ def run_in_place(
         If it fails.
     """
     with visit(here, outside, alone=alone) as visited:
-        if not alone and not visited.is_as_left:
+        if (printed := visited.run(partial(run, words, here, variables))) is None:
             return None, visited
-        try:
-            printed = run(words, here, variables)
-        except L3DError:
-            if alone or not visited.look():
-                raise
-            return None, visited
-        changed = visited.look()
-        if changed and not alone:
-            return None, visited
-        written = () if any((output / name).is_file() for name in _FILES) else {*_FILES}.intersection(changed)
+        written = () if any((output / name).is_file() for name in _FILES) else {*_FILES}.intersection(visited.changed)
         for name in (name for name in written if (here / name).is_file()):
             if name == METRICS:
                 text = " ".join((here / name).read_text("utf-8", "replace").split())

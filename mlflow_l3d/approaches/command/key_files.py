@@ -24,7 +24,7 @@ from mlflow_l3d.paths import cache_folder
 _SMALL: Final = 10**7
 _SCRIPTS: Final = frozenset({".py", ".sh"})
 _WORD: Final = re.compile(r"[\w.-]+")
-_OUTSIDE: Final = re.compile(r"(?<![\w.:/~{}-])(?!/(?:proc|sys)/)(?:~/|\.\./|/)[\w./-]*\w")
+OUTSIDE: Final = re.compile(r"(?<![\w.:/~{}-])(?!/(?:proc|sys)/)(?:~/|\.\./|/)[\w./-]*\w")
 _SURE: Final = 2  # runs that changed a file, which is an output then
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def _names_in_scripts(template: Template) -> tuple[list[str], list[str]]:
     texts, inside, outside = [*map(_text, by_command), " ".join(template.words)], set[str](), set[str]()
     while texts:
         text = texts.pop()
-        outside.update(_OUTSIDE.findall(text))
+        outside.update(OUTSIDE.findall(text))
         words = {word.strip(".") for word in _WORD.findall(text)}
         words |= {part for word in words for part in word.split(".")}
         for name in {name for word in words for name in names.pop(word, ())} - inside:

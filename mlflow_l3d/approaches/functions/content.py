@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import datetime as dt
 import dis
@@ -15,6 +16,7 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
@@ -22,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.functions.local_modules import local_modules
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
@@ -76,7 +79,7 @@ class BySource:
     texts: Mapping[str, str] = {}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
-        """Return the hash of the source and of all that it refers to, if no version was given.
+        """Return the hash of the source, of all that it refers to and of local modules, if no version was given.
 
         Raises
         ------
@@ -86,7 +89,8 @@ class BySource:
         del hyperparameters, model
         # Asked for when all names of the module are there, and each time: in a notebook data change.
         if not self.is_versioned:
-            self.texts = content_texts(self.function, self.name)
+            texts = content_texts(self.function, self.name)
+            self.texts = {**texts, **local_modules(self.function, "\n".join(texts.values()))}
         return {"source": content_key(self.texts)} if self.texts else {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -129,7 +133,7 @@ class _Content:
     def _follow(self, called: str, thing: FunctionType | type) -> None:
         """Add a source, and what it refers to."""
         try:
-            self.texts[called] = inspect.getsource(thing.__code__ if isinstance(thing, FunctionType) else thing)
+            self.texts[called] = _source(thing)
         except (OSError, TypeError):
             allowed = f"has no source of {called} to distinguish it by"
             raise ParameterError("function", self.name, allowed, _VERSION) from None
@@ -206,6 +210,29 @@ class _Content:
             names = self._text([list(frame.columns), list(frame.index.names), list(map(str, frame.dtypes))], path)
             return f"{kind}({names}, {_digest(_arrow_bytes(frame))})"
         return f"{kind}({_digest(_arrow_bytes(value))})" if hasattr(value, "__arrow_c_stream__") else ""
+
+
+def _source(thing: FunctionType | type) -> str:
+    """Return a source; that of a class of a notebook comes from the cell of its methods.
+
+    Raises
+    ------
+    OSError, TypeError
+        If there is none.
+    """
+    if isinstance(thing, FunctionType):
+        return inspect.getsource(thing.__code__)
+    try:
+        return inspect.getsource(thing)
+    except (OSError, TypeError):
+        for code in (each.__code__ for each in vars(thing).values() if isinstance(each, FunctionType)):
+            with suppress(OSError, SyntaxError):
+                cell = "".join(inspect.findsource(code)[0])
+                classes = [node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.ClassDef)]
+                for node in (node for node in classes if node.name == thing.__name__):
+                    if node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):
+                        return ast.get_source_segment(cell, node) or ""
+        raise
 
 
 def _full_name(value: Any) -> str:

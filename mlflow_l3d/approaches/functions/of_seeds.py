@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, Command
+from mlflow_l3d.approaches.command.folder import visit
+from mlflow_l3d.approaches.command.key_files import OUTSIDE
 from mlflow_l3d.approaches.command.template import Output
 from mlflow_l3d.approaches.command.written import Written
 from mlflow_l3d.approaches.functions.content import BySource
@@ -23,7 +27,9 @@ _OF_TORCH: Final = ("torch", "transformers", "lightning", "pytorch_lightning")
 
 
 class SeedFunction(BySource, Command):
-    """A function whose parameters are seeds: ``mlflow_l3d.seeds(train)`` makes one of ``def train(seed)``.
+    """A function of seeds: ``mlflow_l3d.seeds(train)`` makes one of ``def train(seed, width=8)``.
+
+    Each parameter without a default is a seed; those with a default keep it.
 
     The global generators of Python, numpy and torch are seeded with the first seed while it runs. A first call, with
     all seeds 0, shows which scores it gives.
@@ -42,7 +48,7 @@ class SeedFunction(BySource, Command):
     Raises
     ------
     ParameterError
-        If the function has no parameter.
+        If the function has no parameter without a default.
 
     Examples
     --------
@@ -58,17 +64,19 @@ class SeedFunction(BySource, Command):
     """
 
     name = "function"
-    version = "1"
+    version = "2"
     what = "the function"
     otherwise = "return it"
+    own_folder = "a folder that tempfile.mkdtemp() makes"
     not_in_key = ""
     parameters = ()
     hyperparameters: Mapping[str, Hyperparameter] = {"classes": Command.hyperparameters["classes"]}
 
     def __init__(self, function: Callable[..., Any], *, version: str = "", metric: str = AUTO) -> None:
-        self.function, self.factors = function, tuple(inspect.signature(function).parameters)
+        self.function, self.factors = function, tuple(_seeds_of(function))
         if not self.factors:
-            raise ParameterError("function", self.label({}), "takes no seed", "Give it a parameter: def train(seed).")
+            fix = "Give it a parameter without a default: def train(seed)."
+            raise ParameterError("function", self.label({}), "takes no seed", fix)
         self.version = version or self.version
         self.is_versioned = bool(version)
         self._ask_for(metric)
@@ -87,27 +95,43 @@ class SeedFunction(BySource, Command):
         del hyperparameters
         return str(getattr(self.function, "__name__", self.name))
 
-    def execute(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]) -> Written:
-        """Call the function once, and return what it gives.
+    def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written | None:
+        """Call the function once; return None if the folder changed while others were there, too."""
+        del hyperparameters
+        outside = [Path(name).expanduser() for text in self.texts.values() for name in OUTSIDE.findall(text)]
+        with visit(Path.cwd(), outside, alone=alone) as visited:
+            written = visited.run(partial(self._called, seeds))
+        if written is not None:
+            written = self._scored(written, Output(), {})
+        self._note(visited, alone=alone)
+        return written
+
+    def _called(self, seeds: Mapping[str, int]) -> Written:
+        """Return what the function gives.
 
         Raises
         ------
         L3DError
             If it fails, or gives anything else.
         """
-        del hyperparameters
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
         seed = small[self.factors[0]]
         sources = str(self.texts) if self.texts else str(_OF_TORCH)
         needs_torch = any(name in sys.modules or name in sources for name in _OF_TORCH)
         try:
             with globally_seeded(seed, with_torch=needs_torch and find_spec("torch") is not None):
-                written = _written(self.function(**small), seed)
+                return _written(self.function(**small), seed)
         except L3DError:
             raise
         except Exception as error:
             raise L3DError(f"{type(error).__name__}: {error}") from error
-        return self._scored(written, Output(), {})
+
+
+def _seeds_of(function: Callable[..., Any]) -> Iterator[str]:
+    """Yield the names of the parameters that have no value yet."""
+    for name, each in inspect.signature(function).parameters.items():
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+            yield name
 
 
 def _written(returned: Any, seed: int) -> Written:
@@ -120,20 +144,35 @@ def _written(returned: Any, seed: int) -> Written:
         tested = trainer.test(*data)
         return Written(metrics={name: float(value) for each in tested for name, value in each.items()})
     if isinstance(returned, tuple) and len(returned) == 2:
+        if any(not hasattr(each, "__iter__") or getattr(each, "ndim", 1) == 0 for each in returned):
+            fix = 'Name scores, such as {"loss": 0.3, "accuracy": 0.8}, or return (labels, predictions)'
+            raise L3DError(f"the function returned ({', '.join(map(repr, returned))}). {fix}")
         labels, predictions = map(_texts, returned)
         if len(labels) != len(predictions):
             raise L3DError(f"the function returned {len(labels)} labels and {len(predictions)} predictions")
         return Written(np.arange(len(labels)), labels, predictions)
     if isinstance(returned, Mapping):
-        return Written(metrics={str(name): float(value) for name, value in returned.items()})
+        return Written(metrics={str(name): _number(str(name), value) for name, value in returned.items()})
     if isinstance(returned, int | float | np.number):
         return Written(metrics={"score": float(returned)})
     expected = "a score, a mapping of names to scores, (labels, predictions), a Trainer, or (Trainer, module)"
     raise L3DError(f"the function returned {type(returned).__name__}, and must return {expected}")
 
 
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        fix = 'Map each name to one number, such as {"test_accuracy": 0.8}'
+        raise L3DError(f"the function returned {name}={value!r}, not a number. {fix}") from None
+
+
 def _texts(values: Any) -> npt.NDArray[Any]:
     held = values.tolist() if hasattr(values, "tolist") else list(values)
+    first = np.asarray(next(iter(held), None))
+    if first.ndim and first.dtype.kind in "biuf":
+        fix = "Return one each: of probabilities or scores the class, predictions.argmax(axis=1)"
+        raise L3DError(f"the function returned {first.size} numbers for each label or prediction. {fix}")
     return np.array([*map(str, held), None], dtype=object)[:-1]
 
 
