@@ -325,7 +325,6 @@ def test_headline_says_whether_the_plan_is_exact_enough(share: float, half_width
         {"design": "crossed", "golden_runs": "pooled"},
         {"design": "nested", "stop": "interval", "mitigation_runs": 40},
         {"factor": "data_order,data_split+sample_choice", "joint": "product", "half_width": 0.6},
-        {"factor": "data_order,data_split", "golden_runs": "12", "investigation_runs": 5},
     ],
 )
 def test_the_advised_command_has_the_cells_that_the_advice_names(given: dict[str, Any]) -> None:
@@ -344,6 +343,12 @@ def test_the_advised_command_has_the_cells_that_the_advice_names(given: dict[str
     assert made.cheapest is not None
     assert again.cells == made.cheapest["cells_needed"]
     assert again.factors["half_width"].max() <= request.plan.half_width
+
+
+def test_an_advised_command_leaves_out_what_its_design_refuses() -> None:
+    source = specify({**SMALL, **TWO, "design": "crossed", "golden_runs": "12", "investigation_runs": 5}).source("")
+    assert {"--investigation-runs", "--golden-runs"} <= set(source.command().split())
+    assert {"--investigation-runs", "--golden-runs"}.isdisjoint(source.command(design="radial").split())
 
 
 def test_headline_without_a_pilot_and_without_an_interval() -> None:
