@@ -10,6 +10,8 @@ from typing import Final
 
 from markupsafe import Markup
 
+from mlflow_l3d.designs import all_designs
+
 _PLAIN: Final = re.compile(r"[\w@%+=:./{}-]+|[\w@%+=:,./-]+")
 """Words that a shell takes as they are: braces are letters like others, unless a comma stands between them."""
 
@@ -71,11 +73,16 @@ class Source:
         return Markup(" · ").join(part for part in (*counts, self.date, link) if part)
 
     def command(self, verb: str = "investigate", **changed: str) -> str:
-        """Return the command that was typed, with other values; empty if it is not known."""
+        """Return the command with other values, without what its design refuses; empty if it is not known."""
         if not self.is_typed or not (self.given or self.approach):
             return ""
         task = [self.given["task"]] if "task" in self.given else []
         options = {name: value for name, value in self.given.items() if name != "task"} | changed
+        layout = all_designs().get(options.get("design", ""))
+        if layout is not None and not layout.has_columns:
+            options.pop("investigation_runs", None)
+        if layout is not None and layout.tables_are_golden:
+            options.pop("golden_runs", None)
         script = options.pop("command", "") if options.get("approach") == "command" else ""
         if script:
             del options["approach"]

@@ -53,6 +53,11 @@ class StudyPlan(OnOneScreen):
         return self.parts
 
     @property
+    def shared(self) -> pd.Series[int]:
+        """How many cells of each part are to be computed at another place: of an earlier part, or of the same."""
+        return self.parts["cells"] - self.parts["done"] - self.parts["to_compute"]
+
+    @property
     def hours(self) -> float:
         """Hours of all cells that are not done; nan if the cost of one of them is unknown."""
         return float(self.parts["hours"].sum(skipna=False))
@@ -63,7 +68,8 @@ class StudyPlan(OnOneScreen):
         time = "no earlier cells of the same task, approach and model show how long they take"
         if math.isfinite(self.hours):
             time = f"about {rough_duration(self.hours)} with {counted(self.workers, 'worker')}"
-        return f"{counted(cells, 'cell')}, {done:,} done, {left:,} to compute: {time}"
+        shared = f", {shared:,} shared with these" if (shared := int(self.shared.sum())) else ""
+        return f"{counted(cells, 'cell')}, {done:,} done, {left:,} to compute{shared}: {time}"
 
     def shown(self) -> pd.DataFrame:
         """Return the columns that the command line prints."""
@@ -73,6 +79,8 @@ class StudyPlan(OnOneScreen):
         """Return the text that the command line prints."""
         frame = self.shown()
         texts = {name: [*map(_text, frame[name])] for name in frame.columns.drop("hours")}
+        if self.shared.any():
+            texts["shared"] = [*map(str, self.shared)]
         texts["time"] = [*map(rough_duration, frame["hours"])]
         table = Table(tuple(texts), tuple(zip(*texts.values(), strict=True)))
         return document(f"dry run: {self.title}", [f"{self.line()}.", "Nothing was trained."], [table, *self.notes])

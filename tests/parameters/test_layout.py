@@ -20,26 +20,32 @@ KINDS = {kind.name: kind for kind in (CrossedDesign, NestedDesign, RadialDesign,
 
 @pytest.mark.parametrize("design", KINDS)
 def test_every_design_is_built(design: str) -> None:
-    request = small(design=design)
+    request = small(design=design, investigation_runs=10)
     assert type(request.design()) is KINDS[design]
     assert request.document()["design"]["name"] == design
 
 
 def test_sizes_that_auto_stands_for() -> None:
     assert small(mitigation_runs="auto").plan.mitigation_runs == 20
-    assert small(design="radial", mitigation_runs="auto", golden_runs="auto").plan.mitigation_runs == 100
+    assert (
+        small(design="radial", mitigation_runs="auto", golden_runs="auto", investigation_runs=10).plan.mitigation_runs
+        == 100
+    )
     assert small(design="nested", stop="interval", mitigation_runs="auto").plan.mitigation_runs == 320
     assert small(mitigation_runs="auto", investigation_runs=3, golden_runs="auto").plan.golden_runs == 60
 
 
 def test_radial_needs_no_golden_runs_and_no_columns() -> None:
-    request = small(design="radial", factor="all", mitigation_runs=7, golden_runs="auto")
+    radial = {"design": "radial", "factor": "all", "mitigation_runs": 7, "golden_runs": "auto"}
+    request = small(**radial, investigation_runs=10)  # the default, which says nothing
     assert len(request.design()) == 7 * (len(request.setup.all_factors) + 1)
     assert request.plan.golden_runs == 0
     with pytest.raises(ParameterError, match=r"^golden_runs=5: must be auto in the radial design"):
         small(design="radial", golden_runs=5)
-    other = small(design="radial", factor="all", mitigation_runs=7, golden_runs="auto", investigation_runs=9)
-    assert other.key == request.key  # N has no effect, so nothing is done twice
+    assert refusal(small, **radial, investigation_runs=9) == (
+        "investigation_runs=9: is a number of columns, and the radial design has none. "
+        "Leave it out; mitigation_runs is the number of base runs."
+    )
 
 
 def test_joint_factors_take_the_order_of_the_approach() -> None:
@@ -74,7 +80,10 @@ def test_product_of_joint_factors() -> None:
         ({"mitigation": "={0}:1"}, "mitigation=={0}:1: must be none, or factor:0"),
         ({"mitigation": "{0}:1,{0}:2"}, "mitigation={0}:1,{0}:2: must name {0} once"),
         ({"mitigation": "{0}:1+1"}, "mitigation={0}: [1, 1]: must be different configurations"),
-        ({"mitigation": "{0}:1", "design": "radial", "golden_runs": "auto"}, "mitigation={0}:1: is not for design=rad"),
+        (
+            {"mitigation": "{0}:1", "design": "radial", "investigation_runs": 10},
+            "mitigation={0}:1: is not for design=r",
+        ),
         ({"stop": "interval", "design": "fixed"}, "stop=interval: needs design=crossed or nested or radial"),
         ({"stop": "epsilon", "design": "radial", "golden_runs": "auto"}, "stop=epsilon: needs design=crossed or"),
         ({"stop": "interval", "mitigation_runs": 20}, "mitigation_runs=20: stop=interval looks after 20, 40, 80, ..."),

@@ -81,7 +81,7 @@ def test_other_layouts_keep_their_own_runs() -> None:
     stopped = paper(model="tiny", stop="interval")
     assert stopped.plan.mitigation_runs == 320
     assert stopped.document()["notes"][0].endswith("mitigation_runs=auto (7), stop=interval (none).")
-    assert paper(model="tiny", design="radial").plan.mitigation_runs == 100
+    assert paper(model="tiny", design="radial", investigation_runs=10).plan.mitigation_runs == 100
     strategy = paper(model="tiny", design="random")
     assert strategy.plan.mitigation_runs == 7
     assert strategy.document()["notes"] == []

@@ -48,7 +48,10 @@ def test_a_dry_run_counts_what_is_left_and_trains_nothing(verb: str, place: Plac
         before = plan(**TINY, **parameters)
         assert place.runs() == []
         assert left(before) == expected
-        assert "no earlier cells of the same task, approach and model" in before.summary()
+        assert "no earlier cells of the same task, approach and model" in " ".join(before.summary().split())
+        if verb == "strategies":
+            assert "30 cells, 0 done, 19 to compute, 11 shared with these: " in before.line()
+            assert before.shared.tolist() == [0, 4, 7]
         study(**TINY, **parameters)
         runs = len(place.runs())
         after = plan(**TINY, **parameters)
@@ -56,6 +59,20 @@ def test_a_dry_run_counts_what_is_left_and_trains_nothing(verb: str, place: Plac
     assert (after.to_frame()["done"] == after.to_frame()["cells"]).all()
     assert after.hours == 0
     assert len(place.runs()) == runs
+
+
+@pytest.mark.slow
+def test_a_dry_run_counts_the_trials_of_other_searches_as_the_search_does(place: Place) -> None:
+    """If fine trials are missing, they may find another best setting, whose comparison is counted."""
+    common = {"space": "a_data_order=0..9", "metric": "f1_macro", "coarse_trials": 3, "held_out_runs": 2}
+    trials = "tags.`l3d.role` = 'trial'"
+    with place.entered():
+        search(**TINY, **common, fine_trials=2)
+        for fine_trials, expected in ((1, (0, 0, 0)), (4, (0, 2, 2))):
+            before, planned = len(place.runs(trials)), plan_search(**TINY, **common, fine_trials=fine_trials)
+            search(**TINY, **common, fine_trials=fine_trials)
+            assert tuple(left(planned).values()) == expected
+            assert sum(expected[:2]) <= len(place.runs(trials)) - before <= sum(expected)
 
 
 def test_the_run_of_mlflow_holds_what_a_dry_run_said(place: Place, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

@@ -223,7 +223,7 @@ def specify(
         check_levels(plan, factors, approach.levels(setup.task, setup.hyperparameters))
     context = context_of(setup)
     if searches is not None and why and design == CHEAPER:
-        published = earlier_parent(context, ",".join(factors), PUBLISHED, typed.texts)
+        published = earlier_parent(context, factors, PUBLISHED, typed.texts)
         if published:
             why = (
                 f"design={PUBLISHED}, to continue run {published}; design={CHEAPER} starts again, with fewer trainings."

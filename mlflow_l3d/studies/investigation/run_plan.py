@@ -221,14 +221,15 @@ def parse_plan(asked: Mapping[str, Any], all_factors: Sequence[str], design_name
     if joint == "product" and not design.products:
         allowed = " or ".join(name for name, other in all_designs().items() if other.products)
         raise ParameterError("joint", joint, f"is for design={allowed} only", "Use joint=paired.")
-    rows, columns, golden = (
-        _rows(asked["mitigation_runs"], design, stop),
-        asked["investigation_runs"],
-        asked["golden_runs"],
-    )
+    rows = _rows(asked["mitigation_runs"], design, stop)
+    columns, golden = asked["investigation_runs"], asked["golden_runs"]
     if design.tables_are_golden and golden != "auto":
         allowed = f"must be auto in the {design.name} design, whose {design.words.golden} serve as golden runs"
         raise ParameterError("golden_runs", golden, allowed)
+    if not design.has_columns and columns != MAIN["investigation_runs"].python_default:
+        allowed = f"is a number of columns, and the {design.name} design has none"
+        fix = f"Leave it out; mitigation_runs is the number of {design.words.row}."
+        raise ParameterError("investigation_runs", columns, allowed, fix)
     if golden == "pooled" and design.baseline:
         allowed = f"is not for design={design.name}: the strategy would be compared with itself"
         raise ParameterError("golden_runs", golden, allowed, "Use golden_runs=auto.")

@@ -77,7 +77,7 @@ def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
     half_width
         What is wanted.
     """
-    designs = plannable_designs()
+    designs = {name: each for name, each in plannable_designs().items() if f"cells/{name}" in factors}
     alike: dict[tuple[tuple[str, ...], bool], list[str]] = {}
     shares = factors.set_index("factor")["total_index"]
     for factor, share in shares.items():

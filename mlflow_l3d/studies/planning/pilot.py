@@ -160,7 +160,9 @@ def pilot_parameters(request: InvestigationRequest) -> dict[str, Any]:
     golden = "auto" if plan.design.tables_are_golden else "pooled"
     if not plan.design.tables_are_golden and not plan.golden_pooled:
         golden = str(min(rows * columns, plan.golden_runs))
-    sizes = {"investigation_runs": columns, "mitigation_runs": rows, "golden_runs": golden}
+    sizes = {"mitigation_runs": rows, "golden_runs": golden}
+    if plan.design.has_columns:
+        sizes["investigation_runs"] = columns
     return {"design": plan.design.name, **sizes, "stop": "none"}
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.numbers import counted, rough_duration, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.table import Table
@@ -162,7 +161,8 @@ class Plan(OnOneScreen):
         if math.isnan(self.seconds_per_cell):
             cost = f"The cost is {self.cost_source}"
         done = f"**{self.cells} cells**, {self.cells_done} of them done on the tracking server, "
-        lead = f"{done}**{self.cells_to_compute} to compute**{most}. {cost}."
+        why = plan.why or f"design={plan.design.name}, as requested."
+        lead = f"{why} {done}**{self.cells_to_compute} to compute**{most}. {cost}."
         return (
             Answer("What does it cost?", "", (lead,)),
             Answer("Is it exact enough?", "", (self._exactness(),)),
@@ -193,7 +193,7 @@ class Plan(OnOneScreen):
             needed = self.able[["design", "cells_needed"]].itertuples(index=False)
             each = ", ".join(f"design={name} {cells:,.0f}" for name, cells in needed)
             return f"Cells for the wanted half-width of every factor, fewest first: {each}."
-        if self.request.offer:
+        if self.request.offer and not self.request.plan.why:
             return self.request.offer[0]
         if self.factors["total_index"].notna().all():
             return "No design is likely to be exact enough for every factor: name a larger half_width."
@@ -207,13 +207,8 @@ class Plan(OnOneScreen):
             return [Step(text, source.command("plan", pilot="run"))]
         if best is not None and not self.factors["half_width"].max(skipna=False) <= plan.half_width:
             sizes = {"mitigation_runs": f"{best['rows_needed']:.0f}"}
-            design = design_named(best["design"])
-            if design.has_columns:
-                sizes["investigation_runs"] = f"{best['columns_needed']:.0f}"
-            if design.tables_are_golden and "golden_runs" in source.given:
-                sizes["golden_runs"] = "auto"
-            text = "Exact enough, with the fewest cells:"
-            return [Step(text, source.command(design=design.name, **sizes))]
+            sizes["investigation_runs"] = f"{best['columns_needed']:.0f}"
+            return [Step("Exact enough, with the fewest cells:", source.command(design=best["design"], **sizes))]
         return [Step("Train it:", source.command())] if self.cells_to_compute else []
 
     def metrics(self) -> dict[str, float]:

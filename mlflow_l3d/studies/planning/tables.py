@@ -73,7 +73,7 @@ def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot
         One row per factor: ``factor``, ``total_index`` (S_T) with ``low`` and ``high``, the pilot (``pilot_design``,
         ``pilot_rows``, ``pilot_columns``, ``pilot_run_id``, ``pilot_same``, and ``pilot_enough``, whether it is so
         large that plans keep their probability), ``half_width`` of the plan, ``nested_optimum`` (columns), and for each
-        design ``rows/<design>``, ``columns/<design>``, ``cells/<design>``: the smallest table for the wanted
+        possible design ``rows/<design>``, ``columns/<design>``, ``cells/<design>``: the smallest table for the wanted
         half-width. Unknown numbers are nan.
     """
     rows = []
@@ -149,9 +149,10 @@ def design_table(
     Returns
     -------
     pandas.DataFrame
-        One row a design: ``design``, ``rows``, ``columns``, ``golden_runs``, ``cells``, ``hours`` for all cells from
-        nothing, ``half_width/<factor>``, and ``rows_needed``, ``columns_needed``, ``cells_needed``, ``hours_needed``:
-        of the investigation whose tables, all of one size, are narrow enough for every factor, golden runs included.
+        One row per possible design: ``design``, ``rows``, ``columns``, ``golden_runs``, ``cells``, ``hours`` for all
+        cells from nothing, ``half_width/<factor>``, and ``rows_needed``, ``columns_needed``, ``cells_needed``,
+        ``hours_needed``: of the investigation whose tables, all of one size, are narrow enough for every factor,
+        golden runs included.
         ``never`` names the factors, separated by commas, for which no table of the design is expected to be narrow
         enough: the needed cells are those of the other factors. Unknown numbers are nan.
     """
@@ -159,7 +160,7 @@ def design_table(
     factor_count, columns = len(request.factors), plan.investigation_runs
     is_auto = request.given["mitigation_runs"] == "auto" and plan.mitigation_runs == plan.design.auto_rows
     rows = []
-    for name, design in plannable_designs().items():
+    for name, design in possible_designs(request).items():
         own_rows = design.auto_rows if is_auto else plan.mitigation_runs
         golden = own_rows * columns if plan.design.tables_are_golden else plan.golden_runs
         golden_runs = 0 if design.tables_are_golden else golden
@@ -209,7 +210,7 @@ def _size_needed(
     able = factors[~factors["factor"].isin(never(factors, design_name))]
     least = FIRST_ANALYSIS + 1 if plan.stop == "interval" else 2
     sizes: list[tuple[float, float, float]] = []
-    if len(able) and not able[f"cells/{design_name}"].isna().any() and _fits(request, design):
+    if len(able) and not able[f"cells/{design_name}"].isna().any():
         best = {int(each) for each in able[f"columns/{design_name}"]}
         best |= {each for each in column_choices() if min(best) < each < max(best)}
         for columns in {plan.investigation_runs} if plan.joint == "product" else best:
@@ -222,12 +223,17 @@ def _size_needed(
     return min(sizes, default=(math.nan, math.nan, math.nan))
 
 
-def _fits(request: InvestigationRequest, design: type[Design]) -> bool:
-    """Return whether a design has the stopping rule, columns, strategies and factors of what is planned."""
+def possible_designs(request: InvestigationRequest) -> dict[str, type[Design]]:
+    """Return the plannable designs that have the stopping rule, columns, strategies and factors of what is planned."""
     plan, halves = request.plan, TEST_SAMPLE in request.factors
-    has_columns = plan.joint == "paired" or design.products
-    has_rows = plan.stop in ("none", *design.stops) and (design.mitigates or not plan.mitigation)
-    return has_columns and has_rows and not (halves and design.tables_are_golden)
+    return {
+        name: design
+        for name, design in plannable_designs().items()
+        if (plan.joint == "paired" or design.products)
+        and plan.stop in ("none", *design.stops)
+        and (design.mitigates or not plan.mitigation)
+        and not (halves and design.tables_are_golden)
+    }
 
 
 def _precision(request: InvestigationRequest, pilot: Outlook | None, assurance: float) -> dict[str, Any]:
@@ -241,7 +247,7 @@ def _precision(request: InvestigationRequest, pilot: Outlook | None, assurance: 
             pilot = None
     if pilot is not None:
         row["nested_optimum"] = optimal_columns(pilot.components.total_index)
-    for name, design in plannable_designs().items():
+    for name, design in possible_designs(request).items():
         table = None if pilot is None else design.needed(plan.half_width, pilot, assurance=assurance)
         row |= {
             f"{what}/{name}": float(getattr(table, what, None) or math.nan) for what in ("rows", "columns", "cells")

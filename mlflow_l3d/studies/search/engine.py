@@ -15,10 +15,39 @@ from mlflow_l3d.execution.base import Executor
 from mlflow_l3d.studies.search.optimiser import GRID, Stage, distributions, make_sampler, need_optuna, new_study
 from mlflow_l3d.studies.search.request import SearchRequest
 from mlflow_l3d.studies.search.space import SearchSpace, Setting, grid_settings
-from mlflow_l3d.studies.search.trials import FinishedTrial, TrialCell
+from mlflow_l3d.studies.search.trials import FinishedTrial, TrialCell, best_trial, known_trials
 
 if TYPE_CHECKING:
     from optuna import Trial
+
+    from mlflow_l3d.tracking.recorder import Recovered
+    from mlflow_l3d.tracking.records import TrialRecord
+
+
+def open_stage(
+    request: SearchRequest,
+    stage: Stage,
+    recovered: Recovered,
+    spooled: Sequence[TrialRecord],
+    on_finished: Callable[[FinishedTrial, Outcome | None], None],
+    before: Sequence[FinishedTrial] = (),
+) -> tuple[StageRun, FinishedTrial | None] | None:
+    """Return a stage, and the best of the trials `before` it, around which it searches; None if there is none.
+
+    Settings that earlier processes, other searches or the trials before it have trained are not trained again;
+    `recovered` and `spooled` are as in :func:`mlflow_l3d.studies.search.trials.known_trials`.
+    """
+    best, space = None, request.space
+    if before:
+        best = best_trial(before, request.metric.sign)
+        space = space.around({**best.hyperparameters, **best.params})
+        if not request.fine_trials or not space.ranges:
+            return None
+    complete = (trial for trial in before if trial.state == "complete")
+    ended = {trial.key: replace(trial, origin="known", reports={}) for trial in complete}
+    ended |= known_trials(recovered, spooled, stage)
+    recorded = {record.number: record.hyperparameters for record in spooled if record.stage == stage}
+    return StageRun(request, stage, space, on_finished, ended, recorded), best
 
 
 @dataclass
@@ -102,9 +131,7 @@ class StageRun:
         L3DError
             If every trial failed; it names the error of the first.
         """
-        if best is not None:
-            self._take_over(best)
-        with closing(executor.run(self._cells(trials, queue))) as outcomes:
+        with closing(executor.run(self.cells(trials, queue, best))) as outcomes:
             for outcome in outcomes:
                 self._receive(outcome)
         self.finished.sort(key=lambda trial: trial.number)
@@ -119,8 +146,12 @@ class StageRun:
         self.study.add_trial(need_optuna().trial.create_trial(params=params, distributions=kinds, value=best.score))
         self._keep(replace(best, number=0, origin="taken over"))
 
-    def _cells(self, trials: int, queue: Sequence[Setting]) -> Iterator[TrialCell]:
-        """Yield the cells that are to be trained, until the stage has so many trials."""
+    def cells(
+        self, trials: int, queue: Sequence[Setting] = (), best: FinishedTrial | None = None
+    ) -> Iterator[TrialCell]:
+        """Yield the cells that are to be trained, until the stage has so many trials; see `run`."""
+        if best is not None:
+            self._take_over(best)
         first = len(self.finished)
         settings = {**dict(enumerate(queue, first)), **self.recorded_settings}
         for number in range(first, first + trials):

@@ -109,6 +109,13 @@ class SearchRequest(StudyRequest):
             for number, seeds in enumerate(self.compared_on)
         ]
 
+    def compared_cells(self, best: Setting) -> dict[str, list[TrialCell]]:
+        """Return the cells that compare the best setting with the given one; none if they are the same."""
+        settings = {"found": best, "given": self.setup.hyperparameters}
+        if not self.held_out_runs or dict(best) == dict(self.setup.hyperparameters):
+            return {}
+        return {kind: self.held_out_cells(setting) for kind, setting in settings.items()}
+
     def tags(self) -> dict[str, str]:
         """Return the tags of the parent run."""
         return {names.SEARCH_SUBJECT: self.setup.subject.key}

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -15,15 +14,14 @@ from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.search.engine import StageRun
+from mlflow_l3d.studies.search.engine import StageRun, open_stage
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
 from mlflow_l3d.studies.search.optimiser import Stage, compute_importances
 from mlflow_l3d.studies.search.parameters import SearchOptions
 from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.results import HyperparameterSearch, about_search, write_search
-from mlflow_l3d.studies.search.space import SearchSpace
 from mlflow_l3d.studies.search.training import Tuned
-from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_trials, spooled_records, trials_table
+from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_trials, trials_table
 from mlflow_l3d.studies.shown import logger, progress_bar
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.pages import runs_page
@@ -129,27 +127,29 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         request = self.request
         total, name = request.coarse_trials + request.fine_trials, request.setup.approach.name
         with progress_bar(name, "trial", total=total, shown=self.progress) as self._bar:
-            coarse = self._run_stage("coarse", request.space)
-            best = best_trial(coarse.finished, self.metric.sign)
-            space = request.space.around({**best.hyperparameters, **best.params})
-            if not request.fine_trials or not space.ranges:
-                return [coarse]
-            return [coarse, self._run_stage("fine", space, best, coarse.finished)]
+            stages: tuple[Stage, ...] = ("coarse", "fine")
+            stage_runs: list[StageRun] = []
+            for stage in stages:
+                stage_run = self._run_stage(stage, stage_runs[-1].finished if stage_runs else ())
+                stage_runs += [] if stage_run is None else [stage_run]
+        return stage_runs
 
-    def _run_stage(
-        self, stage: Stage, space: SearchSpace, best: FinishedTrial | None = None, before: Sequence[FinishedTrial] = ()
-    ) -> StageRun:
-        """Run one stage; `best` is the best of the trials `before` it, whose settings are not trained again."""
-        request, setup, recorder = self.request, self.request.setup, self.recorder
-        complete = (trial for trial in before if trial.state == "complete")
-        known = {trial.key: replace(trial, origin="known", reports={}) for trial in complete}
-        recorded = {record.number: record.hyperparameters for record in spooled_records(recorder, stage)}
+    def _run_stage(self, stage: Stage, before: Sequence[FinishedTrial] = ()) -> StageRun | None:
+        """Run one stage, around the best of the trials `before` it; None if that leaves nothing to search."""
+        request, setup = self.request, self.request.setup
         on_finished = partial(self._record, stage)
-        stage_run = StageRun(request, stage, space, on_finished, {**known, **known_trials(recorder, stage)}, recorded)
+        opened = open_stage(request, stage, self.recorder.recovered, self._spooled(), on_finished, before)
+        if opened is None:
+            return None
+        stage_run, best = opened
         tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.metric.greater_is_better)
         trials, queue = stage_run.plan(best)
         stage_run.run(trials, executor_of(setup, job_of(setup, tuned)), queue, best)
         return stage_run
+
+    def _spooled(self) -> list[TrialRecord]:
+        """Return the records in the spool; those of a stage that has not begun are of an earlier process."""
+        return [*map(self.recorder.spool.record, self.recorder.spool)]
 
     def _record(self, stage: Stage, trial: FinishedTrial, outcome: Outcome | None) -> None:
         """Record a trial that ended, and show the progress of the search."""
@@ -173,11 +173,11 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         None if no comparison is requested, or the settings are the same.
         """
         request, setup, recorder = self.request, self.request.setup, self.recorder
-        if not request.held_out_runs or dict(best) == dict(setup.hyperparameters):
+        cells = request.compared_cells(best)
+        if not cells:
             return None
-        settings = {"found": best, "given": setup.hyperparameters}
-        cells = {kind: request.held_out_cells(setting) for kind, setting in settings.items()}
-        scores = {key: trial.score for key, trial in known_trials(recorder, "held_out").items()}
+        ended = known_trials(recorder.recovered, self._spooled(), "held_out")
+        scores = {key: trial.score for key, trial in ended.items()}
         # Cells of one setting follow each other, so that a worker keeps its session.
         runs = [(kind, number, cell) for kind in cells for number, cell in enumerate(cells[kind])]
         missing = {cell.key: (kind, number, cell) for kind, number, cell in runs if cell.key not in scores}
@@ -189,14 +189,14 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         ):
             for outcome in outcomes:
                 kind, number, cell = missing[outcome.key]
-                ended = FinishedTrial(number, {}, cell.hyperparameters, cell.key).with_outcome(outcome)
+                trial = FinishedTrial(number, {}, cell.hyperparameters, cell.key).with_outcome(outcome)
                 name = f"held out {number}, {kind}"
-                recorder.add(ended.record("held_out", name, cell.configurations_seeds, outcome))
-                scores[ended.key] = ended.score
-                if ended.error is not None:
-                    logger.warning("%s failed: %s", name, ended.error)
+                recorder.add(trial.record("held_out", name, cell.configurations_seeds, outcome))
+                scores[trial.key] = trial.score
+                if trial.error is not None:
+                    logger.warning("%s failed: %s", name, trial.error)
                 bar.update()
-        found, given = ([scores[cell.key] for cell in cells[kind]] for kind in settings)
+        found, given = ([scores[cell.key] for cell in cells[kind]] for kind in cells)
         return compare_held_out(found, given)
 
     def _result(self, stage_runs: list[StageRun]) -> SearchResult:

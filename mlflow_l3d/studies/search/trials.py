@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from optuna.trial import FrozenTrial
 
-    from mlflow_l3d.tracking.recorder import RunRecorder
+    from mlflow_l3d.tracking.recorder import Recovered
 
 Seeds = Mapping[str, int]
 """Factor -> seed, of one configuration."""
@@ -145,11 +145,12 @@ def reports_in(logged: Sequence[tuple[str, float, int, int]]) -> dict[int, float
     return {step: value for name, value, _, step in logged if name == REPORTED}
 
 
-def known_trials(recorder: RunRecorder[TrialRecord], stage: str) -> dict[str, FinishedTrial]:
+def known_trials(recovered: Recovered, spooled: Sequence[TrialRecord], stage: str) -> dict[str, FinishedTrial]:
     """Return key -> trial, of those that an earlier process or another search trained and that are not trained again.
 
     What was complete counts in any stage of any search, what was pruned in the same stage of the same search. Only the
-    spool of this machine, where a search lies until it is complete, has all that an interrupted search reported.
+    records in the spool of this machine, where a search lies until it is complete, have all that an interrupted search
+    reported.
     """
     trials: dict[str, FinishedTrial] = {}
 
@@ -157,19 +158,15 @@ def known_trials(recorder: RunRecorder[TrialRecord], stage: str) -> dict[str, Fi
         if (score := metrics.get("score")) is not None:
             trials[key] = FinishedTrial(0, {}, {}, key, state, score, "known", reports=reports)
 
-    for key, metrics in recorder.recovered.pruned.get(stage, {}).items():
+    for key, metrics in recovered.pruned.get(stage, {}).items():
         last_epoch = max(0, int(metrics.get("epochs_done", 1)) - 1)
         know(key, "pruned", metrics, {last_epoch: metrics.get(REPORTED, metrics.get("score", math.nan))})
-    for key, metrics in recorder.recovered.metrics.items():
+    for key, metrics in recovered.metrics.items():
         know(key, "complete", metrics, {})
-    for record in spooled_records(recorder, stage):
-        know(record.key, cast(State, record.state), record.metrics, reports_in(record.metrics_logged))
+    for record in spooled:
+        if record.stage == stage:
+            know(record.key, cast(State, record.state), record.metrics, reports_in(record.metrics_logged))
     return trials
-
-
-def spooled_records(recorder: RunRecorder[TrialRecord], stage: str) -> list[TrialRecord]:
-    """Return the records of a stage that lie in the spool: they are of an earlier process at the same search."""
-    return [record for record in map(recorder.spool.record, recorder.spool) if record.stage == stage]
 
 
 def best_trial(trials: Sequence[FinishedTrial], sign: float = 1.0) -> FinishedTrial:

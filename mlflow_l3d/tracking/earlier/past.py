@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -71,20 +71,23 @@ def investigations(client: MlflowClient, context_key: str) -> list[Run]:
     return sorted(newest_first, key=lambda run: -_size(run))
 
 
-def earlier_parent(context_key: str, factors: str, design: str, typed: Mapping[str, str]) -> str | None:
+def earlier_parent(context_key: str, factors: Collection[str], design: str, typed: Mapping[str, str]) -> str | None:
     """Return the newest investigation that a command may mean to continue, if it has a design; else None.
 
     Parameters
     ----------
     context_key, factors, design
-        What both investigate, and the design.
+        What both investigate, factors in any order, and the design.
     typed
-        Parameters of the command: those of the investigation but for the number of rows, which may grow.
+        Parameters of the command: those of the investigation but for the number of rows, which may grow, and the
+        metric, which needs no training.
     """
-    wanted = {names.ROLE: "investigation", names.CONTEXT_KEY: context_key, names.FACTOR: factors}
-    same = ("investigation_runs", "golden_runs", "joint", "mitigation", "stop", "missing", "metric", "root_seed")
+    wanted = {names.ROLE: "investigation", names.CONTEXT_KEY: context_key}
+    same = ("investigation_runs", "golden_runs", "joint", "mitigation", "stop", "missing", "root_seed")
 
     def is_continued(run: Run) -> bool:
+        if set(run.data.tags.get(names.FACTOR, "").split(",")) != set(factors):
+            return False
         # An earlier version may lack a parameter, and `mlflow run` may quote one.
         return all(run.data.params.get(name, typed[name]).strip("'\"") == typed[name] for name in same)
 

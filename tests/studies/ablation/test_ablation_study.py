@@ -232,7 +232,8 @@ def test_the_layout_of_table_3(store: Store, parent: Any) -> None:
 
 
 def test_without_predictions_of_the_metric(store: Store) -> None:
-    run_id = store.investigate(metric="synthetic_score", design="radial", mitigation_runs=8, golden_runs="auto").run_id
+    size = {"investigation_runs": 10, "mitigation_runs": 8, "golden_runs": "auto"}
+    run_id = store.investigate(metric="synthetic_score", design="radial", **size).run_id
     found = ablated(store, parent_run_id=run_id, repeats=2)
     assert found.frame["test_examples"].isna().all()
     assert sorted(found.frame["mitigation_runs"].unique()) == [3, 4, 8]

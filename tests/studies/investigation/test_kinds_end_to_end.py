@@ -103,7 +103,8 @@ def test_other_studies_read_them(scored: Investigation, place: Place) -> None:
 
 @pytest.mark.slow
 def test_choices(place: Place) -> None:
-    found = investigated(place, "multiple_choice", choices, factor="data_order", design="radial", golden_runs="auto")
+    radial = {"design": "radial", "investigation_runs": 10, "golden_runs": "auto"}
+    found = investigated(place, "multiple_choice", choices, factor="data_order", **radial)
     assert found.analysis.metric.name == "accuracy"
     assert found.analysis.consistencies["data_order"].consistency < 1
 

@@ -96,7 +96,8 @@ def test_tables_hold_the_scores_of_their_cells(place: Place, design: str) -> Non
 
 
 def test_radial_gives_all_factors_at_once(place: Place) -> None:
-    result = run(place, design="radial", factor="all", mitigation_runs=10, golden_runs="auto", root_seed=2)
+    size = {"investigation_runs": 10, "mitigation_runs": 10, "golden_runs": "auto"}
+    result = run(place, design="radial", factor="all", **size, root_seed=2)
     cells = list(result.request.design().cells())
     assert len(cells) == len(result.cells) == 10 * 4
     base = [direct(result, cell) for cell in cells if cell.phase == "base"]
@@ -279,6 +280,8 @@ def test_design_auto_continues_what_an_earlier_command_began(place: Place) -> No
     more = run(place, **{**common, "mitigation_runs": 3})
     assert (more.analysis.design, more.reused, more.computed) == ("crossed", 60, 30)
     assert f"design=crossed, to continue run {again.run_id}" in more.summary()
+    backwards = {**common, "factor": "data_order,data_split", "metric": "f1_macro"}  # neither is part of a cell
+    assert run(place, **backwards).computed == 0
     other = run(place, **common, root_seed=1)
     assert (other.analysis.design, other.computed) == ("radial", 6)
     params = place.client.get_run(other.run_id).data.params

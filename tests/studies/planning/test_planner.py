@@ -88,7 +88,7 @@ def test_nothing_is_known_and_nothing_is_trained(place: Place) -> None:
     assert made.run_id is None
     assert place.runs() == []
     text = made.summary()
-    assert "16 cells, 0 of them done on the tracking server, 16 to compute" in text
+    assert "16 cells, 0 of them done on the tracking server, 16 to compute" in " ".join(text.split())
     assert "--pilot run" in text
     assert len(text.splitlines()) <= 25
     assert "n/a: not known from earlier investigations" in made.details()
@@ -104,7 +104,7 @@ def test_what_is_done_is_free_and_says_what_a_cell_costs(done: tuple[Place, Inve
     assert made.counts["done"].tolist() == [6, 4]
     assert made.seconds_per_cell == pytest.approx(np.mean(durations(place)))
     assert made.hours == pytest.approx(10 * made.seconds_per_cell / 3600)
-    assert "mean of 10 finished cells with the same settings" in made.summary()
+    assert "mean of 10 finished cells with the same settings" in " ".join(made.summary().split())
     table = made.designs.set_index("design")
     assert table["cells"].to_dict() == {"crossed": 20, "nested": 20, "radial": 8}
     assert table.loc["crossed", "hours"] == pytest.approx(2 * made.hours)
@@ -230,8 +230,8 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
 @pytest.mark.slow
 @pytest.mark.parametrize("design", ["crossed", "radial"])
 def test_a_pilot_that_is_run_is_part_of_the_plan(place: Place, design: str) -> None:
-    size: dict[str, Any] = {"investigation_runs": 4, "mitigation_runs": 12 if design == "radial" else 4}
-    size |= {"design": design, "golden_runs": "auto"}
+    rows = {"investigation_runs": 10, "mitigation_runs": 12} if design == "radial" else {"mitigation_runs": 4}
+    size: dict[str, Any] = {"investigation_runs": 4, "golden_runs": "auto", "design": design, **rows}
     made = planned(place, pilot="run", **size)
     assert made.cells_done == 18  # nine and nine: golden runs, or the swaps
     assert [run.info.run_id for run in place.parents()] == [made.pilot_run_id]
@@ -250,7 +250,7 @@ def test_a_pilot_that_is_run_is_part_of_the_plan(place: Place, design: str) -> N
         {},
         {"factor": "all", "golden_runs": "pooled"},
         {"design": "nested", "stop": "interval", "mitigation_runs": "auto", "golden_runs": "auto"},
-        {"design": "radial", "mitigation_runs": 40, "golden_runs": "auto"},
+        {"design": "radial", "investigation_runs": 10, "mitigation_runs": 40, "golden_runs": "auto"},
         {"design": "random"},
         {"design": "fixed"},
         {"design": "crossed", "factor": "data_order+label_selection", "joint": "product", "investigation_runs": 9},
@@ -345,6 +345,12 @@ def test_the_advised_command_has_the_cells_that_the_advice_names(given: dict[str
     assert again.factors["half_width"].max() <= request.plan.half_width
 
 
+def test_an_advised_command_leaves_out_what_its_design_refuses() -> None:
+    source = specify({**SMALL, **TWO, "design": "crossed", "golden_runs": "12", "investigation_runs": 5}).source("")
+    assert {"--investigation-runs", "--golden-runs"} <= set(source.command().split())
+    assert {"--investigation-runs", "--golden-runs"}.isdisjoint(source.command(design="radial").split())
+
+
 def test_headline_without_a_pilot_and_without_an_interval() -> None:
     nothing = assembled(specify(SMALL), Pilot())
     assert nothing.report().headline == "10 cells to compute; a pilot shows how exact the result is."
@@ -364,7 +370,48 @@ def test_the_advice_of_a_plan_is_what_its_table_says() -> None:
     answer, before_pilot = (plan.report().answers[2].lead for plan in (made, assembled(request, Pilot())))
     order = ", ".join(f"design={name} {cells:,.0f}" for name, cells in needed.items())
     assert answer.endswith(f"fewest first: {order}.")
-    assert (before_pilot,) == request.offer
+    assert before_pilot == "Not known before a pilot."
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (TWO | {"investigation_runs": 10}, "design=radial: several factors need fewer trainings"),
+        (TWO, "design=crossed: only tables have investigation_runs=3"),
+        ({}, "design=crossed: one factor, as published."),
+        ({"design": "nested"}, "design=nested, as requested."),
+    ],
+)
+def test_a_plan_says_first_which_design_it_counts(given: dict[str, Any], why: str) -> None:
+    outlook = Outlook(replace(assumed_variances(0.8, 0.5), rows=20, columns=10))
+    known = {name: FactorPilot(outlook, 0.5, 0.9, "x", same=True) for name in ("data_order", "label_selection")}
+    for pilot in (Pilot(), Pilot(factors=known)):
+        assert (
+            assembled(specify({**SMALL, "golden_runs": "auto", **given}), pilot)
+            .report()
+            .answers[0]
+            .lead.startswith(why)
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "possible"),
+    [
+        ({}, ["crossed", "nested", "radial"]),
+        ({"mitigation": "label_selection:0+1"}, ["crossed", "nested"]),
+        ({"factor": "data_order,test_sample", "metric": "f1_macro"}, ["crossed", "nested"]),
+        ({"factor": "data_order+data_split", "joint": "product", "investigation_runs": 4}, ["crossed"]),
+    ],
+)
+def test_a_plan_lists_possible_designs_only(given: dict[str, Any], possible: list[str]) -> None:
+    request = specify({**SMALL, **given})
+    outlook = Outlook(replace(assumed_variances(0.8, 0.5), rows=20, columns=10))
+    known = {name: FactorPilot(outlook, 0.5, 0.9, "x", same=True) for name in request.factors}
+    for pilot in (Pilot(), Pilot(factors=known)):
+        made = assembled(request, pilot)
+        assert [*made.designs["design"]] == possible
+        assert [name for name in made.factors if name.startswith("rows/")] == [f"rows/{name}" for name in possible]
+        assert "design=radial" not in " ".join(made.notes) or "radial" in possible
 
 
 def test_equal_scores_are_no_pilot() -> None:
