@@ -179,10 +179,10 @@ def is_going(run: Run) -> bool:
 
 def _state(run: Run) -> str:
     """Return the state of a study in a word: one that ended without some of its scores is incomplete."""
-    if run.info.status == "RUNNING" and not is_going(run):
-        return "killed"
-    is_incomplete = run.info.status == "FINISHED" and run.data.tags.get(names.STATE) == "incomplete"
-    return "incomplete" if is_incomplete else str(run.info.status).lower()
+    status = str(run.info.status).lower()
+    if status == "running":
+        return status if is_going(run) else "killed"
+    return "incomplete" if status == "finished" and run.data.tags.get(names.STATE) == "incomplete" else status
 
 
 def list_document(runs: list[Run], links: Mapping[str, str]) -> Document:
