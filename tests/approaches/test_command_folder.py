@@ -164,10 +164,14 @@ def test_whatever_may_decide_a_result_is_in_the_key(change, tmp_path, monkeypatc
     monkeypatch.setenv("BASE", "1")
     for version in ("v1", "v2"):
         for name, text in {"train.py": "'run.yaml', 'large'", "run.yaml": "words: words.csv", "words.csv": ""}.items():
-            (tmp_path / version).mkdir(exist_ok=True)
+            (tmp_path / version / "data").mkdir(parents=True, exist_ok=True)
             (tmp_path / version / name).write_text(text)
         (tmp_path / version / "large").write_text("x" * 99)
-    here, data, twins = tmp_path / "v1", tmp_path / "v1", [tmp_path / "v1" / "large", tmp_path / "v2" / "large"]
+    here, data, twins = (
+        tmp_path / "v1",
+        tmp_path / "v1" / "data",
+        [tmp_path / "v2" / "large", tmp_path / "v1" / "large"],
+    )
 
     def key():
         command = Command(["python", "train.py", "{seed}", str(data), *map(str, twins)], here=here)
@@ -180,7 +184,7 @@ def test_whatever_may_decide_a_result_is_in_the_key(change, tmp_path, monkeypatc
     elif change == "folder":
         here = tmp_path / "v2"
     elif change == "argument":
-        data = tmp_path / "v2"
+        data = tmp_path / "v2" / "data"
     else:
         changed = {"content": "v1/train.py", "size": "v1/large", "setting": "v1/words.csv", "twin": "v2/large"}
         with (tmp_path / changed[change]).open("a") as file:

@@ -147,7 +147,8 @@ class Project(Command):
         """
         del model
         place, _ = self._project(hyperparameters)
-        files = {**place.files, **self.template.files(), **self.template.more_files(listed(hyperparameters["files"]))}
+        named = {**self.template.files(), **self.template.more_files(listed(hyperparameters["files"]))}
+        files = {"project": place.files, "named": [(Path(name).name, content) for name, content in named.items()]}
         settings: dict[str, object] = {"entry_point": self.entry_point, "parameters": _public(self.given)}
         if names := listed(hyperparameters["environment"]):
             settings["environment"] = {name: os.environ.get(name) for name in names}
