@@ -163,7 +163,12 @@ def test_whatever_may_decide_a_result_is_in_the_key(change, tmp_path, monkeypatc
     monkeypatch.setattr(key_files, "_SMALL", 20)
     monkeypatch.setenv("BASE", "1")
     for version in ("v1", "v2"):
-        for name, text in {"train.py": "'run.yaml', 'large'", "run.yaml": "words: words.csv", "words.csv": ""}.items():
+        for name, text in {
+            "train.py": "'run.yaml', 'huge'",
+            "huge": "x" * 99,
+            "run.yaml": "words: words.csv",
+            "words.csv": "",
+        }.items():
             (tmp_path / version / "data").mkdir(parents=True, exist_ok=True)
             (tmp_path / version / name).write_text(text)
         (tmp_path / version / "large").write_text("x" * 99)
@@ -186,7 +191,7 @@ def test_whatever_may_decide_a_result_is_in_the_key(change, tmp_path, monkeypatc
     elif change == "argument":
         data = tmp_path / "v2" / "data"
     else:
-        changed = {"content": "v1/train.py", "size": "v1/large", "setting": "v1/words.csv", "twin": "v2/large"}
+        changed = {"content": "v1/train.py", "size": "v1/huge", "setting": "v1/words.csv", "twin": "v2/large"}
         with (tmp_path / changed[change]).open("a") as file:
             file.write("# changed")
     assert key() != before
