@@ -117,7 +117,7 @@ def _outputs(template: Template, files: Mapping[str, str]) -> list[str]:
 
 
 def check_independence(template: Template, what: str, score: str, run: Callable[[], Written]) -> None:
-    """Raise if a run has another result without the named files that earlier runs wrote, where it may read them.
+    """Raise if a run has another result without the named files that earlier runs wrote, so that it reads them.
 
     Parameters
     ----------

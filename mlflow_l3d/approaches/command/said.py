@@ -37,7 +37,8 @@ _SPLITS: Final = frozenset(
 )
 _OF_HEADINGS: Final = frozenset({"results", "result", "metrics", "scores", "performance", "set"})
 _BY_SPLIT: Final = re.compile(
-    rf"(?P<name>[a-z][\w @-]{0, 60}?)\s{0, 9}[:=]\s{0, 9}(?P<values>(?:[,;/]?\s*[\d.]+\s?%?\s*\((?:{'|'.join(_SPLITS)})(?: set)?\))+)",
+    r"(?P<name>[a-z][\w @-]{0,60}?)\s{0,9}[:=]\s{0,9}"
+    rf"(?P<values>(?:[,;/]?\s*[\d.]+\s?%?\s*\((?:{'|'.join(_SPLITS)})(?: set)?\))+)",
     re.IGNORECASE,
 )
 """``accuracy: 0.99 (train), 0.80 (test)``"""
