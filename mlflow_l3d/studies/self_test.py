@@ -90,7 +90,8 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
     if changes[REPLICATE] and request.setup.deterministic:
         # What else is drawn changes every result, so that nothing is known of the other seeds.
         repeated = changes[REPLICATE]
-        problems = [f"the same seeds gave another result ({repeated}): something is drawn that no seed decides"]
+        cause = "something is drawn that no seed decides, or runs share a file (try workers=1, or write to {output})"
+        problems = [f"the same seeds gave another result ({repeated}): {cause}"]
     effects = {name: change or "nothing" for name, change in changes.items()}
     if not problems:
         _mark(request).parent.mkdir(parents=True, exist_ok=True)
