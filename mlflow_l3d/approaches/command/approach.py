@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -13,18 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.command import key_files
 from mlflow_l3d.approaches.command.folder import Visit
 from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
-from mlflow_l3d.approaches.command.key_files import (
-    deciding_files,
-    named_files,
-    note_outputs,
-    outside_paths,
-    report_outputs,
-)
 from mlflow_l3d.approaches.command.said import is_public, printed_scores
 from mlflow_l3d.approaches.command.scores import Printed, chosen_score, has_result, scale_of, unscaled
-from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines
+from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines, listed
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, CommandSession, Written, read
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
@@ -72,7 +67,7 @@ class Command(Approach):
     """
 
     name = "command"
-    version = "3"
+    version = "4"
     what = "the command"
     otherwise = "print it"
     own_folder = "{output} or $L3D_OUTPUT"
@@ -114,11 +109,15 @@ class Command(Approach):
         return {}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
-        """Return the words of the command, and the hash of what it and its scripts name, but for what it writes."""
+        """Return hashes of the command with its folder and environment, and of what it names but does not write."""
         del model
-        names = [Path(word).name if Path(word).is_absolute() else word for word in self.template.words]
-        files = {**deciding_files(self.template), **self.template.more_files(listed(hyperparameters["files"]))}
-        return {"command": content_key({"words": names}), "files": content_key(files)}
+        variables = {name: os.environ.get(name) for name in listed(hyperparameters["environment"])}
+        typed = {"words": self.template.words, "here": str(self.template.here.resolve()), "environment": variables}
+        files = {
+            **key_files.deciding_files(self.template),
+            **self.template.more_files(listed(hyperparameters["files"])),
+        }
+        return {"command": content_key(typed), "files": content_key(files)}
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the first file of the command, else of its program."""
@@ -145,7 +144,7 @@ class Command(Approach):
         elif classes_text != NO_CLASSES and classes_text not in OTHER_KINDS:
             classes = tuple(part.strip() for part in classes_text.split("|"))
         if self.not_in_key:
-            report_outputs(self.template)
+            key_files.report_outputs(self.template)
         return own_data(self.label(hyperparameters), classes, kind)
 
     def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> FirstRun:
@@ -166,6 +165,11 @@ class Command(Approach):
         if chosen := self.asked == AUTO and bool(first.score) and not (first.numbers or first.classes):
             self.metric, self.metrics = first.score, (first.score,)
         if kept is None:
+            seeds = dict.fromkeys(self.factors, _MOST_FIRST_RUNS)
+            key_files.check_independence(
+                self.template, self.what, self._score, lambda: self.execute(seeds, hyperparameters)
+            )
+            first = self.first
             if first.shows_scale(self._score):
                 first.write(path())
             first.report(self.what, self.own_folder, chosen=chosen)
@@ -239,16 +243,16 @@ class Command(Approach):
             store = {} if "MLFLOW_TRACKING_URI" in inherited else tracking(folder, inherited, ready=ready)
             variables = {"L3D_OUTPUT": place, "PYTHONDONTWRITEBYTECODE": "1", **store, **inherited}
             is_first = self.first is None or self.first.alone is None
-            before = named_files(self.template) if is_first else {}
+            before = key_files.named_files(self.template) if is_first else {}
             where = (self.template.here, folder, variables)
-            printed, visited = run_in_place(words, *where, outside=outside_paths(self.template), alone=alone)
+            printed, visited = run_in_place(words, *where, outside=key_files.outside_paths(self.template), alone=alone)
             written = None
             if printed is not None:
                 written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
                 written = self._scored(written, printed, logged_metrics(folder))
         self._note(visited, alone=alone, can_be_trusted=self.template.has_output)
         if is_first:
-            self._has_sure_outputs = note_outputs(self.template, before)
+            self._has_sure_outputs = key_files.note_outputs(self.template, before)
         return written
 
     def _note(self, visited: Visit, *, alone: bool, can_be_trusted: bool = False) -> None:
@@ -293,8 +297,3 @@ class Command(Approach):
         """Return a session that runs the command once a cell."""
         del model, device, cache
         return CommandSession(partial(self.execute, hyperparameters=hyperparameters), self.what, self.metric, task)
-
-
-def listed(value: Value) -> list[str]:
-    """Return the parts of a hyperparameter that is a list."""
-    return [part.strip() for part in str(value).split(",") if part.strip()]

@@ -8,8 +8,8 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -17,12 +17,14 @@ from typing import Any, Final
 
 from mlflow_l3d.approaches.command.folder import MOST_FILES, walk
 from mlflow_l3d.approaches.command.template import Template, file_hash, small_text
-from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
+from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, Written
 from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import cache_folder
 
 _SMALL: Final = 10**7
 _SCRIPTS: Final = frozenset({".py", ".sh"})
+_SETTINGS: Final = frozenset({".yaml", ".yml", ".json", ".toml"})
 _WORD: Final = re.compile(r"[\w.-]+")
 OUTSIDE: Final = re.compile(r"(?<![\w.:/~{}-])(?!/(?:proc|sys)/)(?:~/|\.\./|/)[\w./-]*\w")
 _SURE: Final = 2  # runs that changed a file, which is an output then
@@ -33,16 +35,18 @@ _log = logging.getLogger(__name__)
 def named_files(template: Template) -> dict[str, str]:
     """Return name -> hash of the files that a command names, and of those that its scripts name.
 
-    The latter are of 10 MB at most, in its folder or with a whole path. A script names what has its name in the text:
-    also modules, without their ending, which may name others.
+    The latter are in its folder or have a whole path; of those above 10 MB size and time stand for the content. A
+    script names what has its name in the text: also modules, without their ending. These and settings may name others.
     """
     inside, outside = _names_in_scripts(template)
     hashes = {}
     for name in (*inside, *outside):
         with suppress(OSError):
             path = template.here / Path(name).expanduser()
-            if path.is_file() and path.stat().st_size <= _SMALL:
-                hashes[name] = file_hash(path)
+            status = path.stat()
+            if path.is_file():
+                is_small = status.st_size <= _SMALL
+                hashes[name] = file_hash(path) if is_small else f"{status.st_size} {status.st_mtime_ns}"
     return {**hashes, **template.files()}
 
 
@@ -71,7 +75,7 @@ def _names_in_scripts(template: Template) -> tuple[list[str], list[str]]:
             path = template.here / name
             if path.resolve() not in by_command:
                 inside.add(name)
-                texts += [_text(path)] if path.suffix in _SCRIPTS else []
+                texts += [_text(path)] if path.suffix in _SCRIPTS | _SETTINGS else []
     return sorted(inside), sorted(outside)
 
 
@@ -110,6 +114,52 @@ def report_outputs(template: Template) -> None:
 def _outputs(template: Template, files: Mapping[str, str]) -> list[str]:
     """Return those of the named files that runs write."""
     return [name for name, runs in read_notes(_notes_path(template, files)).items() if runs >= _SURE]
+
+
+def check_independence(template: Template, what: str, score: str, run: Callable[[], Written]) -> None:
+    """Raise if a run has another result without the named files that earlier runs wrote, so that it reads them.
+
+    Parameters
+    ----------
+    template, what
+        The command, and what errors call it.
+    score
+        The metric that is compared without predictions.
+    run
+        Runs it, always with the same seeds.
+
+    Raises
+    ------
+    L3DError
+        If so, or if it fails while they are there.
+    """
+    outputs = _outputs(template, named_files(template))
+    names = [name for name in outputs if name not in (*PREDICTIONS, METRICS) and (template.here / name).is_file()]
+    if not names:
+        return
+    text = ", ".join(names)
+    _log.warning("Runs write %s: two or three more show whether they read it. Write to {output} to save these.", text)
+    with_files, without = run(), list[Written]()
+    for _ in range(2):  # the second shows whether equal seeds give equal results at all
+        with suppress(L3DError), _moved_away(template, names):
+            without.append(run())
+        if not without or without[0].is_same(with_files, score):
+            return
+    if without[0].is_same(without[-1], score):
+        finding = f"the same seeds give another result if {text} of earlier runs is not there, so runs read it"
+        raise L3DError(f"{what}: {finding}. Write to {{output}} instead, or delete it when a run begins.")
+
+
+@contextmanager
+def _moved_away(template: Template, names: Iterable[str]) -> Iterator[None]:
+    """Move files away, and back at the end."""
+    paths = [template.here / Path(name).expanduser() for name in names]
+    moved = {path: path.replace(path.with_name(f"{path.name}.l3d")) for path in paths}
+    try:
+        yield
+    finally:
+        for path, aside in moved.items():
+            aside.replace(path)
 
 
 def note_outputs(template: Template, before: Mapping[str, str]) -> bool:

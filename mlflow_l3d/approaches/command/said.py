@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from mlflow_l3d.approaches.command.scores import Printed, has_result
+from mlflow_l3d.approaches.command.scores import Printed, has_result, is_of_test
 from mlflow_l3d.metrics.known import is_share, sounds_like_metric
 from mlflow_l3d.privacy import public_text
 
@@ -32,7 +32,17 @@ _DELIMITER: Final = re.compile(r"[,;:|=\[\]{}<>\"'│]|\s-+\s|\t|\s{3,}")
 _COUNTED: Final = re.compile(
     r"\b(?:epochs?|steps?|iter(?:ation)?|batch)\s+\d+(?:/\d+)?\b|^.*\b(?:info|debug|warning)\b|^\d{3}\s|\d+/\d+"
 )
-_SPLITS: Final = frozenset({"test", "val", "valid", "validation", "eval", "evaluation", "dev", "train", "training"})
+_SPLITS: Final = frozenset(
+    {"test", "te", "tst", "val", "valid", "validation", "eval", "evaluation", "dev", "train", "training", "tr", "trn"}
+)
+_OF_HEADINGS: Final = frozenset({"results", "result", "metrics", "scores", "performance", "set"})
+_BY_SPLIT: Final = re.compile(
+    r"(?P<name>[a-z][\w @-]{0,60}?)\s{0,9}[:=]\s{0,9}"
+    rf"(?P<values>(?:[,;/]?\s*[\d.]+\s?%?\s*\((?:{'|'.join(_SPLITS)})(?: set)?\))+)",
+    re.IGNORECASE,
+)
+"""``accuracy: 0.99 (train), 0.80 (test)``"""
+_FOLD: Final = re.compile(r"\bfold\W*\d+", re.IGNORECASE)
 # Words in names of other numbers.
 _NO_SCORE: Final = re.compile(
     "epochs?|steps?|iter(ations?)?|batch(es)?|lr|learning|rate|seeds?|random|state|time|runtime|elapsed|duration|eta|m?s"
@@ -44,8 +54,8 @@ _NO_SCORE: Final = re.compile(
 def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Printed]:
     """Return name -> value of the last scores in a text, in the order in which they were printed last.
 
-    If the last line with a score is a JSON object with a result, its scores are the only ones. A number that
-    :mod:`mlflow_l3d.privacy` hides, as behind ``password:``, is left out.
+    If the last line with a score is a JSON object with a result, its scores are the only ones, unless only others are
+    of a test part. A number that :mod:`mlflow_l3d.privacy` hides, as behind ``password:``, is left out.
 
     Parameters
     ----------
@@ -65,20 +75,25 @@ def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Printe
     lines: dict[str, str] = {}
     left_out = {normalised(name) for name in without}
     last: dict[str, Printed] = {}
-    for line in re.sub(r"\x08+", "\n", _ESCAPES.sub("", text)).splitlines():
-        record = _record(line)
-        is_record = isinstance(record, dict)
+    heading = Heading()
+    for line, record in _lines(re.sub(r"\x08+", "\n", _ESCAPES.sub("", text))):
+        is_record = record is not None
         pairs = {
             name: value
-            for typed, value in (_items(record) if is_record else _pairs(line))
-            if (name := normalised(typed)) and name not in left_out and not _is_no_score(name)
+            for typed, value in (_pairs(line) if record is None else _items(record))
+            if (name := _whole_name(normalised(typed), scores)) and name not in left_out and not _is_no_score(name)
         }
         pairs = pairs or dict(_bare_pairs(line, scores))
+        heading = heading.after(line, has_scores=bool(pairs))
+        pairs = {heading.over(name): value for name, value in pairs.items()}
         if pairs:
             lines |= dict.fromkeys(pairs, "" if is_record else line)
             others = [each for each in scores.items() if each[0] not in pairs]
             scores = dict([*others, *pairs.items()][-MOST:])
-            last = dict([*pairs.items()][-MOST:]) if is_record and has_result(pairs) else {}
+            is_last = (
+                is_record and has_result(pairs) and (any(map(is_of_test, pairs)) or not any(map(is_of_test, scores)))
+            )
+            last = dict([*pairs.items()][-MOST:]) if is_last else {}
     return {name: value for name, value in (last or scores).items() if is_public(name, value, lines[name])}
 
 
@@ -113,10 +128,76 @@ def _is_no_score(name: str) -> bool:
     return others <= _SPLITS and others != words
 
 
-def _record(line: str) -> Any:
-    """Return the JSON that a line is; None if it is anything else."""
-    with suppress(ValueError, RecursionError):
-        return json.loads(line) if line.rstrip().endswith("}") else None
+class Heading(NamedTuple):
+    """The part of the data of the lines below ``== Test ==``, ``Test results`` or, if they are indented, ``test:``.
+
+    Attributes
+    ----------
+    split
+        The part; empty if there is none.
+    indent
+        How far the heading is indented, if it holds for lines that are indented further; else -1.
+    is_used
+        Whether scores followed: an empty line ends it then.
+    """
+
+    split: str = ""
+    indent: int = -1
+    is_used: bool = False
+
+    def after(self, line: str, *, has_scores: bool) -> Heading:
+        """Return the heading that holds for a line, or from it on."""
+        text = line.strip()
+        bare = text.strip("=#*-_~:[] ")
+        words = _words(bare)
+        indent = len(line) - len(line.lstrip())
+        if has_scores or not text:
+            ended = indent <= self.indent if has_scores else self.is_used
+            return Heading() if ended else self._replace(is_used=self.is_used or has_scores)
+        is_decorated = bool(re.match(r"[=*~_-]{2}|#+ ", text))
+        if words - _OF_HEADINGS and words - _OF_HEADINGS <= _SPLITS and not re.search(r"\d", bare):
+            split = " ".join(sorted(words - _OF_HEADINGS))
+            if is_decorated or words & _OF_HEADINGS:
+                return Heading(split)
+            if text.endswith(":"):
+                return Heading(split, indent)
+        return Heading() if is_decorated and words else self
+
+    def over(self, name: str) -> str:
+        """Return the name of a score below it."""
+        return f"{self.split}_{name}" if self.split and _SPLITS.isdisjoint(_words(name)) else name
+
+
+def _whole_name(name: str, scores: Collection[str]) -> str:
+    """Return a name; if it says only that it is a mean, that of the scores of folds before it follows."""
+    folds = [each for each in scores if each.startswith("fold_")]
+    if folds and _words(name) and _words(name) <= {"cv", "mean", "average", "avg", "overall", "score"}:
+        return f"{name}_{re.sub(r'^fold_[0-9]+_', '', folds[-1])}"
+    return name
+
+
+def _lines(text: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """Yield each line with the JSON object that ends it, if one does, which may take more lines: they are one then."""
+    end = 0
+    for match in re.finditer(r"[^\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+|(?<=\n)(?=\n)", text):
+        if match.start() < end:
+            continue
+        line, record, brace = match[0], None, match.start() + match[0].find("{")
+        with suppress(ValueError, RecursionError):
+            if "{" in line:
+                document, stop = json.JSONDecoder().raw_decode(text, brace)
+                if not text[stop:].partition("\n")[0].strip():
+                    *_, split = "", *_split_at_end(text[match.start() : brace])
+                    record, line, end = {split: document} if split else document, text[match.start() : stop], stop
+        yield line, record
+
+
+def _split_at_end(text: str) -> list[str]:
+    """Return the part of the data that a text ends with, as ``INFO test results:``, if it does."""
+    words = re.findall(r"[a-z]+", text.lower())
+    while words and words[-1] in _OF_HEADINGS:
+        words.pop()
+    return [word for word in words[-1:] if word in _SPLITS]
 
 
 def _items(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Printed]]:
@@ -131,19 +212,33 @@ def _items(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Pr
 
 def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
     """Yield names and numbers with a sign between them."""
-    end, split = 0, ""
+    end, split, metric = 0, "", ""
+    line = _BY_SPLIT.sub(_named_each, line.replace("[%]", "(%)"))
     for match in _VALUE.finditer(line):
         before, end = line[end : match.start()], match.end()
         name, split = _name_of(before, split)
+        fold = _FOLD.findall(before)
         if match["equals"] == "=" and not before.endswith(" "):
             *others, name = re.split(r"[\s(]", name)
-            name = " ".join([*[word for word in others if word.lower() in _SPLITS][-1:], name])
+            name = " ".join([*[word for word in others if word.lower() in {*_SPLITS, "cv"}][-1:], name])
+        if fold and "fold" not in name.lower():
+            name = f"{fold[-1]} {name}"
+        *_, metric = [metric, *(each for each in _DELIMITER.split(before) if sounds_like_metric(normalised(each)))]
+        if metric and _words(name) and _words(name) <= _SPLITS:  # accuracy train: 0.99, test: 0.90
+            name = f"{name} {' '.join(word for word in metric.split() if word.lower() not in _SPLITS)}"
         number, whole = float(match["number"]), match["whole"]
         if whole is not None:  # 87/100 correct: a share, and else the place in a list
             if not is_share(normalised(name)) or not 0 <= number <= float(whole) or not float(whole):
                 continue
             number /= float(whole)
-        yield name, Printed(number, match["percent"] is not None)
+        is_percent = match["percent"] is not None or before.rstrip().endswith("(%)")
+        yield name, Printed(number, is_percent)
+
+
+def _named_each(match: re.Match[str]) -> str:
+    """Return the numbers of parts of the data, each with its part and the name before it."""
+    values = re.findall(r"([\d.]+\s?%?)\s*\(([a-z]+)", match["values"], re.IGNORECASE)
+    return ", ".join(f"{split} {match['name']}: {value}" for value, split in values)
 
 
 def _name_of(before: str, split: str) -> tuple[str, str]:
@@ -158,7 +253,7 @@ def _name_of(before: str, split: str) -> tuple[str, str]:
     """
     *others, name = ["", *filter(str.strip, _DELIMITER.split(before))]
     for other in others:
-        words = _words(other) - {"set", "epoch", "results", "metrics"}
+        words = _words(other) - {"epoch", *_OF_HEADINGS}
         split = " ".join(words) if words and words <= _SPLITS else split
     return f"{split} {name}".strip() if _SPLITS.isdisjoint(_words(name)) else name, split
 
@@ -169,7 +264,9 @@ def _bare_pairs(line: str, before: Mapping[str, Printed]) -> Iterator[tuple[str,
     for match in _BARE.finditer(line) if _FRACTION.search(line) else ():
         typed, split = _name_of(f"{line[end : match.start()]}|{match['name']}", split)
         name, number, end = normalised(typed), float(match["number"]), match.end()
+        if average := re.match(r"\s\(([\d.]+)\)", line[end:]) if "@" in typed else None:  # Acc@1 60.00 (70.10)
+            number = float(average[1])
         digits = len(match["number"].partition(".")[2])
         is_rounded = name in before and round(before[name].number, digits) == number
-        if sounds_like_metric(name.rpartition("_")[2]) and not is_rounded:
+        if sounds_like_metric(re.sub(r"_at_\d+$", "", name).rpartition("_")[2]) and not is_rounded:
             yield name, Printed(number, match["percent"] is not None)

@@ -9,15 +9,19 @@ from typing import Final, NamedTuple
 
 from mlflow_l3d.metrics.known import is_share, registered, sounds_like_metric
 
-_TEST: Final = re.compile(r"(?<![^\W_])(?:test(?:ing)?|held[ _-]?out|holdout)(?![^\W_])")
+_TEST: Final = re.compile(
+    r"(?<![^\W_])(?:test(?:ing)?|te|tst|held[ _-]?out|holdout|oos|out[ _-]of[ _-]sample)(?![^\W_])"
+)
 _HELD_OUT: Final = frozenset({"val", "valid", "validation", "eval", "evaluation", "dev"})
-_TRAINING: Final = frozenset({"train", "training"})
+_TRAINING: Final = frozenset({"train", "training", "tr", "trn"})
+_IN_SAMPLE: Final = re.compile(r"(?<![^\W_])in[ _-]sample(?![^\W_])")
 _LOSSES: Final = frozenset({"loss", "perplexity"})
-_MEANS: Final = frozenset({"mean", "average", "avg", "cv"})
+_MEANS: Final = frozenset({"mean", "average", "avg", "cv", "best"})
 _REWARDS: Final = frozenset({"reward", "return", "pearson", "spearman", "correlation"})
 # A fold, a class, a baseline, the first five answers: part of a score, or the score of something else.
 _PART: Final = re.compile(
-    r"(?<![^\W_])(?:fold|class|label|baseline|dummy|majority|chance|naive)(?![^\W\d_])|top[_-]?(?:[2-9]|1\d)|(?:^|/)\d+/"
+    r"(?<![^\W_])(?:fold|class|label|baseline|dummy|majority|chance|naive|teacher|human|before)(?![^\W\d_])"
+    r"|(?:top|acc_at)[_-]?(?:[2-9]|1\d)|(?:^|/)\d+/"
 )
 # Last words of names that a score has part in: accuracy_std, best_f1_epoch.
 _NO_SCORE: Final = re.compile(
@@ -37,6 +41,11 @@ class Printed(NamedTuple):
 def has_result(values: Mapping[str, Printed]) -> bool:
     """Return whether one of some numbers is a score, and neither a loss nor of the training data."""
     return any(_is_score(name, value) and _standing(name) == 0 for name, value in values.items())
+
+
+def is_of_test(name: str) -> bool:
+    """Return whether a name says that a number is of the test part of the data."""
+    return bool(_TEST.search(name))
 
 
 def chosen_score(values: Mapping[str, Printed]) -> str:
@@ -60,7 +69,7 @@ def chosen_score(values: Mapping[str, Printed]) -> str:
         is_mean = bool(words[name] & {"overall", "final"}) or words[name] - _MEANS in [
             words[other] for other in scores if words[name] & _MEANS and other != name
         ]
-        is_test = bool(_TEST.search(name))
+        is_test = is_of_test(name)
         is_held_out = is_test or not _HELD_OUT.isdisjoint(words[name])
         return _standing(name), bool(_PART.search(name)), not is_held_out, not is_test, not is_mean
 
@@ -85,10 +94,10 @@ def _is_score(name: str, value: Printed) -> bool:
 def _standing(name: str) -> int:
     """Return 0 for a score, 1 for a loss of held-out data, 2 for a score of the training data, 3 for another loss."""
     words = _words(name)
-    is_training = not _TRAINING.isdisjoint(words)
+    is_training = not _TRAINING.isdisjoint(words) or bool(_IN_SAMPLE.search(name))
     if _LOSSES.isdisjoint(words):
         return 2 * is_training
-    return 1 if not is_training and (_TEST.search(name) or not _HELD_OUT.isdisjoint(words)) else 3
+    return 1 if not is_training and (is_of_test(name) or not _HELD_OUT.isdisjoint(words)) else 3
 
 
 def scale_of(name: str, value: Printed) -> str:

@@ -162,7 +162,7 @@ def small_text(path: Path) -> bytes:
 
 
 def _hashes(paths: Mapping[str, Path]) -> dict[str, str]:
-    return {Path(name).name if Path(name).is_absolute() else name: file_hash(path) for name, path in paths.items()}
+    return {name: file_hash(path) for name, path in paths.items()}
 
 
 def file_hash(path: Path) -> str:
@@ -175,6 +175,11 @@ def file_hash(path: Path) -> str:
 def _content_hash(path: Path, *_: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def listed(value: object) -> list[str]:
+    """Return the parts of a hyperparameter that is a list."""
+    return [part.strip() for part in str(value).split(",") if part.strip()]
 
 
 def environment(names: Iterable[str]) -> dict[str, str]:

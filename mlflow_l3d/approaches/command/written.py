@@ -70,6 +70,12 @@ class Written:
         """Whether the predictions are decimal numbers."""
         return self.kind == "regression"
 
+    def is_same(self, other: Written, metric: str) -> bool:
+        """Return whether another run has the same predictions; without predictions, the same value of a metric."""
+        if self.predictions is None or other.predictions is None:
+            return self.metrics.get(metric) == other.metrics.get(metric)
+        return np.array_equal(self.predictions, other.predictions)
+
     def as_numbers(self) -> Written:
         """Return it with labels and predictions as numbers; raise a ValueError if one is none."""
         values = (self.labels, self.predictions)
@@ -123,10 +129,17 @@ def _metrics(path: Path) -> dict[str, float]:
         raise L3DError(f"{path.name} is not valid JSON ({error})") from None
     if not isinstance(metrics, dict) or not metrics:
         raise L3DError(f"{path.name} must map names to numbers")
+    numbers: dict[str, float] = {}
     for name, value in metrics.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise L3DError(f"{path.name}: {name} is {value!r}, not a finite number")
-    return {name: float(value) for name, value in metrics.items()}
+        for inner, number in value.items() if isinstance(value, dict) else [("", value)]:
+            whole = f"{name}/{inner}".rstrip("/")
+            if isinstance(number, int | float) and not isinstance(number, bool):
+                if not math.isfinite(number):
+                    raise L3DError(f"{path.name}: {whole} is {number!r}, not a finite number")
+                numbers[whole] = float(number)
+    if not numbers:
+        raise L3DError(f"{path.name} must map names to numbers")
+    return numbers
 
 
 def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:

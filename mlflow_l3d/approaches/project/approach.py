@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -11,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, Command, listed
-from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of, run
+from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, Command
+from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of, listed, run
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, with_predictions
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import ProjectParameters
@@ -146,8 +147,11 @@ class Project(Command):
         """
         del model
         place, _ = self._project(hyperparameters)
-        files = {**place.files, **self.template.files(), **self.template.more_files(listed(hyperparameters["files"]))}
-        settings = {"entry_point": self.entry_point, "parameters": _public(self.given)}
+        named = {**self.template.files(), **self.template.more_files(listed(hyperparameters["files"]))}
+        files = {"project": place.files, "named": [(Path(name).name, content) for name, content in named.items()]}
+        settings: dict[str, object] = {"entry_point": self.entry_point, "parameters": _public(self.given)}
+        if names := listed(hyperparameters["environment"]):
+            settings["environment"] = {name: os.environ.get(name) for name in names}
         return {
             "project": content_key({**settings, "env_manager": hyperparameters["env_manager"]}),
             "files": content_key(files),

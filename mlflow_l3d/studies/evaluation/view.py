@@ -118,8 +118,7 @@ def view(
         raise ParameterError("bundle", bundle, "has no effect with cite, which prints a text", "Leave one out.")
     with entry_point():
         client = connect()
-        if parent_run_id == "latest":
-            parent_run_id = latest_investigation(client)
+        parent_run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         if typed["cite"]:
             return Viewed(1, text=_cited(client, parent_run_id))
         if parent_run_id != "all" and report_of(client, parent_run_id) is None:
