@@ -165,11 +165,6 @@ class Command(Approach):
         if chosen := self.asked == AUTO and bool(first.score) and not (first.numbers or first.classes):
             self.metric, self.metrics = first.score, (first.score,)
         if kept is None:
-            seeds = dict.fromkeys(self.factors, _MOST_FIRST_RUNS)
-            key_files.check_independence(
-                self.template, self.what, self._score, lambda: self.execute(seeds, hyperparameters)
-            )
-            first = self.first
             if first.shows_scale(self._score):
                 first.write(path())
             first.report(self.what, self.own_folder, chosen=chosen)

@@ -8,8 +8,8 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -17,9 +17,8 @@ from typing import Any, Final
 
 from mlflow_l3d.approaches.command.folder import MOST_FILES, walk
 from mlflow_l3d.approaches.command.template import Template, file_hash, small_text
-from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, Written
+from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
 from mlflow_l3d.cells.cell import content_key
-from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import cache_folder
 
 _SMALL: Final = 10**7
@@ -108,58 +107,16 @@ def deciding_files(template: Template) -> dict[str, str]:
 def report_outputs(template: Template) -> None:
     """Log which of the named files are not in the key, since runs write them."""
     if outputs := _outputs(template, named_files(template)):
-        _log.warning("Not part of the key of a cell, since runs write them: %s.", ", ".join(sorted(outputs)))
+        _log.warning(
+            "Not part of the key of a cell, since runs write them: %s. A run that reads what an earlier run wrote has "
+            "another result: write to {output}, or delete it when a run begins.",
+            ", ".join(sorted(outputs)),
+        )
 
 
 def _outputs(template: Template, files: Mapping[str, str]) -> list[str]:
     """Return those of the named files that runs write."""
     return [name for name, runs in read_notes(_notes_path(template, files)).items() if runs >= _SURE]
-
-
-def check_independence(template: Template, what: str, score: str, run: Callable[[], Written]) -> None:
-    """Raise if a run has another result without the named files that earlier runs wrote, so that it reads them.
-
-    Parameters
-    ----------
-    template, what
-        The command, and what errors call it.
-    score
-        The metric that is compared without predictions.
-    run
-        Runs it, always with the same seeds.
-
-    Raises
-    ------
-    L3DError
-        If so, or if it fails while they are there.
-    """
-    outputs = _outputs(template, named_files(template))
-    names = [name for name in outputs if name not in (*PREDICTIONS, METRICS) and (template.here / name).is_file()]
-    if not names:
-        return
-    text = ", ".join(names)
-    _log.warning("Runs write %s: two or three more show whether they read it. Write to {output} to save these.", text)
-    with_files, without = run(), list[Written]()
-    for _ in range(2):  # the second shows whether equal seeds give equal results at all
-        with suppress(L3DError), _moved_away(template, names):
-            without.append(run())
-        if not without or without[0].is_same(with_files, score):
-            return
-    if without[0].is_same(without[-1], score):
-        finding = f"the same seeds give another result if {text} of earlier runs is not there, so runs read it"
-        raise L3DError(f"{what}: {finding}. Write to {{output}} instead, or delete it when a run begins.")
-
-
-@contextmanager
-def _moved_away(template: Template, names: Iterable[str]) -> Iterator[None]:
-    """Move files away, and back at the end."""
-    paths = [template.here / Path(name).expanduser() for name in names]
-    moved = {path: path.replace(path.with_name(f"{path.name}.l3d")) for path in paths}
-    try:
-        yield
-    finally:
-        for path, aside in moved.items():
-            aside.replace(path)
 
 
 def note_outputs(template: Template, before: Mapping[str, str]) -> bool:

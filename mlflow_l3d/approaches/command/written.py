@@ -70,12 +70,6 @@ class Written:
         """Whether the predictions are decimal numbers."""
         return self.kind == "regression"
 
-    def is_same(self, other: Written, metric: str) -> bool:
-        """Return whether another run has the same predictions; without predictions, the same value of a metric."""
-        if self.predictions is None or other.predictions is None:
-            return self.metrics.get(metric) == other.metrics.get(metric)
-        return np.array_equal(self.predictions, other.predictions)
-
     def as_numbers(self) -> Written:
         """Return it with labels and predictions as numbers; raise a ValueError if one is none."""
         values = (self.labels, self.predictions)
