@@ -19,7 +19,7 @@ WEIGHTS: Final = {FLAN: 0.25e9, LLAMA: 13e9, MISTRAL: 7.2e9, ZEPHYR: 7.2e9, BERT
 RATE: Final = {"icl": 20e12, "finetuning": 10e12}
 """Operations a second of a GPU like an A100, with 4-bit weights and small batches."""
 META: Final = {"protonet": 1.4, "reptile": 1.2, "maml": 2.8}
-"""Seconds of a cell of meta-learning with one core, measured: docs/how-to/meta-learning.md. Features are there already."""
+"""Seconds of a cell of meta-learning with one core, measured (docs/how-to/meta-learning.md), with features at hand."""
 REDUCED: Final = {"icl": 4.1, "finetuning": 4.2, "meta_learning": 3.8}
 """Seconds of a cell of a reduced run, measured on two cores that others used, too (load 8), two cells at a time."""
 _TESTED, _LABELLED, _LENGTH, _ANSWER, _OF_ALL = 1000, 1000, 50, 10, 12
