@@ -2,8 +2,8 @@
 
 What corresponds to what (docs/evidence/simulations.md): the corrected importance is above 0 if the factor makes up more
 than half of the variance. The published importance tends to another number if rows are unevenly spread, and may differ
-from it in sign permanently. The corrected importance on our runs gives the interval, which judges the sign: *confirmed* if it
-lies on the printed side of 0, *reversed* on the other, *undecided* if it contains 0.
+from it in sign permanently. The corrected importance on our runs gives the interval, which judges the sign: *confirmed*
+if it lies on the printed side of 0, *reversed* on the other, *undecided* if it contains 0.
 """
 
 from __future__ import annotations
