@@ -34,7 +34,7 @@ def score_strip(
     run: str,
     term: str = "",
     names: Sequence[str] = (),
-    beside: Sequence[str] = (),
+    dot_labels: Sequence[str] = (),
     collapsed: Collection[int] = (),
 ) -> Drawing:
     """Return the scores of runs, their mean and one standard deviation around it.
@@ -47,7 +47,7 @@ def score_strip(
         The standard deviation of a run.
     run, term
         What a run is called, and the term of a page that says what it is.
-    names, beside
+    names, dot_labels
         As in :func:`strip`; runs are numbered by default.
     collapsed
         Places of the runs that collapsed.
@@ -62,7 +62,7 @@ def score_strip(
         band=(mean - spread, mean + spread) if spread > 0 else None,
         label=f"{metric_text(metric)} of {len(values)} {run}s: {ends}",
         shown=shown,
-        beside=beside,
+        dot_labels=dot_labels,
         hollow=collapsed,
     )
     hollow = " Hollow: [[collapsed|collapsed]]." if collapsed else ""
@@ -77,7 +77,7 @@ def strip(
     band: tuple[float, float] | None,
     label: str,
     shown: Callable[[float], str],
-    beside: Sequence[str] = (),
+    dot_labels: Sequence[str] = (),
     hollow: Collection[int] = (),
     axis: Axis | None = None,
 ) -> Markup:
@@ -95,7 +95,7 @@ def strip(
         For readers who cannot see it.
     shown
         Writes a score.
-    beside
+    dot_labels
         Short names, one for each run, that stand at the dots; none by default.
     hollow
         Places of the runs whose dots are not filled.
@@ -106,10 +106,10 @@ def strip(
     width = nice_step((axis.high - axis.low) / _BINS)
     bins = np.round((scores - axis.low) / width).astype(int)
     mean = float(scores.mean())
-    sides = [_side(axis.at(score), name, axis.at(mean)) for score, name in zip(scores, beside, strict=False)]
-    levels = _named_levels(sides) if beside else _levels(scores, bins)
+    sides = [_side(axis.at(score), name, axis.at(mean)) for score, name in zip(scores, dot_labels, strict=False)]
+    levels = _named_levels(sides) if dot_labels else _levels(scores, bins)
     highest = max(levels) + 1
-    pitch = 16.0 if beside else min(11.0, _HEIGHT / highest)
+    pitch = 16.0 if dot_labels else min(11.0, _HEIGHT / highest)
     bottom = max(pitch * highest, 60.0) + 26
     parts: list[Markup] = []
     if band is not None:
@@ -118,12 +118,12 @@ def strip(
     if not as_dots(scores):
         parts += _columns(axis, width, bins, pitch, bottom)
     for at in () if not as_dots(scores) else np.argsort(scores, kind="stable"):
-        x, y = axis.at(scores[at] if beside else axis.low + width * bins[at]), bottom - pitch * (levels[at] + 0.5)
+        x, y = axis.at(scores[at] if dot_labels else axis.low + width * bins[at]), bottom - pitch * (levels[at] + 0.5)
         told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
         parts.append(dot(x, y, told, radius=size, run=str(at), hollow=at in hollow))
-        if beside:
+        if dot_labels:
             anchor, shift = ("start", 8) if sides[at][1] > x + 2 else ("end", -8)
-            parts.append(text(x, y + 4, beside[at], anchor=anchor, shift=shift))
+            parts.append(text(x, y + 4, dot_labels[at], anchor=anchor, shift=shift))
     parts += [drawn_line("mean", axis.at(mean), axis.at(mean), 16, bottom), axis.drawn(bottom)]
     parts.append(text(axis.at(mean), 11, f"mean {shown(mean)}", kind="strong"))
     return svg(bottom + 24, label, *parts)

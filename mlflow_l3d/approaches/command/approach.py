@@ -85,8 +85,8 @@ class Command(Approach):
             "names of all classes, separated by |; numbers, texts, tags or rankings: predicted in place of classes; "
             "none: metrics only; auto: as a run before",
         ),
-        "files": Hyperparameter("", "files and folders whose content decides results, beside those the command names"),
-        "environment": Hyperparameter("", "environment variables that the command is given beside the usual ones"),
+        "files": Hyperparameter("", "more files and folders whose content decides results"),
+        "environment": Hyperparameter("", "more environment variables that the command gets"),
     }
 
     def __init__(self, command: str | Iterable[str], metric: str = AUTO, here: Path | None = None) -> None:
@@ -223,8 +223,8 @@ class Command(Approach):
         L3DError
             If it fails, or what it wrote cannot be used.
         """
-        beside = self.first is not None and self.first.alone == ""
-        written = self._run(seeds, hyperparameters, alone=False) if beside else None
+        may_share = self.first is not None and self.first.alone == ""
+        written = self._run(seeds, hyperparameters, alone=False) if may_share else None
         return written or self._run(seeds, hyperparameters, alone=True)  # type: ignore[return-value]
 
     def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written | None:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def _is_left_out(name: str) -> bool:
-    """Return whether a file or folder of this name is no part of a program: it belongs to git, Python or MLflow."""
+    """Return whether a file or folder of this name belongs to git, Python or MLflow, not to a program."""
     return name in _LEFT_OUT or name.startswith(_OF_MLFLOW)
 
 

@@ -46,7 +46,7 @@ class FirstRun:
     score
         The metric that is chosen if none is asked for; empty if there is none.
     scales
-        Metric -> how it is written, see :func:`mlflow_l3d.approaches.command.said.scale_of`.
+        Metric -> how it is written, see :func:`mlflow_l3d.approaches.command.scores.scale_of`.
     alone
         Why runs wait for one another; empty if they may be side by side; None if that is not known.
     """

@@ -239,7 +239,7 @@ def named_once(parent_run_id: str) -> list[str]:
 
 
 def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> About:
-    """Return what a report says in addition to the numbers, as far as a run says it that holds no result of ours.
+    """Return what a report says in addition to the numbers, as far as a run without a recorded result shows it.
 
     Parameters
     ----------

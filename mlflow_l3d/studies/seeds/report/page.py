@@ -108,7 +108,7 @@ def _strip(study: SeedsStudy) -> Drawing | None:
         std=study.own.std,
         run=study.unit,
         names=[f"{study.unit} {seed}" for seed in scores.index],
-        beside=[str(seed) for seed in scores.index] if len(scores) <= _NAMED else (),
+        dot_labels=[str(seed) for seed in scores.index] if len(scores) <= _NAMED else (),
         collapsed=[at for at, seed in enumerate(scores.index) if seed in study.collapsed_seeds],
     )
     parts = [drawn.html, Markup('<p class="note">{}</p>').format(prose(drawn.caption))]
@@ -188,7 +188,7 @@ def _ranks(model: ModelOverTasks) -> Drawing | None:
         band=(middle - by_chance, middle + by_chance),
         label=f"Mean rank of {seeds} seeds over {tasks} tasks",
         shown=partial(plain, digits=1),
-        beside=[str(seed) for seed in ranks["seed"]] if seeds <= _NAMED else (),
+        dot_labels=[str(seed) for seed in ranks["seed"]] if seeds <= _NAMED else (),
     )
     about = f"[[Mean rank|rank]] of each seed over {tasks} tasks{f' of {model.model}' if model.model else ''}."
     return Drawing(drawn, f"{about} Band: two in three lie here by chance alone.")
