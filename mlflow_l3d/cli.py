@@ -215,7 +215,8 @@ def _with_values(words: list[str]) -> list[str]:
     valued = []
     for at, word in enumerate(words):
         following = words[at + 1] if at + 1 < len(words) else "--"
-        is_dry = word == "--dry-run" and following.lower() not in ("true", "false")  # a task may stand behind it
+        is_typed = following.lower() in ("true", "false")
+        is_dry = word == DRY_RUN["dry_run"].option and not is_typed  # a task may follow it
         is_alone = is_dry or following.startswith("--")
         valued += [word, "true"] if word in flags and is_alone else [word]
     return valued

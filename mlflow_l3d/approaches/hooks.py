@@ -40,7 +40,7 @@ class CellIdentity:
         return dict(hyperparameters)
 
     def numerics(self, device: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return what decides the numbers next to the content: device class, dtype, versions of libraries."""
+        """Return what decides the numbers in addition to the content: device class, dtype, versions of libraries."""
         return {"numpy": np.__version__}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: ARG002

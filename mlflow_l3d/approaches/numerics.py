@@ -1,4 +1,4 @@
-"""What decides the numbers next to the content: the device, how many threads compute, and the versions of libraries."""
+"""What decides the numbers, except the content: the device, how many threads compute, and the versions of libraries."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from mlflow_l3d.metrics.known import as_metric
 class Planned(Sizes, PlanFacts):
     """The known parts of the plan behind some cells; None if only the cells tell.
 
-    Attributes next to those of :class:`mlflow_l3d.designs.base.Sizes` and of
+    Attributes in addition to those of :class:`mlflow_l3d.designs.base.Sizes` and of
     :class:`mlflow_l3d.analysis.importance.checks.evidence.PlanFacts`:
 
     Attributes

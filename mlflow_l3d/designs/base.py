@@ -201,8 +201,8 @@ class Estimator(ABC):
 class Design(Layout, Estimator):
     """A design: a layout (its cells), an estimator (from tables to importances and checks) and the words of reports.
 
-    A class says how cells are laid out and analysed, an object which cells one investigation has; its attributes equal
-    those of :class:`mlflow_l3d.designs.layout.Layout`. A class of your own is in the entry-point group
+    A class says how cells are laid out and analysed, an object which cells one investigation has, with the
+    attributes of :class:`mlflow_l3d.designs.layout.Layout`. Declare a class of your own in the entry-point group
     ``mlflow_l3d.designs``; see docs/how-to/write-a-design.md.
     """
 

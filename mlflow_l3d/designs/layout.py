@@ -47,7 +47,7 @@ class Layout(ABC):
     """
 
     phases: ClassVar[tuple[str, ...]] = ("investigation",)
-    """Phases of its cells next to ``golden``."""
+    """Phases of its cells in addition to ``golden``."""
     has_columns: ClassVar[bool] = True
     """Whether ``investigation_runs`` has a part."""
     mitigates: ClassVar[bool] = True

@@ -1,8 +1,7 @@
 """What reports say about a design; the defaults are for M x N tables with golden runs.
 
 In braces stand ``{metric}`` with its ``{unit}`` (short: ``{pp}``), ``{design}``, ``{level}`` (of intervals), ``{runs}``
-(golden runs, pooled runs, ...), ``{golden}`` (the word before *std*); ``{factor}`` and
-``{meaning}`` (of CON and CCON) only where a text is said to have them.
+(golden runs, pooled runs, ...) and ``{golden}`` (the word before *std*); ``{factor}`` only if named.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def scores_of(
     only
         Names of metrics of the kind; empty means all that every approach has.
     own
-        Names of metrics that the approach has next to those; of what only the approach can compute nothing is said.
+        Names of further metrics of the approach; of what only the approach can compute nothing is said.
 
     Returns
     -------

@@ -117,7 +117,7 @@ class Arguments(Mapping[str, Any]):
 
 
 def read_arguments(parameters: Mapping[str, object], known: Parameters, unread: Sequence[str] = ()) -> Arguments:
-    """Return the request, from Python or as typed; of the `unread` parameters any value is taken.
+    """Return the arguments, from Python or as typed; of the `unread` parameters any value is taken.
 
     Raises
     ------

@@ -23,7 +23,7 @@ def as_published(asked: Arguments, approach: Approach) -> tuple[Arguments, tuple
     Parameters
     ----------
     asked
-        The request. Without ``hyperparameters=paper`` they are returned as they are.
+        The arguments. Without ``hyperparameters=paper`` they are returned as they are.
     approach
         The approach; nothing changes for one without a published study.
 

@@ -51,7 +51,7 @@ class Setup:
     model_reference, model_revision
         The model as it was typed (it may be a private path and is not logged), and what identifies its weights.
     numerics
-        What decides the numbers next to the content.
+        What decides the numbers in addition to the content.
     fixed_factors
         Factors of the approach without an effect under these choices, each with the reason.
     executor, workers
@@ -119,7 +119,7 @@ def read_parameters(
     *,
     secondary_metrics: bool = False,
 ) -> tuple[Arguments, Approach]:
-    """Return the request, and the approach; `secondary_metrics` may be asked for, too, or not.
+    """Return the arguments and the approach; the metric may be a secondary one if `secondary_metrics`.
 
     Raises
     ------

@@ -164,7 +164,7 @@ class Origin:
     search_run_id
         The search that found them, the empty text where none did; of a file, the search that wrote it.
     overridden
-        Names of those that were given next to the source.
+        Names of those that were given in addition to the source.
     searched
         The content of the search's ``hyperparameters.json``; empty where no search is behind them.
     notes
@@ -197,7 +197,7 @@ def choose(
     Parameters
     ----------
     asked
-        The request; see :func:`mlflow_l3d.parameters.sources.parse`.
+        The value of the parameter `hyperparameters`; see :func:`mlflow_l3d.parameters.sources.parse`.
     approach
         Whose hyperparameters they are.
     subject

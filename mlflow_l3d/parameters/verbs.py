@@ -39,7 +39,7 @@ class Verb:
     in_project
         Whether it is an entry point of MLproject.
     words
-        What is behind the verb without a name of its own, in this order.
+        The words that follow the verb without names of their own, in this order.
     failed
         Exit status of every error; None for that of its kind. What the function returns may have an `exit_status` of
         its own.
@@ -51,7 +51,7 @@ class Verb:
         Parameters that ``--help`` shows, those that most people need, separated by blanks; all if there are none.
         ``--help-all`` shows all.
     order
-        Where it is in lists, from low to high; studies and helpers apart.
+        Its place in lists, from low to high; studies and helpers apart.
     instead
         Parameter -> the value for which the command calls another function without it, and its ``module:function``.
     returns

@@ -64,7 +64,7 @@ class Unit:
         return self.written(self.scale * value, digits)
 
     def digits(self, std: float) -> int:
-        """Return with how many decimals a first screen writes scores whose standard deviation is this."""
+        """Return the number of decimals of scores on a first screen, by their standard deviation."""
         return 1 if self.scale * std >= 0.1 or std == 0 else 2
 
     def amount(self, value: float) -> str:

@@ -130,7 +130,7 @@ def strip(
 
 
 def as_dots(scores: FloatArray) -> bool:
-    """Return whether so many runs are drawn as dots; more are bars."""
+    """Return whether the runs are few enough to be drawn as dots; more are drawn as bars."""
     return len(scores) <= _MOST_DOTS
 
 

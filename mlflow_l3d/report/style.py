@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Axes: TypeAlias = "matplotlib.axes.Axes"
 Figure: TypeAlias = "matplotlib.figure.Figure"
 AxesImage: TypeAlias = "matplotlib.image.AxesImage"
-"""Types of the draws; matplotlib itself is loaded with the first figure."""
+"""Types of figures and their parts; matplotlib itself is loaded with the first figure."""
 
 WIDTH: Final = 7.6
 """Width of every figure, in inches."""

@@ -80,7 +80,7 @@ class Table:
     kind
         A class of the style sheet, for a page.
     kinds
-        For each row per class of the style sheet; none by default.
+        One class of the style sheet for each row; none by default.
     more
         Columns that a page shows only when a reader asks for them, and the terminal never.
     """

@@ -1,1 +1,1 @@
-"""The questions to many trainings: each study has a folder with its request, its run and its results."""
+"""The studies: each answers a question by many trainings, in a folder with its request, its run and its results."""

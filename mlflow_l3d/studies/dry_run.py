@@ -104,7 +104,9 @@ def plan_cells(client: Client, title: str, requests: Mapping[str, CellRequest]) 
     requests
         Name of each part -> its request.
     """
-    finished = [finished_cells(client, request.context_key) for request in requests.values()]
+    contexts = dict.fromkeys(request.context_key for request in requests.values())
+    by_context = {key: finished_cells(client, key) for key in contexts}
+    finished = [by_context[request.context_key] for request in requests.values()]
     seconds = seconds_per_run(client, [each.setup for each in requests.values()], [each.values() for each in finished])
     seen: set[str] = set()
     rows = []

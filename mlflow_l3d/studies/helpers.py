@@ -23,7 +23,7 @@ class _New(TypedDict):
 PORT: Final = 5057
 """Port of the address of reports, unless told otherwise."""
 NEW_WORDS: Final[Parameters] = declared(_New)
-"""What is behind `new`."""
+"""The words that follow `new`."""
 
 NAMES_VERB = Verb(
     "names",

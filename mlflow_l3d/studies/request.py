@@ -1,4 +1,4 @@
-"""The questions to a study, checked and complete: what those of all studies have in common."""
+"""The request of a study, checked and complete: what the requests of all studies have in common."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ class CellRequest(StudyRequest):
 
     @property
     def tested_factors(self) -> tuple[str, ...]:
-        """What the self-test draws again: not what the platform draws of the task, which is wired rightly."""
+        """What the self-test redraws: not what the platform draws of the task, which is wired rightly."""
         own_data, factors = self.setup.approach.brings_data, self.setup.all_factors
         return tuple(name for name in factors if own_data or name not in TASK_FACTORS)
 
@@ -280,7 +280,7 @@ def context_of(setup: Setup) -> str:
 
 
 def identity(task: Task, approach: Approach, *, model_revision: str, numerics: Mapping[str, str]) -> dict[str, Any]:
-    """Return what decides the result of a cell next to hyperparameters and seeds, as JSON types.
+    """Return what decides the result of a cell in addition to hyperparameters and seeds, as JSON types.
 
     Macro averages were once over the classes that occur among the evaluated examples. Where that can be fewer than all,
     what was finished then is not found.

@@ -26,7 +26,7 @@ _OTHER_EXAMPLES: Final = "which examples are evaluated"
 
 @dataclass(frozen=True, repr=False)
 class SelfTest(OnOneScreen):
-    """The result.
+    """The result of a self-test.
 
     Attributes
     ----------

@@ -36,9 +36,9 @@ def shows_progress(wanted: bool | None) -> bool:
 def progress_bar(
     what: str, unit: str, *, total: int, shown: bool, done: int = 0, state: str = ""
 ) -> Iterator[tqdm[Any]]:
-    """Show a progress bar on stderr in the block; while `state` follows it, its clock continues by itself.
+    """Show a progress bar on stderr in the block; with a `state` at its end, its clock continues by itself.
 
-    What sessions tell meanwhile is in the place of `state`: the progress of encoding texts.
+    What sessions report meanwhile replaces `state`: the progress of encoding texts.
     """
     bar = _kind()(
         total=total,

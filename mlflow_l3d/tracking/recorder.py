@@ -1,4 +1,4 @@
-"""One parent run and its children on one tracking server: spool first, uploads next to the work, a true end."""
+"""One parent run and its children on one tracking server: spool first, uploads during the work, a true end."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class RunRecord(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRecord(RunRecord):
-    """The facts about one cell next to its predictions.
+    """The facts about one cell, without its predictions.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Uploads next to the training: threads that outlive an outage of the server and never block who gives them work."""
+"""Uploads during the training: threads that outlive an outage of the server and never block who gives them work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_PAUSE: Final = 15.0
 
 
 class _Line:
-    """Threads, one queue, and the facts about the server: what several uploaders may share.
+    """Threads, one queue, and the state of the server: what several uploaders may share.
 
     Attributes
     ----------

@@ -159,7 +159,7 @@ class TaskMean:
     first, second, tasks
         What is compared, on which tasks.
     found
-        The estimate; its interval equals that of this pair alone.
+        The estimate, with the interval of this pair alone: it is not adjusted for other pairs.
     p_adjusted
         For all pairs together (Holm).
     verdict

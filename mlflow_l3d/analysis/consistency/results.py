@@ -134,7 +134,7 @@ class PredictionImportance:
     rows
         Rows behind the number.
     interval_over
-        Units that are left out one at a time: ``rows``, also ``columns`` and ``golden runs``; ``rows with golden runs``
+        Units left out one at a time: ``rows``, and if given ``columns`` and ``golden runs``; ``rows with golden runs``
         where the golden runs belong to the rows and left with them.
     """
 

@@ -205,7 +205,7 @@ def half_width_of(
     Parameters
     ----------
     pilot
-        The known facts.
+        The facts about the factor before the investigation.
     model, rows, columns, level
         As for :func:`~mlflow_l3d.analysis.planning.assurance.expected_half_width`.
     assurance

@@ -21,6 +21,9 @@ from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import deleted_cells, latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, parent_run, read_investigation
 
+_NOT_EVALUATED: Final = ("gate", "compare", "comparison", "search", "ablation", "plan")
+"""Roles of runs whose result is read, not scored again."""
+
 
 def evaluate(
     parent_run_id: str = "latest",
@@ -190,6 +193,3 @@ def _check_options(options: Mapping[str, str], study: str) -> None:
     for name, value in options.items():
         if value != EVALUATE[name].default:
             raise ParameterError(name, value, f"has no effect on {study}", "Leave it out.")
-
-
-_NOT_EVALUATED: Final = ("gate", "compare", "comparison", "search", "ablation", "plan")

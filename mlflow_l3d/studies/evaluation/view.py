@@ -142,9 +142,7 @@ def _cited(client: Client, run_id: str) -> str:
 
 def studies_of(client: Client) -> list[Run]:
     """Return the parents of all studies that no other run continues, newest first."""
-    runs = [
-        run for run in search(client, None, STUDIES) if run.data.tags.get(names.ROLE, _NO_STUDIES[0]) not in _NO_STUDIES
-    ]
+    runs = [run for run in search(client, None, STUDIES) if run.data.tags.get(names.ROLE) not in _NO_STUDIES]
     runs = [run for run in runs if not {names.SUPERSEDED_BY, names.SWEEP} & set(run.data.tags)]
     return sorted(runs, key=lambda run: -run.info.start_time)
 

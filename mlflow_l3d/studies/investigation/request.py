@@ -76,7 +76,7 @@ class InvestigationRequest(CellRequest):
     @property
     def title(self) -> str:
         """Name of the parent as people read it."""
-        design = "" if (name := self.plan.design.name) == "crossed" else f" ({name})"
+        design = "" if (name := self.plan.design.name) == PUBLISHED else f" ({name})"
         return self.setup.title(self.factor_words) + design
 
     @property

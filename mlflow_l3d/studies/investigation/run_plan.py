@@ -18,7 +18,7 @@ from mlflow_l3d.parameters.values import names_of
 from mlflow_l3d.studies.investigation.parameters import MAIN
 
 CHEAPER: Final = "radial"
-"""The design of several factors."""
+"""The design that ``design=auto`` takes for several factors."""
 MOST_ROWS: Final = FIRST_ANALYSIS * 2**4
 """Rows at most where a stopping rule may end the investigation: its fifth look."""
 

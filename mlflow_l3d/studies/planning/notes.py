@@ -23,7 +23,7 @@ def planner_notes(
     Parameters
     ----------
     request, pilot
-        What is planned, and the known facts.
+        What is planned, and its known cost and variances.
     factors
         What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
     assurance

@@ -60,7 +60,7 @@ class ScoreVariances:
 
         Notes
         -----
-        Where runs share their m examples, ``examples / m``. Where each draws m of the N of the pool again, n runs use
+        Where runs share their m examples, ``examples / m``. If each draws its own m of the N of the pool, n runs use
         an example ``n m / N`` times on average, and the part is ``examples ((1 - m / N) / (n m) + 1 / N)``.
         """
         if self.shared:

@@ -94,8 +94,9 @@ class Plan(OnOneScreen):
 
     @property
     def cheapest(self) -> pd.Series[Any] | None:
-        """The first of these, if there is one."""
-        return None if self.able.empty else self.able.iloc[0]
+        """The first of :attr:`able`; None if there is none."""
+        able = self.able
+        return None if able.empty else able.iloc[0]
 
     def report(self) -> Document:
         """Return the plan as people read it."""
@@ -147,11 +148,11 @@ class Plan(OnOneScreen):
         every, wanted = counted(self.cells, "cell"), f"for intervals of ± {plan.half_width:g}"
         if width <= plan.half_width:
             return f"{every} are enough {wanted}; {self.cells_to_compute:,} to compute{time}."
-        if self.cheapest is None:
+        if (best := self.cheapest) is None:
             return f"{every} are too few {wanted}."
-        needed, hours = self.cheapest["cells_needed"], self.cheapest["hours_needed"]
+        needed, hours = best["cells_needed"], best["hours_needed"]
         about = f" ({rough_duration(hours)})" if math.isfinite(hours) else ""
-        return f"{every} are too few {wanted}; design={self.cheapest['design']} needs about {needed:,.0f}{about}."
+        return f"{every} are too few {wanted}; design={best['design']} needs about {needed:,.0f}{about}."
 
     def _answers(self) -> tuple[Answer, Answer, Answer]:
         plan = self.request.plan
@@ -189,8 +190,8 @@ class Plan(OnOneScreen):
             width = unit_of(self.request.metric).amount(best["half_width"])
             what = f"**{best['runs']:,} cells, each with {best['examples']:,} test examples**"
             return f"The budget gives the mean {self.request.metric} to ± {width} (95 % interval) with {what}."
-        if len(self.able):
-            needed = self.able[["design", "cells_needed"]].itertuples(index=False)
+        if len(able := self.able):
+            needed = able[["design", "cells_needed"]].itertuples(index=False)
             each = ", ".join(f"design={name} {cells:,.0f}" for name, cells in needed)
             return f"Cells for the wanted half-width of every factor, fewest first: {each}."
         if self.request.offer and not self.request.plan.why:

@@ -31,7 +31,7 @@ class Tuned(Approach):
     """The user's approach, trained with other hyperparameters in each cell and scored on the validation part.
 
     Cells must be :class:`TrialCell`. No test example is looked at: whatever the settings of the task say, the
-    validation part is in its place.
+    validation part takes its place.
 
     Outcomes have no predictions. Metrics: ``score``, the mean of the metric over the configurations; ``score_std``
     (n - 1) if there are several; ``pruned``, 1 if the trial was ended early; ``configurations_done``;

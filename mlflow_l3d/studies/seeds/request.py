@@ -46,7 +46,7 @@ class SeedsRequest(CellRequest):
 
     @property
     def tested_factors(self) -> tuple[str, ...]:
-        """What the self-test draws again: the seed."""
+        """What the self-test redraws: the seed."""
         return (SEED,)
 
     def redrawn(self, cell: Cell, factor: str, attempt: int) -> Cell:

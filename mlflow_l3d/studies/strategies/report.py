@@ -62,15 +62,16 @@ def strategies_document(
         )
         for factor, record in analysis.importances.items()
     ]
+    shown = Shown(analysis)
     return Document(
         title=title,
         headline=_headline(verdicts),
         about=source.about(metric_text(analysis.metric)),
         place=source.place(),
         answers=opening,
-        drawing=golden_strip(Shown(analysis), Runs()),
+        drawing=golden_strip(shown, Runs()),
         table=table,
-        steps=steps(Shown(analysis), source)[:1],
+        steps=steps(shown, source)[:1],
         lines=lines,
         sections=[Section("What the published method measures", [numbers])],
     )

@@ -146,8 +146,8 @@ def strategies(
                 part = _finished_part(client, request.key)
                 parts[design] = InvestigationStudy(request, progress=progress).run(part)
                 set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
-            title = requests["crossed"].setup.title("strategies")
-            comparison = ComparedStrategies(opened.run_id, parts, _results(parts), title)
+            about = requests["crossed"].setup.title("strategies")
+            comparison = ComparedStrategies(opened.run_id, parts, _results(parts), about)
             write_result(folder, comparison)
             frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
             report = comparison.report()

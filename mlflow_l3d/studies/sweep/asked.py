@@ -1,4 +1,4 @@
-"""The questions to a sweep: values of parameters and hyperparameters, and a file with sets and exceptions."""
+"""The values that a sweep varies: of parameters and hyperparameters, and a file with sets and exceptions."""
 
 from __future__ import annotations
 

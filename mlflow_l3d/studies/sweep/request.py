@@ -130,7 +130,7 @@ def _specified(
 
 
 def typed_text(name: str, value: Any) -> str:
-    """Return the request as people type it; of objects the name."""
+    """Return a value as people type it; of objects the name."""
     if isinstance(value, list | tuple):
         return ",".join(typed_text(name, each) for each in value)
     return str(value.name) if isinstance(value, Approach | Task) else as_text(name, value)

@@ -115,12 +115,16 @@ def deleted_cells(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> int
 
 def cells_in_other_studies(client: MlflowClient, run_ids: set[str], parents: Iterable[str]) -> dict[str, set[str]]:
     """Return which of some cells other finished studies have, by the parents of these; `parents` have the cells."""
+    others = {
+        str(run.info.run_id): run
+        for parent_id in parents
+        for run in search(client, None, f"tags.`{names.CELLS_OF}` LIKE '%{parent_id}%'")
+    }
     shared: dict[str, set[str]] = {}
-    for parent_id in parents:
-        for run in search(client, None, f"tags.`{names.CELLS_OF}` LIKE '%{parent_id}%'"):
-            listed = None if run.info.run_id in run_ids else listed_cells(client, run)
-            if listed is not None and (cells := run_ids.intersection(listed["run_id"])):
-                shared[str(run.info.run_id)] = cells
+    for run_id, run in others.items():
+        listed = None if run_id in run_ids else listed_cells(client, run)
+        if listed is not None and (cells := run_ids.intersection(listed["run_id"])):
+            shared[run_id] = cells
     return shared
 
 

@@ -178,8 +178,7 @@ def test_an_interval_without_an_end_says_so() -> None:
 
 def test_the_first_screen_is_short_and_links_its_run() -> None:
     found = gate_answer(**UNDECIDED, other=(-0.05, 0.001), outstanding=Outstanding(runs=40.0))
-    document = gate_document(found, source=SOURCE)
-    document = replace(document, lines=[document.about, "8 runs trained now"])
+    document = gate_document(found, source=SOURCE, lines=["8 runs trained now"])
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("verdict")[0].split()) <= 120
     assert len(first.split()) <= 600

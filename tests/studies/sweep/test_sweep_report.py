@@ -310,7 +310,7 @@ def test_terminal_has_the_answer_first_and_fits_a_screen(shown: ShownSweep) -> N
 
 
 def test_description_begins_with_the_answer(shown: ShownSweep) -> None:
-    result = SweepResult(shown.sweep, sweep_document(shown.sweep, title="t"))
+    result = SweepResult(shown.sweep, "t")
     text = description(result, {"run3": "7"}, ["15 of 16 points are complete."])
     assert text.startswith("**Each doubling of shots makes data_order matter less.** **Which luck, where?** ")
     assert "[[" not in text

@@ -24,7 +24,7 @@ DRAWS: Final = 1999
 
 
 FAILURE_LEVEL: Final = 0.01
-"""Failures that concentrate in rows or columns so much, or more, by chance are attributed to a cause."""
+"""Failures whose concentration in rows or columns has this p-value, or a smaller one, are attributed to a cause."""
 _AGAIN: Final = "See the errors of the failed runs, then run the same command again: only missing cells are computed."
 
 

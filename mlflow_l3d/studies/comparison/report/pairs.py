@@ -85,7 +85,7 @@ def short_names(comparison: Comparison) -> dict[str, str]:
 
 
 def size(comparison: Comparison, value: float) -> str:
-    """Return a difference with its unit, which a metric that is not read in per cent has none of."""
+    """Return a difference, with its unit if the metric is read in per cent."""
     return unit_of(comparison.metric).size(value, change(comparison, value, ""))
 
 

@@ -59,7 +59,7 @@ class Shown:
 
     @property
     def together(self) -> str:
-        """What the intervals allow for, next to their own factor; empty if that is nothing."""
+        """What the intervals allow for in addition to their own factor; empty if that is nothing."""
         if self.level <= self.analysis.level:
             return ""
         looks = self.analysis.interim_analyses
@@ -123,18 +123,16 @@ class Shown:
         votes = self.analysis.examples if group.group == "golden" else None
         return group.pairs_of_predictions if votes is None else len(votes.frame)
 
-    def say(self, text: str, **more: str) -> str:
+    def say(self, text: str) -> str:
         """Return a sentence of the design with the words in braces filled in."""
         return text.format(
             design=self.analysis.design,
             metric=shorten(self.analysis.metric.name, 40),
             unit=self.unit.name,
-            noun=self.unit.noun,
             pp=self.unit.short,
             level=percent(self.level),
             golden=self.golden_word,
             runs=self.golden_runs,
-            **more,
         )
 
     def verdict(self, record: Importance) -> str:

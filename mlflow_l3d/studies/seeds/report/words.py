@@ -201,7 +201,7 @@ def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before:
 
 
 def short_notes(study: SeedsStudy, failed: int) -> list[str]:
-    """Return the metrics that are missing."""
+    """Return which runs failed, have no score, or name no class in most predictions."""
     unit = study.unit
     notes = [f"{counted(failed, unit)} failed: the numbers are from the rest."] if failed else []
     if study.missing_seeds:

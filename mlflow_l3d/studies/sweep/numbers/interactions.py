@@ -186,7 +186,7 @@ class Interaction:
     values
         The values of the choice that were compared.
     test
-        The result.
+        The test of whether these values differ.
     p_holm
         Its p-value, adjusted for all choices and factors (Holm).
     """

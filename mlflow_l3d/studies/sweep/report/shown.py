@@ -171,5 +171,5 @@ def short(part: str) -> str:
 
 
 def per(one: Trend) -> str:
-    """Return what the slope of a trend is per."""
+    """Return the step that the slope of a trend refers to."""
     return "doubling" if one.scale == "log2" else f"{value_text(one.step)} more"
