@@ -34,7 +34,7 @@ class RadialDesign(Design):
 
     Base run i is an independent draw of every factor, and so is swap i of a factor; the two differ in that factor
     alone (Saltelli et al. 2010). Swap i of a factor takes the same new configuration in every table that it is a
-    member of. `mitigation_runs` is n; `investigation_runs` and `golden_runs` have no effect.
+    member of. `mitigation_runs` is n; `investigation_runs` and `golden_runs` are refused.
     """
 
     name = "radial"
