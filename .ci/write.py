@@ -60,9 +60,9 @@ luck](concepts/hyperparameters.md)).
 def entry_point(verb: Verb, run: str = "python -m mlflow_l3d") -> str:
     """Return one entry point of an MLproject."""
     lines = [f"  {verb.entry_point}:", "    parameters:"]
-    lines += [f"      {name}: {{{declaration(parameter)}}}" for name, parameter in verb.parameters.items()]
+    lines += [f"      {name.rstrip('_')}: {{{declaration(each)}}}" for name, each in verb.parameters.items()]
     lines += ["    command: >-", f"      {run} {verb.name}"]
-    lines += [f"      {parameter.option} {{{name}}}" for name, parameter in verb.parameters.items()]
+    lines += [f"      {each.option} {{{name.rstrip('_')}}}" for name, each in verb.parameters.items()]
     return "\n".join(lines) + "\n"
 
 

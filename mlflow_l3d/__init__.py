@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.gate.conduct import Gate
     from mlflow_l3d.studies.gate.run import GatePlan, gate, plan_gate
     from mlflow_l3d.studies.helpers import Names, names
-    from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
+    from mlflow_l3d.studies.importing.run import FilesEvaluation
     from mlflow_l3d.studies.investigation.results import Evaluation
     from mlflow_l3d.studies.investigation.run import Investigation, investigate, self_test
     from mlflow_l3d.studies.planning.result import Plan
@@ -56,12 +56,12 @@ __all__ = [
     "Deletion",
     "Estimator",
     "Evaluation",
+    "FilesEvaluation",
     "FunctionApproach",
     "Gate",
     "GatePlan",
     "Hyperparameter",
     "HyperparameterSearch",
-    "ImportedRuns",
     "Investigation",
     "L3DError",
     "Names",
@@ -83,7 +83,6 @@ __all__ = [
     "delete",
     "evaluate",
     "gate",
-    "import_runs",
     "importance",
     "investigate",
     "load",

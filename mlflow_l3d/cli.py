@@ -27,7 +27,7 @@ from mlflow_l3d.privacy import public_text
 GROUP_OF: Final[Mapping[str, str]] = {
     name: group
     for group, names in {
-        "what is studied": "factor task approach model hyperparameters metric parent_run_id runs where",
+        "what is studied": "factor task approach model hyperparameters metric source parent_run_id runs",
         "cells and when to stop": "design investigation_runs mitigation_runs golden_runs joint mitigation stop "
         "half_width epsilon self_test missing root_seed",
         "data": "num_labelled test_size test_selection text_column label_column task_kind choice_columns "
@@ -109,8 +109,9 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
         for argument in verb.words.values():
             sub.add_argument(argument.name, metavar=argument.name.upper(), help=argument.help)
         groups: dict[str, Any] = {}
+        group_of = {**GROUP_OF, **{name: group for group, names in verb.groups.items() for name in names}}
         for parameter in verb.parameters.values():
-            group = GROUP_OF.get(parameter.name, "of this command")
+            group = group_of.get(parameter.name, "of this command")
             if group not in groups:
                 groups[group] = sub.add_argument_group(group)
             allowed = f"{parameter.values}; " if parameter.values else ""
@@ -130,7 +131,9 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
 
 def _words(verb: Verb) -> list[str]:
     """Return the positional arguments of a command, for its usage line."""
-    return [*map(str.upper, verb.words)] or [f"[{'TASK' if verb.first == 'task' else 'RUN'}]"] * bool(verb.first)
+    return [*map(str.upper, verb.words)] or [
+        f"[{verb.first.removeprefix('parent_').removesuffix('_id').upper()}]"
+    ] * bool(verb.first)
 
 
 def _epilog(verb: Verb, *, everything: bool) -> str:

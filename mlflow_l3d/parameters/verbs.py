@@ -6,7 +6,7 @@ The command line, MLproject, the names of the package and docs/parameters.md are
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -50,6 +50,8 @@ class Verb:
     usual
         Parameters that ``--help`` shows, those that most people need, separated by blanks; all if there are none.
         ``--help-all`` shows all.
+    groups
+        Heading in ``--help-all`` -> names of the parameters below it, if the verb has headings of its own.
     order
         Its place in lists, from low to high; studies and helpers apart.
     instead
@@ -76,6 +78,7 @@ class Verb:
     question: str = ""
     examples: tuple[str, ...] = ()
     usual: str = ""
+    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
     order: int = 1000
     instead: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     returns: tuple[str, ...] = ()
@@ -104,7 +107,11 @@ class Verb:
     @property
     def first(self) -> str:
         """The parameter that may follow the verb without its name; the empty text if there is none."""
-        return "" if self.words else next((name for name in ("task", "parent_run_id") if name in self.parameters), "")
+        return (
+            ""
+            if self.words
+            else next((name for name in ("source", "task", "parent_run_id") if name in self.parameters), "")
+        )
 
     @property
     def entry_point(self) -> str:

@@ -147,9 +147,8 @@ def run(table: str, found: Sequence[Study]) -> int:
         _say(done.summary())
     if not parents:
         return 1
-    listed = ",".join(parents)
-    _say(f"mlflow-l3d evaluate --parent-run-id {listed}")
-    _say(evaluate_seeds(listed).summary())
+    _say(f"mlflow-l3d evaluate {','.join(parents)}")
+    _say(evaluate_seeds(*parents).summary())
     _say(f"{table}: {TABLES[table].shown}")
     if failed:
         _say(f"Without {', '.join(failed)}, whose studies failed.")
@@ -183,7 +182,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.dry_run:
             for study in selected:
                 _say(study.command())
-            _say("mlflow-l3d evaluate --parent-run-id <the run ids of these, separated by commas>")
+            _say("mlflow-l3d evaluate <the run ids of these, separated by commas>")
             return 0
         return run(arguments.table, selected)
     except L3DError as error:

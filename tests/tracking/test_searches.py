@@ -111,7 +111,7 @@ def test_the_latest_of_another_subject_does_not_count(
 def test_a_run_that_is_no_finished_search(place: Place, asked: InvestigationRequest, subject: Subject) -> None:
     client = place.client
     assert refused(place, ABSENT, subject) == (
-        f"hyperparameters={ABSENT}: is not a run on this tracking server. "
+        f"hyperparameters={ABSENT}: no such run on the tracking server. "
         "Set MLFLOW_TRACKING_URI to the server that has it."
     )
     plain = client.create_run("0").info.run_id
@@ -264,7 +264,7 @@ def test_a_mistake_fails_the_run_that_mlflow_made(
             ParameterError(
                 "hyperparameters",
                 ABSENT,
-                "is not a run on this tracking server",
+                "no such run on the tracking server",
                 "Set MLFLOW_TRACKING_URI to the server that has it.",
             )
         )

@@ -2,24 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final, Literal, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
-from mlflow_l3d.parameters.shared import PARENT
+from mlflow_l3d.parameters.shared import PARENT, Names, Settings
 from mlflow_l3d.parameters.verbs import Verb
 
 
-class EvaluateOptions(TypedDict, total=False):
-    """Of `evaluate`."""
-
-    parent_run_id: Annotated[
+class _Source(TypedDict, total=False):
+    source: Annotated[
         str,
-        replace(PARENT, help=f"{PARENT.help}; a sweep; several investigations or seeds studies, separated by commas"),
+        Of(
+            "latest",
+            "results: a run id; several, separated by commas; latest, the latest investigation; experiment:NAME; a "
+            "filter of MLflow; a file or folder of another tool",
+        ),
     ]
+
+
+class _Metric(TypedDict, total=False):
+    metric: Annotated[
+        str,
+        Of(
+            "auto",
+            "metric whose spread is reported; auto is the parent's, or the most likely one; of inspect also a scorer, "
+            "or scorer.key",
+        ),
+    ]
+
+
+class GroupOptions(TypedDict, total=False):
+    """Of runs without our tags."""
+
+    group_by: Annotated[
+        Names, Of("auto", "what distinguishes groups: params.NAME, tags.NAME, ...; auto is all parameters but seeds")
+    ]
+    seed: Annotated[Names, Of("auto", "parameters that are seeds; auto is those with the name of one")]
+    step: Annotated[
+        int | Literal["last", "best"], Of("last", "value of a metric with several steps: last, best, or a step")
+    ]
+    tag: Annotated[bool, Of("false", "also write to the runs, as tags, how large a difference luck makes")]
+
+
+class FileOptions(TypedDict, total=False):
+    """Of files of other tools."""
+
+    from_: Annotated[
+        Literal["auto", "lm-eval", "inspect", "promptfoo", "csv", "huggingface-trainer"],
+        Of("auto", "tool that wrote the files (in Python `from_`); auto recognises it by the files"),
+    ]
+    task: Annotated[str, Of("auto", "task to read; several, separated by commas, are variants with the same examples")]
+    task_kind: Annotated[
+        Literal["auto", "classification", "regression", "multiple_choice", "generation", "tagging", "ranking"],
+        Of("auto", "csv: kind of labels and predictions; auto infers it"),
+    ]
+    classes: Annotated[
+        str | Sequence[str], Of("auto", "csv: names of all classes, separated by |; auto uses those that occur")
+    ]
+    only: Annotated[Settings, Of("none", "read only runs with these settings: name=value pairs separated by commas")]
+    columns: Annotated[
+        Settings, Of("none", "csv: meaning of the columns, as example_id=id, prediction=answer, settings=seed+shots")
+    ]
+
+
+class ParentOptions(TypedDict, total=False):
+    """Of the parent run of cells."""
+
     where: Annotated[str, Of("none", "MLflow filter that finds the cells; none uses the parent's children")]
-    metric: Annotated[str, Of("auto", "metric whose spread is investigated; auto is the parent's metric, or f1_macro")]
     design: Annotated[
         str | Auto,
         Of("auto", "how cells are laid out; auto is the parent's design, or inferred from the cells", registered=True),
@@ -34,30 +86,49 @@ class EvaluateOptions(TypedDict, total=False):
     ]
 
 
+class EvaluateOptions(_Metric, GroupOptions, FileOptions, ParentOptions, total=False):
+    """Of `evaluate`."""
+
+
 class _Deleted(TypedDict, total=False):
     parent_run_id: Annotated[
         str, replace(PARENT, default="none", help="(required) parent run to delete together with its children")
     ]
 
 
-EVALUATE: Final[Parameters] = declared(EvaluateOptions)
-"""Of `evaluate`."""
+OPTIONS: Final[Parameters] = declared(EvaluateOptions)
+"""Of `evaluate`, without the source."""
+OF_GROUPS, OF_FILES, OF_PARENT = (tuple(declared(group)) for group in (GroupOptions, FileOptions, ParentOptions))
+"""Names of the options of each kind of source."""
 DELETE: Final[Parameters] = declared(_Deleted)
 """Of `delete`."""
 
 EVALUATE_VERB = Verb(
     "evaluate",
-    EVALUATE,
+    declared(_Source, EvaluateOptions),
     "mlflow_l3d.studies.evaluation.run:evaluate",
-    "score runs that exist already",
+    "score results that exist already: runs, experiments, files of other tools",
     is_study=False,
-    question="What do runs show that exist already?",
-    examples=("evaluate", "evaluate --metric accuracy", "evaluate --parent-run-id RUN_ID,RUN_ID"),
+    question="How much of a score is luck in results that I have?",
+    examples=(
+        "evaluate RUN_ID,RUN_ID",
+        "evaluate experiment:tuning --metric f1 --group-by params.learning_rate",
+        "evaluate \"params.model = 'a'\"",
+        "evaluate results.csv",
+        "evaluate logs --from lm-eval --task trec",
+    ),
+    usual="source metric group_by seed from_ task where",
+    groups={
+        "runs without our tags": OF_GROUPS,
+        "files of other tools": OF_FILES,
+        "the parent run of cells": OF_PARENT,
+    },
     order=100,
     returns=(
         "mlflow_l3d.studies.investigation.results:Evaluation",
         "mlflow_l3d.studies.seeds.results:SeedsEvaluation",
         "mlflow_l3d.studies.sweep.results:SweepEvaluation",
+        "mlflow_l3d.studies.importing.run:FilesEvaluation",
     ),
 )
 

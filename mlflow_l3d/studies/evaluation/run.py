@@ -1,14 +1,23 @@
-"""`evaluate` scores the study of a parent run again; `load` reads its result."""
+"""`evaluate` scores results that exist already, whoever made them; `load` reads the result of a study."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.evaluation.parameters import EVALUATE
+from mlflow_l3d.studies.evaluation.parameters import (
+    OF_FILES,
+    OF_GROUPS,
+    OF_PARENT,
+    OPTIONS,
+    EvaluateOptions,
+)
+from mlflow_l3d.studies.evaluation.source import Kind, kind_of_runs, named_runs, read_source
+from mlflow_l3d.studies.importing.run import FilesEvaluation, evaluate_files
 from mlflow_l3d.studies.investigation.evaluate import metric_of, score_parent
 from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.result_file import read_result
@@ -16,58 +25,75 @@ from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds
 from mlflow_l3d.studies.shown import shows_progress, under_way
 from mlflow_l3d.studies.sweep.results import SweepEvaluation, evaluate_sweep
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.earlier.past import deleted_cells, latest_investigation
+from mlflow_l3d.tracking.earlier.past import deleted_cells
 from mlflow_l3d.tracking.earlier.reader import Recorded, parent_run, read_investigation
 
-_NOT_EVALUATED: Final = ("gate", "compare", "comparison", "search", "ablation", "plan")
-"""Roles of runs whose result is read, not scored again."""
+if TYPE_CHECKING:
+    from mlflow_l3d.studies.groups.results import GroupsEvaluation  # type: ignore[import-not-found,unused-ignore]
+    from mlflow_l3d.studies.judged.run import JudgedEvaluation  # type: ignore[import-not-found,unused-ignore]
+
+_OPTIONS_OF: Final[Mapping[Kind, tuple[str, ...]]] = {
+    Kind.FILES: ("metric", *OF_FILES),
+    Kind.RUNS: ("metric", *OF_GROUPS),
+    Kind.EVALUATION: ("metric",),
+    Kind.INVESTIGATION: ("metric", *OF_PARENT),
+    Kind.SEEDS: ("metric",),
+    Kind.SWEEP: (),
+}
 
 
+@with_signature(EvaluateOptions)
 def evaluate(
-    parent_run_id: str = "latest",
+    source: str | Path | Sequence[str] = "latest",
     *,
-    where: str = "none",
-    metric: str = "auto",
-    design: str = "auto",
-    missing: str = "auto",
-    agreement: str = "auto",
     log: bool = True,
     progress: bool | None = None,
-) -> Evaluation | SeedsEvaluation | SweepEvaluation:
-    """Score a parent run again from its child runs, and write metrics and artifacts to it.
+    **options: Unpack[EvaluateOptions],
+) -> Evaluation | SeedsEvaluation | SweepEvaluation | FilesEvaluation | GroupsEvaluation | JudgedEvaluation:
+    """Score results that exist already: runs on the tracking server, or files of other tools.
 
     Parameters
     ----------
-    parent_run_id
-        Any run whose child runs have the tags of a cell: ``l3d.role`` = ``cell``, ``l3d.phase``, and ``l3d.factor``,
-        ``l3d.row``, ``l3d.column`` (golden: ``l3d.index``; base and swap: no column). ``latest``: the current
-        experiment's latest investigation. Several seeds studies, separated by commas, are compared over tasks in a run
-        of their own; a seeds study has no other option than `metric`. The run of a sweep, whose result is computed
-        again from its points, or several investigations, whose table gets a run of its own; both have no other option.
-    where
-        An MLflow filter; cells are then the runs that it finds in the experiment of the parent run.
-    metric
-        The metric whose spread is investigated; ``auto`` is the parameter of the parent run, or ``f1_macro``.
-    design
-        Name of the design; ``auto`` is the design of the parent run, or else the one with the phases of the cells
-        (``radial`` for base and swap runs), or else ``crossed``.
-    missing
-        ``anova`` or ``reml``, as in `main`; ``auto`` is the choice of the parent run, or ``anova``.
-    agreement
-        How predictions are compared: ``auto`` reads whole numbers as class numbers, other numbers as regression, and
-        compares texts by ``exact_match``; or ``regression``, or a scoring function such as ``rougeL``
-        (:func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`).
+    source
+        One of:
+
+        * The id of a parent run, whose child runs have the tags of a cell (``l3d.role`` = ``cell``, ``l3d.phase``), or
+          ``latest``, the current experiment's latest investigation. It is scored again; metrics and artifacts are
+          written to it. The result of a sweep is computed again from its points.
+        * Several parent runs, in a list or separated by commas: seeds studies are compared over tasks, investigations
+          get a table, in a run of their own.
+        * ``experiment:NAME``, an MLflow filter such as ``params.model = 'a'``, or several runs without our tags: groups
+          of runs that differ by seeds alone are compared.
+        * The id of an evaluation run of MLflow (``mlflow.genai.evaluate``, ``mlflow.evaluate``): its judgements.
+        * A file or folder of another tool: each run in it becomes a child run of one parent run, which is scored like a
+          seeds study.
     log
-        Whether to write metrics and artifacts.
+        Whether to write metrics and artifacts; files need it.
     progress
         Whether to report progress on stderr; None reports it in a notebook and on a terminal.
+    **options
+        `metric`: the metric whose spread is reported; ``auto`` is that of the parent run, or the most likely one.
+
+        Of experiments and filters: `group_by`: what distinguishes groups, as ``params.learning_rate``; ``auto`` is all
+        parameters but seeds. `seed`: the parameters that are seeds. `step`: ``last``, ``best``, or the number of a
+        step. `tag`: whether to write tags to the runs, too.
+
+        Of files: `from_`: the tool that wrote them: ``lm-eval``, ``inspect``, ``promptfoo``, ``csv`` or
+        ``huggingface-trainer``; ``auto`` recognises it. `task`: the task to read; several, separated by commas, are
+        variants of one with the same examples. `task_kind`, `classes`: of CSV files the kind of answers, and the names
+        of all classes. `only`: settings that runs must have. `columns`: the roles of columns of CSV files, as
+        ``example_id=id,prediction=answer,settings=seed+shots``.
+
+        Of a parent run: `where`: an MLflow filter; cells are then the runs that it finds in the experiment of the
+        parent run. `design`, `missing`: those of the investigation; ``auto`` is its own choice. `agreement`: how
+        predictions are compared: ``auto``, ``regression``, or a scoring function such as ``rougeL``
+        (:func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`).
 
     Raises
     ------
     L3DError
-        If data are missing; its one line names them.
+        If something must be corrected; its one line says what to change.
 
     Examples
     --------
@@ -80,35 +106,83 @@ def evaluate(
     >>> evaluation.analysis.to_frame()[["factor", "score_mean", "importance"]].round(3)
            factor  score_mean  importance
     0  data_order         0.3       0.199
+
+    Files of another tool, here a table of predictions:
+
+    >>> import pandas as pd
+    >>> first = pd.DataFrame({"example_id": range(6), "label": [0, 1] * 3, "prediction": [0, 1, 0, 0, 1, 1], "seed": 1})
+    >>> second = first.assign(prediction=[0, 1, 1, 0, 0, 1], seed=2)
+    >>> pd.concat([first, second]).to_csv("runs.csv", index=False)
+    >>> evaluation = mlflow_l3d.evaluate("runs.csv")
+    >>> evaluation.written, round(evaluation.study.own.mean, 2), round(evaluation.study.pairs["consistency"].mean, 2)
+    (2, 0.67, 0.67)
     """
-    if not isinstance(parent_run_id, str):
-        raise ParameterError("parent_run_id", type(parent_run_id).__name__, "must be the id of a run, or latest")
-    shown, metric = shows_progress(progress), as_text("metric", metric)
     with entry_point() as project_run:
-        options = {"where": where, "design": design, "missing": missing, "agreement": agreement}
+        typed = {name: _as_typed(name, value) for name, value in options.items()}
+        arguments = read_arguments(typed, OPTIONS, unread=("from_",))
+        texts, metric = arguments.texts, arguments.texts["metric"]
+        kind, text = read_source(source)
+        if kind is Kind.FILES:
+            _check_options(arguments, kind)
+            if not log:
+                raise ParameterError("log", False, "must be true for files, whose runs are written to MLflow")
+            own = {name: texts[name] for name in _OPTIONS_OF[kind]}
+            return evaluate_files(Path(text), own, project_run=project_run, progress=progress)
         client = connect()
-        study = _study_of(client, parent_run_id)
-        if study == "sweep":
-            _check_options({**options, "metric": metric}, "a sweep")
-            return evaluate_sweep(parent_run_id, project_run=project_run.run_id, log=log)
-        if study == "seeds":
-            _check_options(options, "a seeds study")
-            return evaluate_seeds(parent_run_id, metric=metric, project_run=project_run.run_id, log=log)
-        for name, value in (("design", design), ("missing", missing)):
-            EVALUATE[name].read(value)
-        run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
-        with under_way("reading the cells", shown=shown):
-            recorded = read_investigation(run_id, client, where="" if where == "none" else where)
-        if _has_golden_runs_alone(recorded):
-            _check_options(options, "golden runs without a factor, which are a seeds study")
-            metric = metric_of(recorded.parent, metric, recorded.cells).name
-            return evaluate_seeds(run_id, metric=metric, project_run=project_run.run_id, log=log)
-        deleted = 0 if where != "none" else deleted_cells(client, recorded.parent, recorded.cells)
-        del options["where"]
-        with under_way(f"reading the predictions of {len(recorded.cells):,} cells and scoring", shown=shown):
-            return score_parent(
-                client, recorded.parent, recorded.cells, metric=metric, **options, log=log, deleted=deleted
-            )
+        runs = [] if kind else named_runs(client, text)
+        kind = kind or kind_of_runs(client, runs, finds_cells=texts["where"] != "none")
+        _check_options(arguments, kind)
+        run_ids = [str(run.info.run_id) for run in runs]
+        written: dict[str, Any] = {"project_run": project_run.run_id, "log": log}
+        if kind is Kind.SWEEP:
+            return evaluate_sweep(*run_ids, **written)
+        if kind is Kind.SEEDS:
+            return evaluate_seeds(*run_ids, metric=metric, **written)
+        if kind is Kind.INVESTIGATION:
+            return _evaluate_investigation(client, run_ids[0], arguments, progress=progress, **written)
+        written = {"metric": metric.removeprefix("metrics."), "progress": progress, **written}
+        if kind is Kind.EVALUATION:
+            from mlflow_l3d.studies.judged.run import evaluate_judged
+
+            return evaluate_judged(run_ids[0], **written)
+        from mlflow_l3d.studies.groups.run import evaluate_groups  # type: ignore[import-not-found,unused-ignore]
+
+        own = {name: texts[name] for name in ("group_by", "seed", "step")}
+        return evaluate_groups(run_ids or text, **own, tag=arguments["tag"], **written)
+
+
+def _as_typed(name: str, value: object) -> object:
+    """Return class names and pairs from Python as they would be typed."""
+    if name == "classes" and isinstance(value, list | tuple):
+        return "|".join(map(str, value))
+    if name in ("columns", "only") and isinstance(value, Mapping):
+        return ",".join(f"{key}={each}" for key, each in value.items()) or "none"
+    return value
+
+
+def _check_options(arguments: Arguments, kind: Kind) -> None:
+    """Raise a ParameterError for an option that has no effect on a kind of source."""
+    for name, value in arguments.texts.items():
+        if name not in _OPTIONS_OF[kind] and value != OPTIONS[name].default:
+            raise ParameterError(name.rstrip("_"), value, f"has no effect on {kind}", "Leave it out.")
+
+
+def _evaluate_investigation(
+    client: Client, run_id: str, arguments: Arguments, *, project_run: str | None, log: bool, progress: bool | None
+) -> Evaluation | SeedsEvaluation:
+    """Score an investigation again, ours or a stranger's; golden runs without a factor are a seeds study."""
+    shown, texts = shows_progress(progress), arguments.texts
+    where = "" if texts["where"] == "none" else texts["where"]
+    with under_way("reading the cells", shown=shown):
+        recorded = read_investigation(run_id, client, where=where, parameter="source")
+    if _has_golden_runs_alone(recorded):
+        _check_options(arguments, Kind.SEEDS)
+        metric = metric_of(recorded.parent, texts["metric"], recorded.cells).name
+        return evaluate_seeds(run_id, metric=metric, project_run=project_run, log=log)
+    deleted = 0 if where else deleted_cells(client, recorded.parent, recorded.cells)
+    options = {name: texts[name] for name in ("metric", "design", "missing", "agreement")}
+    with under_way(f"reading the predictions of {len(recorded.cells):,} cells and scoring", shown=shown):
+        return score_parent(client, recorded.parent, recorded.cells, **options, log=log, deleted=deleted)
 
 
 def load(run_id: str) -> Any:
@@ -151,26 +225,6 @@ def result_of(client: Client, run_id: str, parameter: str) -> Any:
     return result
 
 
-def _study_of(client: Client, parent_run_id: str) -> str:
-    """Return the study of a parent run, or of several by their first: ``investigation``, ``seeds`` or ``sweep``.
-
-    Several investigations of factors are set side by side like the points of a sweep; any other several runs are
-    compared like seeds studies.
-    """
-    first, *others = [part.strip() for part in parent_run_id.split(",") if part.strip()] or [""]
-    run_id = latest_investigation(client) if first == "latest" and not others else first
-    run = found(client.get_run, run_id)
-    tags = {} if run is None else run.data.tags
-    role, is_seeds = tags.get(names.ROLE), tags.get(names.DESIGN) == "seeds"
-    if role in _NOT_EVALUATED:
-        fix = f"Use mlflow-l3d view {run_id}, or mlflow_l3d.load."
-        allowed = f"must be an investigation, seeds study or sweep, whose cells are scored ({names.ROLE}={role})"
-        raise ParameterError("parent_run_id", run_id, allowed, fix)
-    if others:
-        return "sweep" if role in ("investigation", "sweep") and not is_seeds else "seeds"
-    return "sweep" if role == "sweep" else "seeds" if is_seeds else "investigation"
-
-
 def _has_golden_runs_alone(recorded: Recorded) -> bool:
     """Return whether the cells of other code are golden runs only: without a factor, they are a seeds study.
 
@@ -184,12 +238,5 @@ def _has_golden_runs_alone(recorded: Recorded) -> bool:
     if "seed.seed" not in recorded.cells:
         allowed = "has golden runs alone, which are a seeds study, and they have no parameter seed.seed"
         fix = f"Log it, or runs of a factor ({names.PHASE}=investigation)."
-        raise ParameterError("parent_run_id", recorded.parent.info.run_id, allowed, fix)
+        raise ParameterError("source", recorded.parent.info.run_id, allowed, fix)
     return True
-
-
-def _check_options(options: Mapping[str, str], study: str) -> None:
-    """Raise a ParameterError for an option of `evaluate` that has no effect on a study."""
-    for name, value in options.items():
-        if value != EVALUATE[name].default:
-            raise ParameterError(name, value, f"has no effect on {study}", "Leave it out.")

@@ -101,10 +101,7 @@ def recorded_side(client: Client, name: str, run_id: str, **machine: str) -> Sid
     ParameterError
         If it is not an investigation with golden runs.
     """
-    try:
-        run = parent_run(client, latest_investigation(client) if run_id == "latest" else run_id)
-    except ParameterError as error:
-        raise ParameterError(name, error.value, error.allowed, error.fix) from error
+    run = parent_run(client, latest_investigation(client, name) if run_id == "latest" else run_id, name)
     _check_role(name, run)
     cells = _golden(client, name, run)
     phase = "base" if cells["phase"].eq("base").any() else "golden"
@@ -259,8 +256,6 @@ def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[
 
 def _check_role(name: str, run: Run) -> None:
     role, design = run.data.tags.get(names.ROLE), run.data.tags.get(names.DESIGN)
-    if run.info.lifecycle_stage != "active":
-        raise ParameterError(name, run.info.run_id, "is a run that was deleted", "Restore it, or name another.")
     if role not in (None, "investigation", "golden_runs"):
         raise ParameterError(name, run.info.run_id, f"must be the run of an investigation, and is one of a {role}")
     if design == "seeds":
@@ -271,10 +266,7 @@ def _check_role(name: str, run: Run) -> None:
 
 
 def _golden(client: Client, name: str, run: Run) -> pd.DataFrame:
-    try:
-        cells = read_investigation(str(run.info.run_id), client).cells
-    except ParameterError as error:
-        raise ParameterError(name, error.value, error.allowed, error.fix) from error
+    cells = read_investigation(str(run.info.run_id), client, parameter=name).cells
     golden = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
     if golden.empty:
         allowed = "has no golden runs that finished, and a gate compares golden runs"

@@ -1,1 +1,1 @@
-"""`import`: existing results of other tools become runs that every other command reads."""
+"""Files of other tools: their results become runs, which every other command reads."""

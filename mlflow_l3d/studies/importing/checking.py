@@ -38,7 +38,7 @@ def read_runs(path: Path, source: str, columns: Mapping[str, str], metric: str) 
     files = sorted({file for pattern in form.patterns for file in path.rglob(pattern)}) if path.is_dir() else [path]
     if not files:
         allowed = f"holds no file that {source} writes ({', '.join(form.patterns)})"
-        raise ParameterError("path", path, allowed, "Name another folder, or another --from.")
+        raise ParameterError("source", path, allowed, "Name another folder, or another --from.")
     runs: list[RecordedRun] = []
     problems = []
     for file in files:
@@ -132,7 +132,7 @@ def _with_most(runs: Sequence[RecordedRun], problems: list[str]) -> list[Recorde
     model = runs[hashes.index(common)]
     for run, digest in zip(runs, hashes, strict=True):
         if digest != common:
-            problems.append(f"{run.source}: {_difference(run, model)} of {count} other runs. Import it apart.")
+            problems.append(f"{run.source}: {_difference(run, model)} of {count} other runs. Evaluate it by itself.")
     return [run for run, digest in zip(runs, hashes, strict=True) if digest == common]
 
 

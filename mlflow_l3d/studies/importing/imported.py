@@ -18,7 +18,8 @@ from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.studies.about import class_words
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, RecordedRun
 from mlflow_l3d.studies.seeds.numbers.settings import JOINED, varying_settings
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.results import recorded_study
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import measured
@@ -158,22 +159,7 @@ class Import:
                 columns = {"example_id": run.ids, "label": run.labels, "prediction": run.predictions}
                 tables.append(pd.DataFrame({"seed": number, "cell_key": cell.key, **columns}))
         frame, predictions = pd.DataFrame(rows), pd.concat(tables, ignore_index=True) if tables else None
-        study = seeds_study(
-            frame,
-            predictions,
-            metric=self.metric,
-            kind=self.runs[0].kind,  # type: ignore[arg-type]
-            task=self.task,
-            model=self.shared.get("model", ""),
-            others=self.metrics,
-            recorded=self.settings if self.seeds is None else None,
-        )
-        return study, frame, predictions
-
-    @property
-    def metrics(self) -> list[str]:
-        """Names of all metrics that runs have."""
-        return sorted({name for run in self.runs for name in run.scores})
+        return recorded_study(self.document(), frame, predictions, self.metric), frame, predictions
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -200,7 +186,7 @@ class Import:
             "model": {"name": self.shared.get("model", "")},
             "hyperparameters": others,
             "metric": self.metric.name,
-            "metrics": self.metrics,
+            "metrics": sorted({name for run in self.runs for name in run.scores}),
             "seeds": list(self.numbers),
             "by_settings": self.seeds is None,
             "runs": recorded,

@@ -1,23 +1,20 @@
-"""`import`: results of other tools become the child runs of one parent run, which `evaluate` and `compare` read."""
+"""Results of other tools become the child runs of one parent run, which `evaluate` and `compare` read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Unpack
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.declaration import read_arguments, with_signature
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, heading, version_words
-from mlflow_l3d.studies.base import Study, entry_point, say
+from mlflow_l3d.studies.base import ProjectRun, Study, say
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import
-from mlflow_l3d.studies.importing.parameters import IMPORT, ImportOptions
 from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
@@ -35,8 +32,8 @@ from mlflow_l3d.tracking.recorder import RunRecorder, Work
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ImportedRuns(OnOneScreen):
-    """The result of :func:`import_runs`.
+class FilesEvaluation(OnOneScreen):
+    """The results of another tool, now runs, that were evaluated.
 
     Attributes
     ----------
@@ -80,61 +77,32 @@ class ImportedRuns(OnOneScreen):
         return seeds_document(self.study, **vars(self.about), runs=self.runs, lines=lines)
 
 
-@with_signature(ImportOptions)
-def import_runs(path: str | Path, *, progress: bool | None = None, **options: Unpack[ImportOptions]) -> ImportedRuns:
-    """Import existing results: each run becomes a child run of one parent run, which is scored like a seeds study.
+def evaluate_files(
+    path: Path, arguments: Mapping[str, str], *, project_run: ProjectRun, progress: bool | None = None
+) -> FilesEvaluation:
+    """Write each run of some files as a child run of one parent run, and score it like a seeds study.
 
     Parameters
     ----------
     path
         A file, or a folder that is searched for files.
+    arguments
+        Those of :class:`mlflow_l3d.studies.evaluation.parameters.FileOptions`, and the metric, as they would be typed.
+    project_run
+        The run that `mlflow run` made, if there is one; it becomes the parent.
     progress
         Whether to report progress on stderr; None reports it in a notebook and on a terminal.
-    **options
-        `from_`: the tool that wrote the files: ``lm-eval``, ``inspect``, ``promptfoo``, ``csv`` or
-        ``huggingface-trainer``; ``auto`` recognises it by the files. `task`: the imported task; several, separated by
-        commas, are variants of one with the same examples. `metric`: the score of a run; ``auto`` is the first metric
-        of the tool. Of Inspect also a scorer, or ``scorer.key`` of one whose scores are dictionaries. `task_kind`: for
-        CSV files the kind of labels and predictions; ``auto`` infers it from them. `classes`: for CSV files the names
-        of all classes, separated by ``|``; ``auto`` takes those of labels and predictions. `only`: ``name=value``
-        pairs, separated by commas, of the settings that runs must have. `columns`: for CSV files the roles of columns,
-        as ``example_id=id,prediction=answer,settings=seed+shots``.
 
     Raises
     ------
     L3DError
-        If fewer than two runs can be imported; its one line names the fix. If only some cannot be imported, the
-        others are, and `problems` of the result has a line for each.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> import mlflow_l3d
-    >>> first = pd.DataFrame({"example_id": range(6), "label": [0, 1] * 3, "prediction": [0, 1, 0, 0, 1, 1], "seed": 1})
-    >>> second = first.assign(prediction=[0, 1, 1, 0, 0, 1], seed=2)
-    >>> pd.concat([first, second]).to_csv("runs.csv", index=False)
-    >>> imported = mlflow_l3d.import_runs("runs.csv")
-    >>> imported.written, round(imported.study.own.mean, 2), round(imported.study.pairs["consistency"].mean, 2)
-    (2, 0.67, 0.67)
+        If fewer than two runs can be read; its one line names the fix. If only some cannot be read, the others are, and
+        `problems` of the result has a line for each.
     """
-    if not isinstance(path, str | Path):
-        raise ParameterError("path", type(path).__name__, "must be a file or folder")
-    typed = {name: _as_typed(name, value) for name, value in options.items()}
-    arguments = read_arguments(typed, IMPORT, unread=("from_",)).texts
-    with entry_point() as project_run:
-        with under_way("reading", shown=shows_progress(progress)):
-            request = _read(Path(path), {"path": str(path), **arguments})
-        say(request.remarks)
-        return _finished(request, connect()) or _Importing(request, progress=progress).run(project_run.take())
-
-
-def _as_typed(name: str, value: object) -> object:
-    """Return class names and pairs from Python as they would be typed."""
-    if name == "classes" and isinstance(value, list | tuple):
-        return "|".join(map(str, value))
-    if name in ("columns", "only") and isinstance(value, Mapping):
-        return ",".join(f"{key}={each}" for key, each in value.items()) or "none"
-    return value
+    with under_way("reading", shown=shows_progress(progress)):
+        request = _read(path, {"source": str(path), **arguments})
+    say(request.remarks)
+    return _finished(request, connect()) or _Importing(request, progress=progress).run(project_run.take())
 
 
 def _read(path: Path, arguments: Mapping[str, str]) -> Import:
@@ -148,18 +116,18 @@ def _read(path: Path, arguments: Mapping[str, str]) -> Import:
         if problems:
             raise L3DError(f"{problems[0]} ({len(problems)} such lines in all.)" if problems[1:] else problems[0])
         allowed = f"holds {len(runs)} run, and at least two are needed to measure luck"
-        raise ParameterError("path", path, allowed, "Name a folder with more runs.")
+        raise ParameterError("source", path, allowed, "Name a folder with more runs.")
     return Import(arguments=arguments, runs=runs, metric=metric, problems=tuple(problems), notes=tuple(notes))
 
 
-def _finished(request: Import, client: Client) -> ImportedRuns | None:
+def _finished(request: Import, client: Client) -> FilesEvaluation | None:
     """Return the complete import of the same runs, or None if there is none."""
     tags = {names.INVESTIGATION_KEY: request.key, names.STATE: "complete"}
     keys = {cell.key for cell in request.cells}
     for parent in search(client, [current_experiment_id(client)], condition(tags, "FINISHED")):
         document = fetch_document(client, parent.info.run_id, names.INVESTIGATION) or {}
         if {run["cell_key"] for run in document.get("runs", ())} == keys and not request.problems:
-            result: ImportedRuns | None = read_result(client, parent.info.run_id)
+            result: FilesEvaluation | None = read_result(client, parent.info.run_id)
             return result and replace(result, written=0, skipped=len(keys))
     return None
 
@@ -169,7 +137,7 @@ def _source(study: SeedsStudy, run_id: str, address: str = "") -> Source:
     return Source(task=study.task, run_id=run_id, address=address, date=heading(run_id)["date"][:10])
 
 
-class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
+class _Importing(Study[Import, ImportedRecord, FilesEvaluation]):
     """One import under way."""
 
     def open(self, project_run: str | None) -> RunRecorder[ImportedRecord]:
@@ -185,7 +153,7 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
         cells = self.request.cells
         return f"with {sum(cell.key in done for cell in cells)} of {len(cells)} runs written"
 
-    def carry_out(self) -> ImportedRuns:
+    def carry_out(self) -> FilesEvaluation:
         """Write the missing runs, and score all."""
         request, recorder = self.request, self.recorder
         recovered = set(recorder.recovered.metrics)
@@ -202,7 +170,7 @@ class _Importing(Study[Import, ImportedRecord, ImportedRuns]):
             settings |= {**request.shared, "versions": version_words()}
             source = _source(study, recorder.parent.run_id, runs_page(recorder.client, recorder.parent.experiment_id))
             about = About(title=request.title, source=source, notes=request.remarks, settings=settings)
-            result = ImportedRuns(
+            result = FilesEvaluation(
                 run_id=recorder.parent.run_id,
                 about=about,
                 study=study,

@@ -76,7 +76,7 @@ def score_parent(
     """
     if log and parent.data.tags.get(names.DESIGN) == "seeds":
         fix = "Use mlflow-l3d evaluate, or mlflow_l3d.evaluate."
-        raise ParameterError("parent_run_id", parent.info.run_id, "is a seeds study, not an investigation", fix)
+        raise ParameterError("source", parent.info.run_id, "is a seeds study, not an investigation", fix)
     planned = planned_by(parent, design=design, missing=missing)
     planned = replace(planned, searched_splits=searched_splits(client, parent))
     cells = planned.select(cells)
@@ -228,14 +228,6 @@ def rewritten(about: About, metric: Metric) -> About:
     if settings.get("versions") != version_words():
         settings["evaluated with"] = version_words()
     return replace(about, source=source, settings=settings)
-
-
-def named_once(parent_run_id: str) -> list[str]:
-    """Return the runs that a text names; raise a ParameterError if one is named twice."""
-    run_ids = [part.strip() for part in parent_run_id.split(",") if part.strip()]
-    if repeated := [run_id for at, run_id in enumerate(run_ids) if run_id in run_ids[:at]]:
-        raise ParameterError("parent_run_id", repeated[0], "must be named once")
-    return run_ids
 
 
 def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> About:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 import pandas as pd
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, heading
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
-from mlflow_l3d.studies.investigation.evaluate import named_once, recorded_about, rewritten
+from mlflow_l3d.studies.investigation.evaluate import recorded_about, rewritten
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
@@ -24,7 +25,7 @@ from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, Run, connect
-from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
+from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
 
@@ -121,15 +122,15 @@ class SeedsEvaluation(OnOneScreen):
 
 
 def evaluate_seeds(
-    parent_run_id: str, *, metric: str = "auto", project_run: str | None = None, log: bool = True
+    *run_ids: str, metric: str = "auto", project_run: str | None = None, log: bool = True
 ) -> SeedsEvaluation:
     """Score seeds studies again from their runs.
 
     Parameters
     ----------
-    parent_run_id
-        One parent run, whose metrics and tables are then replaced; or several, separated by commas, which are compared
-        over tasks in a run of their own.
+    *run_ids
+        One parent run, whose metrics and tables are then replaced; or several, which are compared over tasks in a run
+        of their own.
     metric
         The metric in the headline; ``auto`` is the metric of each parent run.
     project_run
@@ -143,7 +144,6 @@ def evaluate_seeds(
         With one line that names the missing data.
     """
     client = connect()
-    run_ids = tuple(latest_investigation(client) if name == "latest" else name for name in named_once(parent_run_id))
     every = [_study(client, run_id, metric) for run_id in run_ids]
     studies = tuple(read.study for read in every)
     done = tuple(tuple(read.done["run_id"]) for read in every)
@@ -158,7 +158,7 @@ def evaluate_seeds(
     if not log:
         return result
     listed = ",".join(run_ids)
-    parameters = {"parent_run_id": listed}
+    parameters = {"source": listed}
     with (
         temporary_folder() as folder,
         auxiliary_run(client, project_run, role="seeds_over_tasks", title=result.title, parameters=parameters) as run,
@@ -186,12 +186,45 @@ class _Read:
         return self.cells[self.cells["status"].eq("FINISHED")]
 
 
+def recorded_study(
+    document: Mapping[str, Any], scores: pd.DataFrame, predictions: pd.DataFrame | None, metric: Metric | str | None
+) -> SeedsStudy:
+    """Return the study that the document of a parent run describes.
+
+    Parameters
+    ----------
+    document
+        The content of ``investigation.json``.
+    scores
+        One row per finished run: ``seed``, ``cell_key`` and metrics.
+    predictions, metric
+        As for :func:`~mlflow_l3d.studies.seeds.numbers.study.seeds_study`.
+    """
+    task, settings = document["task"], None
+    if document.get("by_settings"):
+        by_key = {run["cell_key"]: run["settings"] for run in document["runs"]}
+        settings = pd.DataFrame([by_key[key] for key in scores["cell_key"]])
+    return seeds_study(
+        scores,
+        predictions,
+        metric=metric,
+        kind=task["kind"],
+        task=str(task["name"]),
+        model=str(document["model"]["name"]),
+        benchmark=str(task.get("benchmark") or ""),
+        training_size=task.get("train_examples"),
+        others=document.get("metrics", ()),
+        classes=len(task.get("classes", ())) or None,
+        recorded=settings,
+    )
+
+
 def _study(client: Client, run_id: str, metric: str) -> _Read:
     """Read one parent run whose child runs have the tag ``l3d.role`` = cell and the parameter seed.seed."""
-    recorded = read_investigation(run_id, client)
+    recorded = read_investigation(run_id, client, parameter="source")
     parent, cells = recorded.parent, recorded.cells
     if "seed.seed" not in cells:
-        raise ParameterError("parent_run_id", run_id, "is not a seeds study: its cells have no parameter seed.seed")
+        raise ParameterError("source", run_id, "is not a seeds study: its cells have no parameter seed.seed")
     document = known_document(client, run_id, names.INVESTIGATION)
     imported = {run["cell_key"]: run for run in document.get("runs", ())}
     if imported:
@@ -200,8 +233,6 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
         cells = cells.assign(**{"seed.seed": numbers.astype("Int64")})
     cells = _ordered(cells, document.get("seeds"))
     finished = cells[cells["status"].eq("FINISHED")].assign(seed=lambda frame: frame["seed.seed"].astype(int))
-    by_settings = document.get("by_settings", False)
-    settings = pd.DataFrame([imported[key]["settings"] for key in finished["cell_key"]]) if by_settings else None
     read = read_predictions(client, finished)
     tables = [
         table.to_pandas().assign(seed=int(seed), cell_key=key)
@@ -209,22 +240,15 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
         if table is not None
     ]
     predictions = pd.concat(tables, ignore_index=True) if tables else None
-    task: dict[str, Any] = document.get("task", {})
     numeric = predictions is not None and predictions["prediction"].dtype.kind == "f"
-    recorded_metric = own_parameter(parent, "metric")
-    study = seeds_study(
-        finished,
-        predictions,
-        metric=(None if recorded_metric == "auto" else recorded_metric) if metric == "auto" else metric,
-        kind=task.get("kind", "regression" if numeric else "classification"),
-        task=str(task.get("name") or own_parameter(parent, "task") or parent.info.run_name or run_id),
-        model=str(document["model"]["name"] if "model" in document else own_parameter(parent, "model") or ""),
-        benchmark=str(task.get("benchmark") or ""),
-        training_size=task.get("train_examples"),
-        others=document.get("metrics", ()),
-        classes=len(task.get("classes", ())) or None,
-        recorded=settings,
-    )
+    task = {
+        "kind": "regression" if numeric else "classification",
+        "name": own_parameter(parent, "task") or parent.info.run_name or run_id,
+        **document.get("task", {}),
+    }
+    document = {"model": {"name": own_parameter(parent, "model") or ""}, **document, "task": task}
+    recorded_metric = own_parameter(parent, "metric") if metric == "auto" else metric
+    study = recorded_study(document, finished, predictions, None if recorded_metric == "auto" else recorded_metric)
     written = read_result(client, run_id)
     is_study = written is not None and not isinstance(written, SeedsEvaluation)
     about = rewritten(written.about, study.metric) if is_study else recorded_about(client, parent, SEEDS)

@@ -20,16 +20,15 @@ from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.result_file import write_result
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import SeedsOptions
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.report.tables import seed_frame
 from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
-from mlflow_l3d.studies.seeds.results import write_scores
+from mlflow_l3d.studies.seeds.results import recorded_study, write_scores
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import built_once, under_way
 from mlflow_l3d.tasks.base import TaskLike
-from mlflow_l3d.tasks.sources.glue import benchmark_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.pages import runs_page
@@ -197,17 +196,8 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         request, recorder, task = self.request, self.recorder, self.request.setup.task
         frame, predictions = self._recorded()
         finished = frame[frame["status"].eq("FINISHED")]
-        study = seeds_study(
-            finished.rename(columns={"seed.seed": "seed"}),
-            predictions,
-            metric=request.metric,
-            kind=task.kind,
-            task=task.name,
-            model=request.setup.model,
-            benchmark=benchmark_of(task.name),
-            training_size=len(request.split.train),
-            classes=len(task.class_names) or None,
-        )
+        document, scores = request.document(), finished.rename(columns={"seed.seed": "seed"})
+        study = recorded_study(document, scores, predictions, request.metric)
         failed = len(frame) - len(finished)
         seeds = ", ".join(map(str, request.seeds))
         settings = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": seeds}
@@ -216,7 +206,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         runs = tuple(finished["run_id"])
         result = SeedsRun(request=request, about=about, study=study, runs=runs, failed=failed, **self.result())
         with temporary_folder() as folder:
-            write_json(folder / names.INVESTIGATION, request.document(), indent=2)
+            write_json(folder / names.INVESTIGATION, document, indent=2)
             write_scores(folder, study, frame, predictions, result.report())
             write_result(folder, result)
             recorder.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))

@@ -56,13 +56,13 @@ def points_of_sweep(client: Client, run_id: str) -> ReadPoints:
     ParameterError
         If there is no such run, or it has no points.
     """
-    top = parent_run(client, run_id)
+    top = parent_run(client, run_id, "source")
     document = known_document(client, run_id, names.SWEEP_DOCUMENT)
     every = children_of(client, str(top.info.experiment_id), run_id)
     parents = [run for run in every if run.data.tags.get(names.ROLE) == "investigation"]
     parents = [run for run in parents if names.SUPERSEDED_BY not in run.data.tags]
     if not parents:
-        raise ParameterError("parent_run_id", run_id, "is a sweep without points", "Run the same sweep again.")
+        raise ParameterError("source", run_id, "is a sweep without points", "Run the same sweep again.")
     planned = document.get("points", [])
     place = {point.get("investigation_key"): at for at, point in enumerate(planned)}
     ordered = sorted(parents, key=lambda run: place.get(run.data.tags.get(names.INVESTIGATION_KEY), len(place)))
@@ -85,10 +85,10 @@ def points_of_runs(client: Client, run_ids: Sequence[str]) -> ReadPoints:
     ParameterError
         If there is no such run, or one is not an investigation.
     """
-    parents = [parent_run(client, run_id) for run_id in run_ids]
+    parents = [parent_run(client, run_id, "source") for run_id in run_ids]
     for run in parents:
         if run.data.tags.get(names.ROLE) != "investigation":
-            raise ParameterError("parent_run_id", run.info.run_id, "must be the parent run of an investigation")
+            raise ParameterError("source", run.info.run_id, "must be the parent run of an investigation")
     return points_of(client, parents)
 
 

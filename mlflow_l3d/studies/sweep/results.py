@@ -15,7 +15,6 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
-from mlflow_l3d.studies.investigation.evaluate import named_once
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
@@ -190,14 +189,14 @@ class SweepEvaluation(OnOneScreen):
         return f"{names.SWEEP_REPORT} is among the artifacts of MLflow run {self.run_id}."
 
 
-def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: bool = True) -> SweepEvaluation:
+def evaluate_sweep(*run_ids: str, project_run: str | None = None, log: bool = True) -> SweepEvaluation:
     """Set the points of a sweep, or several investigations, side by side, from what their parents hold.
 
     Parameters
     ----------
-    parent_run_id
+    *run_ids
         The run of a sweep, whose tables, report and metrics are then written again; or several parents of
-        investigations, separated by commas, whose result goes to a run of its own.
+        investigations, whose result goes to a run of its own.
     project_run
         The run that `mlflow run` made, for that.
     log
@@ -208,8 +207,7 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
     L3DError
         With one line that names what is missing.
     """
-    client, run_ids = connect(), named_once(parent_run_id)
-    several = len(run_ids) > 1
+    client, several = connect(), len(run_ids) > 1
     read = points_of_runs(client, run_ids) if several else points_of_sweep(client, run_ids[0])
     on_top = None if several else parent_run(client, run_ids[0])
     title = str(on_top.info.run_name) if on_top else f"{len(read.points)} investigations side by side"
@@ -227,7 +225,7 @@ def evaluate_sweep(parent_run_id: str, *, project_run: str | None = None, log: b
         if several:
             listed = ",".join(run_ids)
             with auxiliary_run(
-                client, project_run, role="side_by_side", title=title, parameters={"parent_run_id": listed}
+                client, project_run, role="side_by_side", title=title, parameters={"source": listed}
             ) as run:
                 tags = {names.INVESTIGATIONS: listed, **note}
                 evaluation = SweepEvaluation(run.run_id, result)

@@ -11,7 +11,7 @@ from mlflow_l3d.parameters.search_document import FoundSearch, Subject
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, experiment_ids, found, runs_named, search
 from mlflow_l3d.tracking.connection import connect, error_line
-from mlflow_l3d.tracking.earlier.reader import fetch_document, listed_cells
+from mlflow_l3d.tracking.earlier.reader import fetch_document, listed_cells, parent_run
 from mlflow_l3d.tracking.parent import current_experiment_id
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ MOST_SIMILAR: Final = 500
 """How many of the newest similar cells are looked at."""
 
 
-def latest_investigation(client: MlflowClient) -> str:
+def latest_investigation(
+    client: MlflowClient, parameter: str = "parent_run_id", fix: str = "Name the parent run."
+) -> str:
     """Return the run id of the current experiment's latest investigation that no other continues.
 
     Raises
@@ -35,9 +37,7 @@ def latest_investigation(client: MlflowClient) -> str:
     every = search(client, [current_experiment_id(client)], condition({names.ROLE: "investigation"}))
     runs = [run for run in every if names.SUPERSEDED_BY not in run.data.tags]
     if not runs:
-        raise ParameterError(
-            "parent_run_id", "latest", "there is no investigation in this experiment", "Name the parent run."
-        )
+        raise ParameterError(parameter, "latest", "there is no investigation in this experiment", fix)
     return str(runs[-1].info.run_id)
 
 
@@ -199,18 +199,9 @@ def _latest(client: MlflowClient, subject: Subject) -> Run:
 
 
 def _named(client: MlflowClient, run_id: str, subject: Subject) -> Run:
-    run = found(client.get_run, run_id)
-    if run is None:
-        raise ParameterError(
-            _PARAMETER,
-            run_id,
-            "is not a run on this tracking server",
-            "Set MLFLOW_TRACKING_URI to the server that has it.",
-        )
+    run = parent_run(client, run_id, _PARAMETER)
     tags: Mapping[str, str] = run.data.tags
     role = tags.get(names.ROLE)
-    if run.info.lifecycle_stage != "active":
-        raise ParameterError(_PARAMETER, run_id, "is a run that was deleted", f"Run: mlflow runs restore -r {run_id}")
     if role != "search":
         what = f"a run with the role {role}" if role else "a run of something else"
         owner = tags.get(names.PARENT_RUN_ID)

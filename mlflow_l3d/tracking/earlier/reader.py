@@ -45,7 +45,9 @@ class Recorded:
     cells: pd.DataFrame
 
 
-def read_investigation(parent_run_id: str, client: MlflowClient, *, where: str = "") -> Recorded:
+def read_investigation(
+    parent_run_id: str, client: MlflowClient, *, where: str = "", parameter: str = "parent_run_id"
+) -> Recorded:
     """Read the cells of a parent: its children, and the cells of other investigations that it lists.
 
     Parameters
@@ -56,6 +58,8 @@ def read_investigation(parent_run_id: str, client: MlflowClient, *, where: str =
         Client of the tracking server.
     where
         An MLflow filter: cells are then all runs of the parent's experiment that it finds, whoever their parent is.
+    parameter
+        The parameter that named the parent, for errors.
 
     Raises
     ------
@@ -66,7 +70,7 @@ def read_investigation(parent_run_id: str, client: MlflowClient, *, where: str =
     """
     from mlflow.exceptions import MlflowException
 
-    parent = parent_run(client, parent_run_id)
+    parent = parent_run(client, parent_run_id, parameter)
     experiment_id = str(parent.info.experiment_id)
     runs = search(client, [experiment_id], where) if where else children_of(client, experiment_id, parent_run_id)
     try:
@@ -80,7 +84,7 @@ def read_investigation(parent_run_id: str, client: MlflowClient, *, where: str =
     if cells.empty:
         allowed = f"has no child runs with the tag {names.ROLE}=cell"
         fix = "Tag the children as docs/runs.md says, or give a filter."
-        raise ParameterError("parent_run_id", parent_run_id, allowed, fix)
+        raise ParameterError(parameter, parent_run_id, allowed, fix)
     return Recorded(parent, cells)
 
 
@@ -102,11 +106,14 @@ def parent_run(client: MlflowClient, run_id: str, parameter: str = "parent_run_i
     Raises
     ------
     ParameterError
-        If there is no such run.
+        If there is no such run, or it was deleted.
     """
     run = found(client.get_run, run_id)
     if run is None:
-        raise ParameterError(parameter, run_id, "no such run on the tracking server")
+        fix = "Set MLFLOW_TRACKING_URI to the server that has it."
+        raise ParameterError(parameter, run_id, "no such run on the tracking server", fix)
+    if run.info.lifecycle_stage != "active":
+        raise ParameterError(parameter, run_id, "is a run that was deleted", f"Run: mlflow runs restore -r {run_id}")
     return run
 
 

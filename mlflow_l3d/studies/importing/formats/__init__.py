@@ -61,7 +61,7 @@ def tool_of(path: Path, tool: str) -> str:
     """
     check_names("from", [tool], ("auto", *FORMATS))
     if not path.exists():
-        raise ParameterError("path", path, "no such file or folder")
+        raise ParameterError("source", path, "no such file or folder")
     if tool != "auto":
         return tool
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
