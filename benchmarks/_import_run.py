@@ -16,7 +16,7 @@ def work(settings: dict[str, Any]) -> dict[str, Any]:
 
     MlflowClient().search_runs(["0"], max_results=1)  # the store is open
     begun, started = time.process_time(), time.perf_counter()
-    imported = mlflow_l3d.import_runs(settings["logs"], from_="lm-eval")
+    imported = mlflow_l3d.evaluate(settings["logs"], from_="lm-eval")
     assert not imported.problems
     return {"seconds": time.perf_counter() - started, "cpu": time.process_time() - begun, "start": begun}
 

@@ -67,7 +67,7 @@ class Parameter:
             if "\n" in text and not isinstance(value, list | tuple):  # of a data frame or an array
                 raise ParameterError(self.name, type(value).__name__, "must be a text or a number")
             value = text
-        return value if self.values is None else self.values.read(self.name, value)
+        return value if self.values is None else self.values.read(self.name.rstrip("_"), value)
 
     def _is_kept(self, value: object) -> bool:
         """Return whether a value stays what it is; a path, a device or a list is read as it would be typed."""

@@ -16,7 +16,7 @@ from mlflow_l3d.studies.evaluation.parameters import (
     OPTIONS,
     EvaluateOptions,
 )
-from mlflow_l3d.studies.evaluation.source import Kind, kind_of_runs, named_runs, read_source
+from mlflow_l3d.studies.evaluation.source import Kind, find_results
 from mlflow_l3d.studies.importing.run import FilesEvaluation, evaluate_files
 from mlflow_l3d.studies.investigation.evaluate import metric_of, score_parent
 from mlflow_l3d.studies.investigation.results import Evaluation
@@ -119,36 +119,31 @@ def evaluate(
     """
     with entry_point() as project_run:
         typed = {name: _as_typed(name, value) for name, value in options.items()}
-        arguments = read_arguments(typed, OPTIONS, unread=("from_",))
+        arguments = read_arguments(typed, OPTIONS)
         texts, metric = arguments.texts, arguments.texts["metric"]
-        kind, text = read_source(source)
+        kind, named = find_results(source, finds_cells=texts["where"] != "none")
+        _check_options(arguments, kind)
+        own = {name: texts[name] for name in _OPTIONS_OF[kind]}
         if kind is Kind.FILES:
-            _check_options(arguments, kind)
             if not log:
                 raise ParameterError("log", False, "must be true for files, whose runs are written to MLflow")
-            own = {name: texts[name] for name in _OPTIONS_OF[kind]}
-            return evaluate_files(Path(text), own, project_run=project_run, progress=progress)
-        client = connect()
-        runs = [] if kind else named_runs(client, text)
-        kind = kind or kind_of_runs(client, runs, finds_cells=texts["where"] != "none")
-        _check_options(arguments, kind)
-        run_ids = [str(run.info.run_id) for run in runs]
+            return evaluate_files(Path(named[0]), own, project_run=project_run, progress=progress)
         written: dict[str, Any] = {"project_run": project_run.run_id, "log": log}
         if kind is Kind.SWEEP:
-            return evaluate_sweep(*run_ids, **written)
+            return evaluate_sweep(*named, **written)
         if kind is Kind.SEEDS:
-            return evaluate_seeds(*run_ids, metric=metric, **written)
+            return evaluate_seeds(*named, metric=metric, **written)
+        written["progress"] = progress
         if kind is Kind.INVESTIGATION:
-            return _evaluate_investigation(client, run_ids[0], arguments, progress=progress, **written)
-        written = {"metric": metric.removeprefix("metrics."), "progress": progress, **written}
+            return _evaluate_investigation(named[0], arguments, **written)
+        written["metric"] = metric.removeprefix("metrics.")
         if kind is Kind.EVALUATION:
             from mlflow_l3d.studies.judged.run import evaluate_judged
 
-            return evaluate_judged(run_ids[0], **written)
+            return evaluate_judged(named[0], **written)
         from mlflow_l3d.studies.groups.run import evaluate_groups  # type: ignore[import-not-found,unused-ignore]
 
-        own = {name: texts[name] for name in ("group_by", "seed", "step")}
-        return evaluate_groups(run_ids or text, **own, tag=arguments["tag"], **written)
+        return evaluate_groups(named if named[1:] else named[0], **{**own, "tag": arguments["tag"], **written})
 
 
 def _as_typed(name: str, value: object) -> object:
@@ -168,10 +163,10 @@ def _check_options(arguments: Arguments, kind: Kind) -> None:
 
 
 def _evaluate_investigation(
-    client: Client, run_id: str, arguments: Arguments, *, project_run: str | None, log: bool, progress: bool | None
+    run_id: str, arguments: Arguments, *, project_run: str | None, log: bool, progress: bool | None
 ) -> Evaluation | SeedsEvaluation:
     """Score an investigation again, ours or a stranger's; golden runs without a factor are a seeds study."""
-    shown, texts = shows_progress(progress), arguments.texts
+    client, shown, texts = connect(), shows_progress(progress), arguments.texts
     where = "" if texts["where"] == "none" else texts["where"]
     with under_way("reading the cells", shown=shown):
         recorded = read_investigation(run_id, client, where=where, parameter="source")

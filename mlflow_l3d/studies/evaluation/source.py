@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition
-from mlflow_l3d.tracking.connection import Client, Run
+from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import parent_run
 
@@ -36,75 +36,50 @@ class Kind(StrEnum):
     SWEEP = "a sweep"
 
 
-def read_source(source: object) -> tuple[Kind | None, str]:
-    """Return the kind of a source and its text; None for run ids, whose kind the tracking server knows.
+def find_results(source: object, *, finds_cells: bool = False) -> tuple[Kind, list[str]]:
+    """Return the kind of results that a source names, and its run ids, or else its one path, experiment or filter.
 
     Parameters
     ----------
     source
         A text, a path, or a list of run ids.
+    finds_cells
+        Whether a filter finds the cells of a run, so that it needs no children.
 
     Raises
     ------
     ParameterError
-        If it is neither, or names nothing.
+        If it names nothing that can be scored, or runs of several kinds.
     """
-    if isinstance(source, os.PathLike):
-        return Kind.FILES, str(source)
     text = ",".join(map(str, source)) if isinstance(source, list | tuple) else source
+    if isinstance(text, os.PathLike):
+        return Kind.FILES, [str(text)]
     if not isinstance(text, str):
         raise ParameterError("source", type(source).__name__, f"must be {_SOURCES.format(example='NAME')}")
-    text = text.strip()
-    if text.startswith("experiment:"):
-        return Kind.RUNS, text
-    if text and all(_RUN_ID.fullmatch(part.strip()) for part in text.split(",")):
-        return None, text
+    parts = [part.strip() for part in text.split(",")]
+    if all(map(_RUN_ID.fullmatch, parts)):
+        return _find_runs(connect(), parts, finds_cells=finds_cells)
     if os.path.exists(text):  # noqa: PTH110 - of a name that is too long Path.exists raises an error
-        return Kind.FILES, text
-    if _OPERATOR.search(text):
-        return Kind.RUNS, text
+        return Kind.FILES, [text]
+    if text.startswith("experiment:") or _OPERATOR.search(text):
+        return Kind.RUNS, [text]
     example = text if re.fullmatch(r"[\w -]+", text) else "NAME"
     allowed = "there is no such file or folder, and it is not a run id, an experiment or a filter"
     raise ParameterError("source", text or "''", allowed, f"Name {_SOURCES.format(example=example)}.")
 
 
-def named_runs(client: Client, text: str) -> list[Run]:
-    """Return the runs with the ids in a text.
-
-    Raises
-    ------
-    ParameterError
-        If one is named twice, does not exist, or was deleted.
-    """
+def _find_runs(client: Client, named: list[str], *, finds_cells: bool) -> tuple[Kind, list[str]]:
     fix = f"Name {_SOURCES.format(example='NAME')}."
-    parts = [part.strip() for part in text.split(",")]
-    run_ids = [latest_investigation(client, "source", fix) if part == "latest" else part for part in parts]
+    run_ids = [latest_investigation(client, "source", fix) if each == "latest" else each for each in named]
     if repeated := [run_id for at, run_id in enumerate(run_ids) if run_id in run_ids[:at]]:
         raise ParameterError("source", repeated[0], "must be named once")
-    return [parent_run(client, run_id, "source") for run_id in run_ids]
-
-
-def kind_of_runs(client: Client, runs: Sequence[Run], *, finds_cells: bool = False) -> Kind:
-    """Return the kind of some runs, which all have.
-
-    Parameters
-    ----------
-    client, runs
-        The tracking server, and the runs.
-    finds_cells
-        Whether a filter finds the cells, so that the run needs no children.
-
-    Raises
-    ------
-    ParameterError
-        If kinds differ, or a run is nothing that can be scored.
-    """
+    runs = [parent_run(client, run_id, "source") for run_id in run_ids]
     kinds = [_kind(client, run, is_alone=len(runs) == 1, finds_cells=finds_cells) for run in runs]
-    for run, kind in zip(runs, kinds, strict=True):
+    for run_id, kind in zip(run_ids, kinds, strict=True):
         if kind != kinds[0]:
-            allowed = f"is of another kind ({kind}) than {runs[0].info.run_id} ({kinds[0]})"
-            raise ParameterError("source", run.info.run_id, allowed, "Name runs of one kind.")
-    return Kind.SWEEP if len(runs) > 1 and kinds[0] is Kind.INVESTIGATION else kinds[0]
+            allowed = f"is of another kind ({kind}) than {run_ids[0]} ({kinds[0]})"
+            raise ParameterError("source", run_id, allowed, "Name runs of one kind.")
+    return Kind.SWEEP if kinds[1:] and kinds[0] is Kind.INVESTIGATION else kinds[0], run_ids
 
 
 def _kind(client: Client, run: Run, *, is_alone: bool, finds_cells: bool) -> Kind:

@@ -6,23 +6,21 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.cells.cell import Cell, Outcome, content_key
+from mlflow_l3d.cells.cell import Cell, Logged, Outcome, content_key
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.studies.about import class_words
-from mlflow_l3d.studies.importing.recorded import ImportedRecord, RecordedRun
+from mlflow_l3d.studies.importing.recorded import RecordedRun
 from mlflow_l3d.studies.seeds.numbers.settings import JOINED, varying_settings
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.results import recorded_study
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
-from mlflow_l3d.tracking.records import measured
+from mlflow_l3d.tracking.records import CellRecord
 
 _OF_MODEL = ("model", "backend", "model_args.")
 
@@ -132,8 +130,8 @@ class Import:
         shared = {names.metric_name(name): value for name, value in self.shared.items()}
         return Card("investigation", self.key, self.title, tags, {**shared, **typed, **resolved, **classes})
 
-    def records(self) -> Iterator[tuple[Cell, ImportedRecord, Outcome]]:
-        """Yield each run as a cell, its record and its outcome."""
+    def records(self) -> Iterator[tuple[CellRecord, Outcome]]:
+        """Yield the record of each run, with its settings as parameters, and its outcome."""
         differ = [str(name) for name in self.settings if name not in self.shared]
         for cell, run in zip(self.cells, self.runs, strict=True):
             outcome = Outcome(
@@ -141,25 +139,12 @@ class Import:
                 run.ids,
                 run.labels,
                 run.predictions,
-                metrics={names.metric_name(name): value for name, value in run.scores.items()},
+                metrics=run.scores,
                 duration_seconds=run.duration_seconds,
+                logged=Logged(params=run.settings),
             )
-            settings = {names.metric_name(name): value for name, value in run.settings.items()}
             differences = ", ".join(f"{name} {run.settings.get(name, 'none')}" for name in differ if name != "task")
-            place = {name: getattr(cell, name) for name in Cell.__slots__}
-            name = (differences or cell.name)[:100]
-            yield cell, ImportedRecord(**place, name=name, settings=settings, **measured(outcome)), outcome
-
-    def study(self) -> tuple[SeedsStudy, pd.DataFrame, pd.DataFrame | None]:
-        """Return scores and agreement, a table with one row per run, and all predictions."""
-        rows, tables = [], []
-        for number, cell, run in zip(self.numbers, self.cells, self.runs, strict=True):
-            rows.append({"seed": number, "cell_key": cell.key, "index": cell.index, "status": "FINISHED", **run.scores})
-            if run.ids is not None:
-                columns = {"example_id": run.ids, "label": run.labels, "prediction": run.predictions}
-                tables.append(pd.DataFrame({"seed": number, "cell_key": cell.key, **columns}))
-        frame, predictions = pd.DataFrame(rows), pd.concat(tables, ignore_index=True) if tables else None
-        return recorded_study(self.document(), frame, predictions, self.metric), frame, predictions
+            yield replace(CellRecord.of(cell, outcome), name=(differences or cell.name)[:100]), outcome
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -1,11 +1,11 @@
-"""One run as another tool recorded it, and as it is written to MLflow."""
+"""One run as another tool recorded it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.privacy import public_value
-from mlflow_l3d.tracking.records import CellRecord
 
 Array = npt.NDArray[Any]
 
@@ -78,17 +77,6 @@ class RecordedRun:
             return ""
         order = np.argsort(self.ids)
         return _digest(self.ids[order]) + _digest(self.labels[order])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedRecord(CellRecord):
-    """A recorded run as a cell; its settings are parameters of the run."""
-
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-    def params(self) -> dict[str, str]:
-        """Return the settings, and the number of the run."""
-        return {**CellRecord.params(self), **self.settings}
 
 
 def _digest(values: Array) -> str:

@@ -11,15 +11,14 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, heading, version_words
 from mlflow_l3d.studies.base import ProjectRun, Study, say
-from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import
-from mlflow_l3d.studies.importing.recorded import ImportedRecord, pairs
-from mlflow_l3d.studies.result_file import read_result, write_result
+from mlflow_l3d.studies.importing.recorded import pairs
+from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.records import finish_parent, recorded_cells, recorded_study
 from mlflow_l3d.studies.seeds.report.page import seeds_document
-from mlflow_l3d.studies.seeds.results import write_scores
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
@@ -29,6 +28,7 @@ from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import current_experiment_id
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
+from mlflow_l3d.tracking.records import CellRecord
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -132,19 +132,14 @@ def _finished(request: Import, client: Client) -> FilesEvaluation | None:
     return None
 
 
-def _source(study: SeedsStudy, run_id: str, address: str = "") -> Source:
-    """Return the origin of the runs; no command of ours trained them."""
-    return Source(task=study.task, run_id=run_id, address=address, date=heading(run_id)["date"][:10])
-
-
-class _Importing(Study[Import, ImportedRecord, FilesEvaluation]):
+class _Importing(Study[Import, CellRecord, FilesEvaluation]):
     """One import under way."""
 
-    def open(self, project_run: str | None) -> RunRecorder[ImportedRecord]:
+    def open(self, project_run: str | None) -> RunRecorder[CellRecord]:
         """Open the parent run, and find the runs that it already has."""
         request = self.request
         shared = {"task": request.task, "approach": request.arguments["from_"]}
-        work = Work(request.card(), ImportedRecord, request.context_key, shared, lambda: request.cells)
+        work = Work(request.card(), CellRecord, request.context_key, shared, lambda: request.cells)
         return open_recorder(work, project_run)
 
     def how_far(self) -> str:
@@ -156,23 +151,23 @@ class _Importing(Study[Import, ImportedRecord, FilesEvaluation]):
     def carry_out(self) -> FilesEvaluation:
         """Write the missing runs, and score all."""
         request, recorder = self.request, self.recorder
-        recovered = set(recorder.recovered.metrics)
-        for cell, record, outcome in request.records():
-            if cell.key not in recovered:
+        recovered, run_id = set(recorder.recovered.metrics), recorder.parent.run_id
+        for record, outcome in request.records():
+            if record.key not in recovered:
                 recorder.add(record, outcome)
-        study, frame, predictions = request.study()
-        with temporary_folder() as folder, under_way("writing", shown=self.progress):
+        with under_way("writing", shown=self.progress):
             recorder.wait()
-            run_ids, seeds = recorder.run_ids(), [cell.seeds["seed"] for cell in request.cells]
-            cells = frame.assign(phase="golden", run_id=frame["cell_key"].map(run_ids), **{"seed.seed": seeds})
-            cells = cells.drop(columns="seed")
-            settings = {**heading(recorder.parent.run_id), "task": request.task, "from": request.arguments["from_"]}
-            settings |= {**request.shared, "versions": version_words()}
-            source = _source(study, recorder.parent.run_id, runs_page(recorder.client, recorder.parent.experiment_id))
-            about = About(title=request.title, source=source, notes=request.remarks, settings=settings)
+            document = request.document()
+            cells, predictions = recorded_cells(recorder, request.cells)
+            study = recorded_study(document, cells, predictions, request.metric)
+            about = heading(run_id)
+            address = runs_page(recorder.client, recorder.parent.experiment_id)
+            source = Source(task=study.task, run_id=run_id, address=address, date=about["date"][:10])
+            settings = {**about, "task": request.task, "from": request.arguments["from_"], **request.shared}
+            settings |= {"versions": version_words()}
             result = FilesEvaluation(
-                run_id=recorder.parent.run_id,
-                about=about,
+                run_id=run_id,
+                about=About(title=request.title, source=source, notes=request.remarks, settings=settings),
                 study=study,
                 runs=tuple(cells["run_id"]),
                 written=len(request.cells) - len(recovered),
@@ -180,11 +175,5 @@ class _Importing(Study[Import, ImportedRecord, FilesEvaluation]):
                 problems=request.problems,
                 notes=request.notes,
             )
-            write_scores(folder, study, cells, predictions, result.report())
-            write_result(folder, result)
-            write_json(folder / names.INVESTIGATION, request.document(), indent=2)
-            recorder.log_metrics({**study.metrics(), "cells_failed": float(len(request.problems))}, len(study.seeds))
-            recorder.finish(
-                folder, complete=not request.problems, description=result.report().description(*about.notes)
-            )
+            finish_parent(recorder, result, document, cells, predictions, failed=len(request.problems))
         return result

@@ -10,16 +10,16 @@ from typing import Any
 import pandas as pd
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, heading
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.evaluate import recorded_about, rewritten
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
-from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import SEEDS
+from mlflow_l3d.studies.seeds.records import recorded_study, write_scores
 from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
@@ -28,25 +28,6 @@ from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
-
-
-def write_scores(
-    folder: Path,
-    study: SeedsStudy,
-    cells: pd.DataFrame,
-    predictions: pd.DataFrame | None,
-    report: Document,
-) -> None:
-    """Write tables and report: what can be made of runs alone, ours or a stranger's."""
-    cells.to_parquet(folder / names.CELLS, index=False)
-    if predictions is not None:
-        predictions.to_parquet(folder / names.PREDICTIONS, index=False)
-    examples = None if study.examples is None else study.examples.frame.head(2000)
-    write_tables(folder, {names.CELLS_TABLE: study.to_frame(), names.EXAMPLES: examples})
-    document = {name: getattr(study, name) for name in ("task", "model", "kind", "training_size", "seeds")}
-    document |= {"metric": study.metric.name, "metrics": study.metrics()}
-    write_json(folder / names.SEEDS, {**document, "scores": study.scores.reset_index()}, indent=2)
-    save_report(folder, names.REPORT, report)
 
 
 def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], report: Document) -> list[str]:
@@ -186,57 +167,19 @@ class _Read:
         return self.cells[self.cells["status"].eq("FINISHED")]
 
 
-def recorded_study(
-    document: Mapping[str, Any], scores: pd.DataFrame, predictions: pd.DataFrame | None, metric: Metric | str | None
-) -> SeedsStudy:
-    """Return the study that the document of a parent run describes.
-
-    Parameters
-    ----------
-    document
-        The content of ``investigation.json``.
-    scores
-        One row per finished run: ``seed``, ``cell_key`` and metrics.
-    predictions, metric
-        As for :func:`~mlflow_l3d.studies.seeds.numbers.study.seeds_study`.
-    """
-    task, settings = document["task"], None
-    if document.get("by_settings"):
-        by_key = {run["cell_key"]: run["settings"] for run in document["runs"]}
-        settings = pd.DataFrame([by_key[key] for key in scores["cell_key"]])
-    return seeds_study(
-        scores,
-        predictions,
-        metric=metric,
-        kind=task["kind"],
-        task=str(task["name"]),
-        model=str(document["model"]["name"]),
-        benchmark=str(task.get("benchmark") or ""),
-        training_size=task.get("train_examples"),
-        others=document.get("metrics", ()),
-        classes=len(task.get("classes", ())) or None,
-        recorded=settings,
-    )
-
-
 def _study(client: Client, run_id: str, metric: str) -> _Read:
     """Read one parent run whose child runs have the tag ``l3d.role`` = cell and the parameter seed.seed."""
     recorded = read_investigation(run_id, client, parameter="source")
-    parent, cells = recorded.parent, recorded.cells
-    if "seed.seed" not in cells:
+    parent = recorded.parent
+    if "seed.seed" not in recorded.cells:
         raise ParameterError("source", run_id, "is not a seeds study: its cells have no parameter seed.seed")
     document = known_document(client, run_id, names.INVESTIGATION)
-    imported = {run["cell_key"]: run for run in document.get("runs", ())}
-    if imported:
-        cells = cells[cells["cell_key"].isin(imported)]
-        numbers = cells["cell_key"].map({key: run["number"] for key, run in imported.items()})
-        cells = cells.assign(**{"seed.seed": numbers.astype("Int64")})
-    cells = _ordered(cells, document.get("seeds"))
-    finished = cells[cells["status"].eq("FINISHED")].assign(seed=lambda frame: frame["seed.seed"].astype(int))
+    cells = _ordered(recorded.cells, document)
+    finished = cells[cells["status"].eq("FINISHED")]
     read = read_predictions(client, finished)
     tables = [
         table.to_pandas().assign(seed=int(seed), cell_key=key)
-        for (_, table), seed, key in zip(read, finished["seed"], finished["cell_key"], strict=True)
+        for (_, table), seed, key in zip(read, finished["seed.seed"], finished["cell_key"], strict=True)
         if table is not None
     ]
     predictions = pd.concat(tables, ignore_index=True) if tables else None
@@ -246,35 +189,30 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
         "name": own_parameter(parent, "task") or parent.info.run_name or run_id,
         **document.get("task", {}),
     }
-    document = {"model": {"name": own_parameter(parent, "model") or ""}, **document, "task": task}
+    described = {"model": {"name": own_parameter(parent, "model") or ""}, **document, "task": task}
     recorded_metric = own_parameter(parent, "metric") if metric == "auto" else metric
-    study = recorded_study(document, finished, predictions, None if recorded_metric == "auto" else recorded_metric)
+    study = recorded_study(described, finished, predictions, None if recorded_metric == "auto" else recorded_metric)
     written = read_result(client, run_id)
     is_study = written is not None and not isinstance(written, SeedsEvaluation)
     about = rewritten(written.about, study.metric) if is_study else recorded_about(client, parent, SEEDS)
     return _Read(parent, cells, predictions, study, about, written if is_study else None)
 
 
-def _ordered(cells: pd.DataFrame, seeds: object) -> pd.DataFrame:
+def _ordered(cells: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
     """Return the cells in the order of the study and numbered so; of other code by their numbers, else by seeds."""
-    if not isinstance(seeds, list):
+    if "seeds" not in document:
         return cells.sort_values("index" if cells["index"].notna().all() else "seed.seed", kind="stable")
-    place = {seed: at for at, seed in enumerate(seeds)}
-    cells = cells[cells["seed.seed"].isin(seeds)]
-    return cells.assign(index=cells["seed.seed"].map(place).astype("Int64")).sort_values("index", kind="stable")
+    keys = [run["cell_key"] for run in document.get("runs", ())]
+    column, order = ("cell_key", keys) if keys else ("seed.seed", document["seeds"])
+    cells = cells.assign(index=cells[column].map({value: at for at, value in enumerate(order)}).astype("Int64"))
+    return cells.dropna(subset="index").sort_values("index", kind="stable")
 
 
 def _rescore(client: Client, read: _Read, result: SeedsEvaluation) -> None:
     """Replace metrics, tables, report and result of one parent run; its specification stays."""
     run_id = str(read.parent.info.run_id)
     with temporary_folder() as folder:
-        write_scores(
-            folder,
-            read.study,
-            read.cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore"),
-            read.predictions,
-            result.report(),
-        )
+        write_scores(folder, read.study, read.cells, read.predictions, result.report())
         numbers = {"study": read.study, "about": read.about, "runs": result.runs[0]}
         write_result(folder, replace(read.written, **numbers) if read.written else result)
         log_metrics(client, run_id, {len(read.study.seeds): read.study.metrics()})

@@ -11,25 +11,21 @@ import pandas as pd
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import entry_point, specified
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
-from mlflow_l3d.studies.files import temporary_folder, write_json
-from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import SeedsOptions
+from mlflow_l3d.studies.seeds.records import finish_parent, recorded_cells, recorded_study
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.report.tables import seed_frame
 from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
-from mlflow_l3d.studies.seeds.results import recorded_study, write_scores
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import built_once, under_way
 from mlflow_l3d.tasks.base import TaskLike
-from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.pages import runs_page
 
@@ -194,37 +190,16 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
     def conclude(self) -> SeedsRun:
         """Score everything from the records, write the parent's artifacts, and end the parent."""
         request, recorder, task = self.request, self.recorder, self.request.setup.task
-        frame, predictions = self._recorded()
-        finished = frame[frame["status"].eq("FINISHED")]
-        document, scores = request.document(), finished.rename(columns={"seed.seed": "seed"})
-        study = recorded_study(document, scores, predictions, request.metric)
-        failed = len(frame) - len(finished)
+        document = request.document()
+        cells, predictions = recorded_cells(recorder, request.design().cells())
+        finished = cells[cells["status"].eq("FINISHED")]
+        study = recorded_study(document, finished, predictions, request.metric)
+        failed = len(cells) - len(finished)
         seeds = ", ".join(map(str, request.seeds))
         settings = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": seeds}
         address = runs_page(recorder.client, recorder.parent.experiment_id)
-        about = request.about(recorder.parent.run_id, address, settings, request.notes(frame))
+        about = request.about(recorder.parent.run_id, address, settings, request.notes(cells))
         runs = tuple(finished["run_id"])
         result = SeedsRun(request=request, about=about, study=study, runs=runs, failed=failed, **self.result())
-        with temporary_folder() as folder:
-            write_json(folder / names.INVESTIGATION, document, indent=2)
-            write_scores(folder, study, frame, predictions, result.report())
-            write_result(folder, result)
-            recorder.log_metrics({**study.metrics(), "cells_failed": float(failed)}, len(request.seeds))
-            recorder.wait()
-            recorder.finish(folder, complete=failed == 0, description=result.report().description(*about.notes))
+        finish_parent(recorder, result, document, cells, predictions, failed=failed)
         return result
-
-    def _recorded(self) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-        """Return one row per seed, and all predictions (None if there are none)."""
-        with deferred_interrupts():
-            run_ids = self.recorder.run_ids()
-        spool, rows, tables = self.recorder.spool, [], []
-        for cell in self.request.design().cells():
-            record, path, seed = spool.record(cell.key), spool.predictions(cell.key), cell.seeds["seed"]
-            row = {"phase": cell.phase, "index": cell.index, "seed.seed": seed, "run_id": run_ids.get(cell.key)}
-            row |= {"cell_key": cell.key, "status": record.status}
-            rows.append({**row, **({} if record.error else record.metrics)})
-            if path is not None and not record.error:
-                predictions = pd.read_parquet(path)[["example_id", "label", "prediction"]]
-                tables.append(predictions.assign(seed=seed, cell_key=cell.key))
-        return pd.DataFrame(rows), pd.concat(tables, ignore_index=True) if tables else None

@@ -46,20 +46,16 @@ class Recorded:
 
 
 def read_investigation(
-    parent_run_id: str, client: MlflowClient, *, where: str = "", parameter: str = "parent_run_id"
+    run_id: str, client: MlflowClient, *, where: str = "", parameter: str = "parent_run_id"
 ) -> Recorded:
     """Read the cells of a parent: its children, and the cells of other investigations that it lists.
 
     Parameters
     ----------
-    parent_run_id
-        The parent.
-    client
-        Client of the tracking server.
+    run_id, client, parameter
+        The parent, the client of its tracking server, and the parameter that named it, for errors.
     where
         An MLflow filter: cells are then all runs of the parent's experiment that it finds, whoever their parent is.
-    parameter
-        The parameter that named the parent, for errors.
 
     Raises
     ------
@@ -70,9 +66,9 @@ def read_investigation(
     """
     from mlflow.exceptions import MlflowException
 
-    parent = parent_run(client, parent_run_id, parameter)
+    parent = parent_run(client, run_id, parameter)
     experiment_id = str(parent.info.experiment_id)
-    runs = search(client, [experiment_id], where) if where else children_of(client, experiment_id, parent_run_id)
+    runs = search(client, [experiment_id], where) if where else children_of(client, experiment_id, run_id)
     try:
         cells = cells_of_runs(runs)
     except MlflowException as error:
@@ -84,15 +80,12 @@ def read_investigation(
     if cells.empty:
         allowed = f"has no child runs with the tag {names.ROLE}=cell"
         fix = "Tag the children as docs/runs.md says, or give a filter."
-        raise ParameterError(parameter, parent_run_id, allowed, fix)
+        raise ParameterError(parameter, run_id, allowed, fix)
     return Recorded(parent, cells)
 
 
 def read_listed(parent_run_id: str, client: MlflowClient) -> Recorded:
-    """Read a parent as :func:`read_investigation` does; one of ours that ended from its own table, which is quicker.
-
-    What became of the cells since then is not looked at, and where they lie is not said.
-    """
+    """Read a parent as :func:`read_investigation` does; one of ours that ended from its own table, as it then was."""
     parent = parent_run(client, parent_run_id)
     listed = listed_cells(client, parent) if parent.info.status == "FINISHED" else None
     if listed is None or "factor" not in listed:  # a study of seeds has other columns
@@ -127,8 +120,7 @@ def cells_of_runs(runs: Iterable[Run]) -> pd.DataFrame:
     """
     rows: dict[str, dict[str, Any]] = {}
     for run in runs:
-        tags = run.data.tags
-        if tags.get(names.ROLE) != "cell":
+        if run.data.tags.get(names.ROLE) != "cell":
             continue
         row = _row(run)
         place = row["cell_key"] or _place(row)
@@ -237,8 +229,7 @@ def read_predictions(client: MlflowClient, cells: pd.DataFrame) -> Generator[tup
                 return None
             place = folder / run_id
             place.mkdir()
-            path = file_of(uri, names.PREDICTIONS, place, str(client.tracking_uri))
-            if path is None:
+            if (path := file_of(uri, names.PREDICTIONS, place, str(client.tracking_uri))) is None:
                 return None
             with pq.ParquetFile(path) as file:
                 for column in _ANSWERS:

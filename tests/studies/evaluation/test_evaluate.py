@@ -94,19 +94,18 @@ def test_nothing_to_evaluate(place: Place, capsys: pytest.CaptureFixture[str]) -
     with place.entered():
         assert cli.main(["evaluate"]) == 2
         assert "there is no investigation in this experiment" in capsys.readouterr().err
-        assert cli.main(["evaluate", "--parent-run-id", "0" * 32]) == 2
+        assert cli.main(["evaluate", "0" * 32]) == 2
         assert "no such run on the tracking server" in capsys.readouterr().err
-        assert cli.main(["evaluate", "--parent-run", "x"]) == 2
-        assert "--parent-run-id" in capsys.readouterr().err
+        assert cli.main(["evaluate", "--surce", "x"]) == 2
+        assert "--source" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("call", "line"),
     [
-        (partial(mlflow_l3d.evaluate, frame()), "parent_run_id=DataFrame: must be the id of a run"),
+        (partial(mlflow_l3d.evaluate, frame()), "source=DataFrame: must be a run id"),
         (partial(mlflow_l3d.delete, frame()), "parent_run_id=DataFrame: must be the id of a run"),
         (partial(mlflow_l3d.ablation, frame()), "parent_run_id=DataFrame: must be a text"),
-        (partial(mlflow_l3d.import_runs, frame()), "path=DataFrame: must be a file or folder"),
         (partial(mlflow_l3d.plan_sweep, task=frame()), "task='DataFrame': must be one of"),
         (
             partial(mlflow_l3d.investigate, "synthetic", approach="synthetic", metric=frame()),

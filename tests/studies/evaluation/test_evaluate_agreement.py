@@ -261,7 +261,7 @@ def numbers_in(metrics: Mapping[str, float], ending: str = "") -> tuple[float, f
 @pytest.mark.slow
 def test_numbers_are_regression(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parent, _ = logged(tmp_path, NUMBERS, SCALES)
-    assert cli.main(["evaluate", "--parent-run-id", parent, "--metric", "quality"]) == 0
+    assert cli.main(["evaluate", parent, "--metric", "quality"]) == 0
     printed = capsys.readouterr().out
     metrics = place.client.get_run(parent).data.metrics
     order = means([correlations(NUMBERS[:2]), correlations(NUMBERS[2:4])])
@@ -354,10 +354,10 @@ def test_lists_of_lists_and_of_ids(tmp_path: Path) -> None:
 
 def test_lists_need_a_name(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parent, _ = logged(tmp_path, TAGGED, TAGS)
-    assert cli.main(["evaluate", "--parent-run-id", parent, "--metric", "quality"]) == 2
+    assert cli.main(["evaluate", parent, "--metric", "quality"]) == 2
     line = one_line(capsys.readouterr().err)
     assert "agreement=auto: labels are lists, predictions are lists: must be one of token_match" in line
-    assert cli.main(["evaluate", "--parent-run-id", parent, "--metric", "quality", "--agreement", "token_macht"]) == 2
+    assert cli.main(["evaluate", parent, "--metric", "quality", "--agreement", "token_macht"]) == 2
     assert "Did you mean 'token_match'?" in one_line(capsys.readouterr().err)
     assert place.client.get_run(parent).data.metrics == {}
 
@@ -463,7 +463,7 @@ def test_mixed_kinds_name_the_cell(tmp_path, first, other, agreement, message) -
 
 def test_mixed_kinds_name_the_run(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parent, children = logged(tmp_path, [*ANSWERS[:5], [1, 2, 3], ANSWERS[6]], TRUTHS)
-    assert cli.main(["evaluate", "--parent-run-id", parent, "--metric", "quality"]) == 2
+    assert cli.main(["evaluate", parent, "--metric", "quality"]) == 2
     line = one_line(capsys.readouterr().err)
     assert "prediction=numbers: must be texts, as in the cells before." in line
     assert f"It is in the cell of phase golden, index 1 (run {children[5]})." in line

@@ -36,7 +36,7 @@ def imported(folder: Path) -> Any:
     runs = {1: [0, 1, 0, 0, 1, 1], 2: [0, 1, 1, 0, 0, 1]}
     frame = pd.concat([rows.assign(prediction=predictions, seed=seed) for seed, predictions in runs.items()])
     frame.to_csv(folder / "runs.csv", index=False)
-    return mlflow_l3d.import_runs(folder / "runs.csv")
+    return mlflow_l3d.evaluate(folder / "runs.csv")
 
 
 @pytest.fixture(scope="module")

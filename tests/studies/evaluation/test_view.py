@@ -172,11 +172,13 @@ def test_an_empty_server_says_how_to_begin(tmp_path: Path, migrated_store: Path)
     assert "mlflow-l3d investigate" in (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("verb", ["view", "evaluate", "delete"])
-def test_a_run_may_stand_behind_the_verb(verb: str) -> None:
-    assert cli._parse([verb, "abc"])["parent_run_id"] == "abc"
+@pytest.mark.parametrize(
+    ("verb", "name"), [("view", "parent_run_id"), ("evaluate", "source"), ("delete", "parent_run_id")]
+)
+def test_a_run_may_stand_behind_the_verb(verb: str, name: str) -> None:
+    assert cli._parse([verb, "abc"])[name] == "abc"
     with pytest.raises(ParameterError, match="is named twice"):
-        cli._parse([verb, "abc", "--parent-run-id", "def"])
+        cli._parse([verb, "abc", f"--{name.replace('_', '-')}", "def"])
 
 
 def test_the_next_port_is_taken_if_one_is_not_free() -> None:

@@ -1,4 +1,4 @@
-"""`import` end to end: what it writes, that `evaluate` and `compare` read it, bad input, and importing again."""
+"""Files of other tools: what is written, that `evaluate` and `compare` read it, bad input, and the same again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlflow_l3d import cli
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.comparison.run import compare
 from mlflow_l3d.studies.evaluation.run import evaluate
-from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
+from mlflow_l3d.studies.importing.run import FilesEvaluation
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation
 
 LOGS = Path(__file__).parent / "logs" / "lm_eval"
@@ -28,9 +28,9 @@ def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch)
     return sqlite_place(migrated_store, tmp_path / "place")
 
 
-def importing(place: Place, path: Path, **parameters: Any) -> ImportedRuns:
+def importing(place: Place, path: Path, **parameters: Any) -> FilesEvaluation:
     with place.entered():
-        return import_runs(path, **{"from_": "csv", **parameters})
+        return evaluate(path, **{"from_": "csv", **parameters})
 
 
 def table(seed: int, shots: int = 0, model: str = "a") -> pd.DataFrame:
@@ -48,7 +48,7 @@ def write(folder: Path, *tables: pd.DataFrame) -> Path:
     return folder
 
 
-def scores(runs: ImportedRuns | SeedsEvaluation) -> dict[str, float]:
+def scores(runs: FilesEvaluation | SeedsEvaluation) -> dict[str, float]:
     study = runs.studies[0] if isinstance(runs, SeedsEvaluation) else runs.study
     return study.metrics()
 
@@ -121,7 +121,7 @@ def test_what_is_broken_is_named_and_what_is_whole_is_written_once(place, tmp_pa
     assert len(place.runs(f"tags.mlflow.parentRunId = '{second.run_id}'")) == 6
 
     with place.entered():
-        assert cli.main(["import-runs", str(logs), "--from", "csv"]) == 0
+        assert cli.main(["evaluate", str(logs), "--from", "csv"]) == 0
     assert f"0 runs written, 6 there before\nMLflow run {second.run_id}" in capsys.readouterr().out
     write(logs, *whole, whole[0])
     more = importing(place, write(logs, *whole, whole[0], table(7)))

@@ -321,7 +321,7 @@ def test_evaluating_a_study_again(done, tmp_path, capsys) -> None:
     before = place.client.get_run(result.run_id).data.metrics
     table = place.download(result.run_id, "cells.json", tmp_path).read_text()
     with place.entered():
-        assert cli.main(["evaluate", "--parent-run-id", "latest"]) == 0
+        assert cli.main(["evaluate", "latest"]) == 0
     assert "Two seeds agree on" in capsys.readouterr().out
     assert place.client.get_run(result.run_id).data.metrics == pytest.approx(before)
     (tmp_path / "again").mkdir()
@@ -347,7 +347,7 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     studies.append(study(place, approach=by_number(), task=number_task()))
     wanted = ",".join(one.run_id for one in studies)
     with place.entered():
-        result = evaluate_seeds(wanted)
+        result = evaluate(wanted)
     run = place.client.get_run(result.run_id)
     assert (run.info.status, run.data.tags["l3d.role"]) == ("FINISHED", "seeds_over_tasks")
     assert run.info.run_name == "seeds over 4 tasks"
@@ -369,9 +369,9 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     assert all(task in result.summary() for task in ("a", "b", "c", "numbers"))
     with place.entered():
         with pytest.raises(ParameterError, match="must be named once"):
-            evaluate_seeds(f"{studies[0].run_id},{studies[0].run_id}")
+            evaluate([studies[0].run_id, studies[0].run_id])
         with pytest.raises(ParameterError, match="no such run"):
-            evaluate_seeds(f"{studies[0].run_id},unknown")
+            evaluate_seeds(studies[0].run_id, "unknown")
     assert len(place.runs("tags.`l3d.role` = 'seeds_over_tasks'")) == 1
 
 
@@ -380,7 +380,7 @@ def test_two_studies_of_one_task(done: tuple[Place, SeedsRun]) -> None:
     place, first = done
     second = study(place, seeds=2)
     with place.entered(), pytest.raises(ParameterError, match="task=toy: must have one study for each model"):
-        evaluate_seeds(f"{first.run_id},{second.run_id}")
+        evaluate_seeds(first.run_id, second.run_id)
     assert running(place) == []
 
 
@@ -414,11 +414,11 @@ def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: 
     seeds_run = study(place, seeds=2)
     ordinary = place.investigate(investigation_runs=2, golden_runs=2)
     with place.entered():
-        assert cli.main(["evaluate", "--parent-run-id", "latest"]) == 0
+        assert cli.main(["evaluate", "latest"]) == 0
         assert f"Evaluation of run {ordinary.run_id}" in capsys.readouterr().out
         assert evaluate(ordinary.run_id, log=False).analysis.metrics() == pytest.approx(ordinary.analysis.metrics())
         with pytest.raises(ParameterError, match="is not a seeds study"):
-            evaluate_seeds(f"{seeds_run.run_id},{ordinary.run_id}")
+            evaluate_seeds(seeds_run.run_id, ordinary.run_id)
         before = place.client.get_run(seeds_run.run_id).data.metrics
         parent = place.client.get_run(seeds_run.run_id)
         with pytest.raises(ParameterError, match="is a seeds study, not an investigation"):
@@ -566,7 +566,7 @@ def test_runs_of_mlflow_become_the_parent_and_the_comparison(place: Place, monke
     second = study(place, seeds=2, task=class_task("other", 60))
     monkeypatch.setenv("MLFLOW_RUN_ID", project_run[1])
     with place.entered():
-        assert cli.main(["evaluate", "--parent-run-id", f"{first.run_id}, {second.run_id}"]) == 0
+        assert cli.main(["evaluate", f"{first.run_id}, {second.run_id}"]) == 0
     compared = place.client.get_run(project_run[1])
     assert (compared.info.status, compared.data.tags["l3d.role"]) == ("FINISHED", "seeds_over_tasks")
     assert compared.data.tags["l3d.investigations"] == f"{first.run_id},{second.run_id}"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.importing.formats import csv_file, inspect_log, lm_eval, promptfoo, trainer
 from mlflow_l3d.studies.importing.recorded import RecordedRun
 
@@ -57,9 +56,8 @@ def tool_of(path: Path, tool: str) -> str:
     Raises
     ------
     ParameterError
-        If there is no such path or tool, or the files do not identify the tool.
+        If there is no such path, or the files do not identify the tool.
     """
-    check_names("from", [tool], ("auto", *FORMATS))
     if not path.exists():
         raise ParameterError("source", path, "no such file or folder")
     if tool != "auto":
