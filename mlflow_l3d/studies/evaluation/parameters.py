@@ -117,7 +117,7 @@ EVALUATE_VERB = Verb(
         "evaluate results.csv",
         "evaluate logs --from lm-eval --task trec",
     ),
-    usual="source metric group_by seed from_ task where",
+    usual="source metric group_by seed from_ task",
     groups={
         "runs without our tags": OF_GROUPS,
         "files of other tools": OF_FILES,

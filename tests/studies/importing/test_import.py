@@ -169,3 +169,17 @@ def test_a_parameter_that_is_not_allowed_is_one_line(place: Place, tmp_path: Pat
     with pytest.raises(L3DError, match=said):
         importing(place, **{"path": logs, **parameters})
     assert place.runs() == []
+
+
+@pytest.mark.slow
+def test_runs_keep_their_pairs_when_their_parents_are_evaluated_again(place: Place, tmp_path: Path):
+    """Runs pair by their settings, not by their numbers in each parent: there seed 0 of one is seed 2 of the other."""
+    seeds = {"a": (0, 1, 2, 3), "bb": (2, 3, 4, 5)}
+    runs = [table(seed, shots, model) for model in seeds for seed in seeds[model] for shots in (0, 4)]
+    logs = write(tmp_path / "logs", *runs)
+    parents = [importing(place, logs, only=f"model={model}").run_id for model in seeds]
+    with place.entered():
+        before = compare(runs=parents)
+        for parent in parents:
+            evaluate(parent)
+        assert compare(runs=parents).metrics() == before.metrics()
