@@ -17,8 +17,7 @@ class _Source(TypedDict, total=False):
         str,
         Of(
             "latest",
-            "results: a run id; several, separated by commas; latest, the latest investigation; experiment:NAME; a "
-            "filter of MLflow; a file or folder of another tool",
+            "run ids separated by commas, latest (investigation), experiment:NAME, a filter of MLflow, or files",
         ),
     ]
 
@@ -28,23 +27,20 @@ class _Metric(TypedDict, total=False):
         str,
         Of(
             "auto",
-            "metric whose spread is reported; auto is the parent's, or the most likely one; of inspect also a scorer, "
-            "or scorer.key",
+            "metric whose spread is reported; auto is the parent's, or the likely one; of inspect also scorer.key",
         ),
     ]
 
 
 class GroupOptions(TypedDict, total=False):
-    """Of runs without our tags."""
+    """Of runs of other code."""
 
     group_by: Annotated[
         Names, Of("auto", "what distinguishes groups: params.NAME, tags.NAME, ...; auto is all parameters but seeds")
     ]
     seed: Annotated[Names, Of("auto", "parameters that are seeds; auto is those with the name of one")]
-    step: Annotated[
-        int | Literal["last", "best"], Of("last", "value of a metric with several steps: last, best, or a step")
-    ]
-    tag: Annotated[bool, Of("false", "also write to the runs, as tags, how large a difference luck makes")]
+    step: Annotated[int | Literal["last", "best"], Of("last", "which value, if a metric has several steps")]
+    tag: Annotated[bool, Of("false", "also tag the runs with the difference that luck makes")]
 
 
 class FileOptions(TypedDict, total=False):
@@ -52,9 +48,9 @@ class FileOptions(TypedDict, total=False):
 
     from_: Annotated[
         Literal["auto", "lm-eval", "inspect", "promptfoo", "csv", "huggingface-trainer"],
-        Of("auto", "tool that wrote the files (in Python `from_`); auto recognises it by the files"),
+        Of("auto", "tool that wrote the files (in Python `from_`); auto recognises it"),
     ]
-    task: Annotated[str, Of("auto", "task to read; several, separated by commas, are variants with the same examples")]
+    task: Annotated[str, Of("auto", "task to read; several are variants with the same examples")]
     task_kind: Annotated[
         Literal["auto", "classification", "regression", "multiple_choice", "generation", "tagging", "ranking"],
         Of("auto", "csv: kind of labels and predictions; auto infers it"),
@@ -62,7 +58,7 @@ class FileOptions(TypedDict, total=False):
     classes: Annotated[
         str | Sequence[str], Of("auto", "csv: names of all classes, separated by |; auto uses those that occur")
     ]
-    only: Annotated[Settings, Of("none", "read only runs with these settings: name=value pairs separated by commas")]
+    only: Annotated[Settings, Of("none", "settings that runs must have: name=value pairs separated by commas")]
     columns: Annotated[
         Settings, Of("none", "csv: meaning of the columns, as example_id=id, prediction=answer, settings=seed+shots")
     ]
@@ -119,9 +115,9 @@ EVALUATE_VERB = Verb(
     ),
     usual="source metric group_by seed from_ task",
     groups={
-        "runs without our tags": OF_GROUPS,
+        "experiments, and runs of other code": OF_GROUPS,
         "files of other tools": OF_FILES,
-        "the parent run of cells": OF_PARENT,
+        "parent runs of cells": OF_PARENT,
     },
     order=100,
     returns=(

@@ -29,7 +29,7 @@ class Kind(StrEnum):
     """What a source is, as errors name it."""
 
     FILES = "files of other tools"
-    RUNS = "runs without our tags"
+    RUNS = "runs of other code"
     EVALUATION = "an evaluation of MLflow"
     INVESTIGATION = "an investigation"
     SEEDS = "a seeds study"

@@ -144,7 +144,7 @@ def test_runs_that_are_not_there(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["experiment:a", "--from", "csv"], "from=csv: has no effect on runs without our tags. Leave it out."),
+        (["experiment:a", "--from", "csv"], "from=csv: has no effect on runs of other code. Leave it out."),
         (["runs.csv", "--group-by", "params.a"], "group_by=params.a: has no effect on files of other tools."),
         (["runs.csv", "--where", "x = 1"], "where=x = 1: has no effect on files of other tools."),
         (["runs.csv", "--tag"], "tag=true: has no effect on files of other tools."),
