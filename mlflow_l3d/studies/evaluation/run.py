@@ -31,7 +31,7 @@ from mlflow_l3d.tracking.earlier.reader import Recorded, parent_run, read_invest
 
 if TYPE_CHECKING:
     from mlflow_l3d.studies.groups.results import GroupsEvaluation  # type: ignore[import-not-found,unused-ignore]
-    from mlflow_l3d.studies.judged.run import JudgedEvaluation  # type: ignore[import-not-found,unused-ignore]
+    from mlflow_l3d.studies.judged.results import JudgedEvaluation  # type: ignore[import-not-found,unused-ignore]
 
 _OPTIONS_OF: Final[Mapping[Kind, tuple[str, ...]]] = {
     Kind.FILES: ("metric", *OF_FILES),
