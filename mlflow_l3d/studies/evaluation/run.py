@@ -138,7 +138,7 @@ def evaluate(
             return _evaluate_investigation(named[0], arguments, **written)
         written["metric"] = metric.removeprefix("metrics.")
         if kind is Kind.EVALUATION:
-            from mlflow_l3d.studies.judged.run import evaluate_judged
+            from mlflow_l3d.studies.judged.run import evaluate_judged  # type: ignore[import-not-found,unused-ignore]
 
             return evaluate_judged(named[0], **written)
         from mlflow_l3d.studies.groups.run import evaluate_groups  # type: ignore[import-not-found,unused-ignore]
