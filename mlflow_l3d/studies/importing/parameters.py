@@ -15,7 +15,7 @@ class ImportOptions(TypedDict, total=False):
     """Of `import`."""
 
     from_: Annotated[
-        Literal["auto", "lm-eval", "inspect", "promptfoo", "csv", "huggingface-trainer"],
+        Literal["auto", "lm-eval", "inspect", "promptfoo", "tau-bench", "csv", "huggingface-trainer"],
         Of("auto", "tool that wrote the files (in Python `from_`); auto infers it from the files"),
     ]
     task: Annotated[
