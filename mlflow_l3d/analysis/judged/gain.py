@@ -35,10 +35,10 @@ def gain(
     Returns
     -------
     pandas.DataFrame
-        ``design`` ("now", "one more row", ..., "best for the budget"), the numbers of the design (``row, repeat, judge,
-        judgement`` and each factor), ``answers``, ``judgements``, ``mean_std`` (see :class:`Components`) and ``gain``, the
-        part of today's ``mean_std`` that is saved. Luck that cannot be separated counts as its coarsest part, so
-        a gain is never promised that more repeats or judges may not bring.
+        ``design`` ("now", "one more row", ..., "best for the budget"), the numbers of the design (``row, repeat,
+        judge, judgement`` and each factor), ``answers``, ``judgements``, ``mean_std`` (see :class:`Components`) and
+        ``gain``, the part of today's ``mean_std`` that is saved. Luck that cannot be separated counts as its coarsest
+        part, so a gain is never promised that more repeats or judges may not bring.
 
     Raises
     ------

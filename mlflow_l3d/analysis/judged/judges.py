@@ -25,8 +25,8 @@ def judge_agreement(
     table
         See :func:`mlflow_l3d.analysis.judged.components.components`.
     weights
-        How much two verdicts disagree: ``quadratic`` by the square of their difference (for yes and no that is the plain
-        kappa), ``none`` by being different, whatever the numbers are.
+        How much two verdicts disagree: ``quadratic`` by the square of their difference (for yes and no that is the
+        plain kappa), ``none`` by being different, whatever the numbers are.
     level
         Of the intervals.
 
@@ -134,14 +134,14 @@ def unstable_rows(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        ``row, answers, judgements, mean``; ``over_repeats``: share of pairs of answers (of the same prompt and so on) to
-        which the same judge gives different verdicts; ``over_judges``: share of pairs of judges that give the same
+        ``row, answers, judgements, mean``; ``over_repeats``: share of pairs of answers (of the same prompt and so on)
+        to which the same judge gives different verdicts; ``over_judges``: share of pairs of judges that give the same
         answer different verdicts; ``over_judgements``: likewise of one judge that rates an answer again. nan if there
         is no such pair.
     """
     usable = usable_judgements(table)
     data, factors = usable.table, list(usable.factors)
-    mean = data.groupby(["row", "answer", "judge", *factors], as_index=False)["value"].mean()
+    mean = data.groupby(["row", "answer", "judge", *factors])["value"].mean().reset_index()
     frame = data.groupby("row").agg(answers=("answer", "nunique"), judgements=("value", "size"), mean=("value", "mean"))
     frame["over_repeats"] = _changes(mean, ["row", "judge", *factors])
     frame["over_judges"] = _changes(mean, ["row", "answer"])

@@ -67,9 +67,10 @@ def variance_limits(
         up = above**2 + noise_below**2 - 2 * correlation * above * noise_below
         # A variance below 0 is luck, so the upper limit takes it as 0.
         high = max(0.0, variance) + math.sqrt(max(0.0, up)) if squares[place] > scale else math.nan
-        limits.append((max(0.0, variance - math.sqrt(max(0.0, down))), high))
-    low, high = np.array(limits).T
-    return low, high
+        low = variance - math.sqrt(max(0.0, down))
+        limits.append((low if low > scale else 0.0, high))
+    lows, highs = np.array(limits).T
+    return lows, highs
 
 
 def _luck_of_levels(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pandas as pd
 
+from mlflow_l3d.analysis.comparison.results import UNDECIDED, decide
 from mlflow_l3d.analysis.intervals import LEVEL
 
 
@@ -17,7 +19,7 @@ class Components:
     Attributes
     ----------
     frame
-        One line per source of luck that varies, largest group first: ``source``; ``variance``, unbiased, below 0 by
+        One line per source of luck that varies, rows first: ``source``; ``variance``, unbiased, below 0 by
         chance if the true one is small; ``std`` and ``share`` of the sum, which take a variance below 0 as 0; ``low``
         and ``high``, the interval of the variance; ``levels``, how many were seen; ``note``. Sources that the data
         cannot separate are one line, joined by " + ".
@@ -94,28 +96,24 @@ class JudgedDifference:
         Means over the paired rows.
     difference, low, high, p
         Mean over the paired rows, its interval, and the two-sided p-value of "no difference": rows and answers are
-        random, judges and prompts that both sides have are these.
+        random; judges and prompts that both sides have are kept.
     p_adjusted, joint_low, joint_high
         For all comparisons together; the same as `p`, `low` and `high` if there is one.
-    verdict
-        Of the first: ``better``, ``worse``, ``equivalent`` or ``undecided``.
-    reason
-        Why the verdict is ``undecided``; else empty.
-    not_worse
-        Whether the first is worse by less than the smallest effect (non-inferior); None without one.
     smallest_effect
         Differences up to this count for nothing; nan if none was named.
+    obstacle
+        Why nothing can be decided whatever the numbers are; else empty.
     error, degrees
         Standard error of the difference and its degrees of freedom.
     row_std, answer_std
         Standard deviation of the true differences of rows, and that of the luck of answers and judgements in the
         difference of one row; nan if no row has several answers.
     judge_std
-        What judges add to the standard error if both sides were judged by other judges; nan with one judge.
+        What judges add to the standard error if both sides are judged by other judges; nan with one judge.
     rows, unpaired_first, unpaired_second
         Rows of both, and those of one side only.
     repeats_first, repeats_second
-        Answers per row, on average.
+        Answers per row (and prompt), on average.
     rows_needed
         Power -> rows that settle the sign of the difference found (of the smallest effect, if there is one), with
         as many answers per row; inf if no number does.
@@ -123,6 +121,8 @@ class JudgedDifference:
         One line per number of answers per row: ``repeats, rows, answers`` (of both sides) at a power of 80 %.
     level
         Of interval and claims.
+    higher_is_better
+        Whether a larger value is better.
     notes
         What a reader must know.
     """
@@ -136,10 +136,8 @@ class JudgedDifference:
     p_adjusted: float
     joint_low: float
     joint_high: float
-    verdict: str
-    reason: str
-    not_worse: bool | None
     smallest_effect: float
+    obstacle: str
     error: float
     degrees: float
     row_std: float
@@ -155,3 +153,27 @@ class JudgedDifference:
     level: float = LEVEL
     higher_is_better: bool = True
     notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """Of the first: ``better`` or ``worse`` by the adjusted p-value, ``equivalent``, or ``undecided``."""
+        if self.obstacle:
+            return UNDECIDED
+        gain = self.difference if self.higher_is_better else -self.difference
+        limits = self.joint_low, self.joint_high
+        return decide(gain, self.p_adjusted, limits, self.smallest_effect, self.level)
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is ``undecided``; else empty."""
+        if self.obstacle or self.verdict != UNDECIDED:
+            return self.obstacle
+        return "the interval contains differences of both signs"
+
+    @property
+    def not_worse(self) -> bool | None:
+        """Whether the first is worse by less than the smallest effect (non-inferior); None without one."""
+        if math.isnan(self.smallest_effect):
+            return None
+        worst = self.joint_low if self.higher_is_better else -self.joint_high
+        return not self.obstacle and worst > -self.smallest_effect

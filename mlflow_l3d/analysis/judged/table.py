@@ -47,7 +47,7 @@ def usable_judgements(table: pd.DataFrame) -> Usable:
     missing = [name for name in NEEDED if name not in table]
     if missing:
         raise ParameterError("table", ", ".join(table.columns), f"lacks the column {missing[0]!r}")
-    scorers = table["scorer"].unique() if "scorer" in table else []
+    scorers = list(table["scorer"].unique()) if "scorer" in table else []
     if len(scorers) > 1:
         named = ", ".join(map(str, scorers[:5]))
         raise ParameterError("table", named, "has several scorers", "Analyse each scorer alone.")
