@@ -25,14 +25,11 @@ from mlflow_l3d.analysis.comparison.difference import (
 from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks, ranks
 from mlflow_l3d.analysis.comparison.leave_out import check_effect
 from mlflow_l3d.analysis.comparison.results import (
-    BETTER,
-    EQUIVALENT,
-    UNDECIDED,
-    WORSE,
     Comparison,
     Difference,
     Rank,
     TaskMean,
+    decide,
 )
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
@@ -112,12 +109,7 @@ class _Rules(NamedTuple):
     level: float
 
     def verdict(self, difference: float, p: float, limits: tuple[float, float]) -> str:
-        gain = self.metric.sign * difference
-        if max(map(abs, limits)) <= self.smallest_effect:
-            return EQUIVALENT
-        if p <= 1 - self.level and gain != 0:
-            return BETTER if gain > 0 else WORSE
-        return UNDECIDED
+        return decide(self.metric.sign * difference, p, limits, self.smallest_effect, self.level)
 
     def ranks(
         self, task: str, means: Mapping[str, float], runs: Sequence[int], gaps: Sequence[float], p_values: FloatArray

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -21,6 +21,21 @@ _CERTAIN: Final = 30.0
 """Standard errors beyond which a difference is found whatever the degrees of freedom (2 and more) are."""
 _ROUNDING: Final = 1e-9
 """Part of a score that is not a difference."""
+
+
+class Uncertain(Protocol):
+    """What a difference varies by: standard error and degrees of freedom, now and with so many runs (or rows)."""
+
+    @property
+    def error(self) -> float:
+        """Standard error."""
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom."""
+
+    def with_runs(self, runs: float) -> tuple[float, float]:
+        """Return both with so many runs of each system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +165,13 @@ def spread(means: Means, first: int, second: int) -> Spread:
     )
 
 
-def interval(difference: float, found: Spread, level: float = LEVEL) -> tuple[float, float]:
+def interval(difference: float, found: Uncertain, level: float = LEVEL) -> tuple[float, float]:
     """Return the interval of a difference: Student's t."""
     half = t_quantile(found.degrees, level) * found.error
     return difference - half, difference + half
 
 
-def p_value(difference: float, found: Spread) -> float:
+def p_value(difference: float, found: Uncertain) -> float:
     """Return the two-sided p-value of "no difference"."""
     from scipy.special import stdtr
 
@@ -174,7 +189,7 @@ def probability_better(difference: float, found: Spread) -> float:
     return 1 - share if difference > 0 else share
 
 
-def runs_needed(effect: float, found: Spread, power: float, level: float = LEVEL) -> float:
+def runs_needed(effect: float, found: Uncertain, power: float, level: float = LEVEL) -> float:
     """Return how many runs of each system settle the sign of a difference, with a probability.
 
     Parameters

@@ -19,6 +19,15 @@ EQUIVALENT: Final = "equivalent"
 UNDECIDED: Final = "undecided"
 
 
+def decide(gain: float, p: float, limits: tuple[float, float], smallest_effect: float, level: float) -> str:
+    """Return the verdict on a gain (above 0 is better) from its p-value and the limits of the difference."""
+    if max(map(abs, limits)) <= smallest_effect:
+        return EQUIVALENT
+    if p <= 1 - level and gain != 0:
+        return BETTER if gain > 0 else WORSE
+    return UNDECIDED
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Two systems on one task: the first less the second, in the unit of the metric.

@@ -47,7 +47,7 @@ class FileOptions(TypedDict, total=False):
     """Of files of other tools."""
 
     from_: Annotated[
-        Literal["auto", "lm-eval", "inspect", "promptfoo", "csv", "huggingface-trainer"],
+        Literal["auto", "lm-eval", "inspect", "promptfoo", "tau-bench", "csv", "huggingface-trainer"],
         Of("auto", "tool that wrote the files (in Python `from_`); auto recognises it"),
     ]
     task: Annotated[str, Of("auto", "task to read; several are variants with the same examples")]

@@ -79,7 +79,7 @@ def evaluate(
         parameters but seeds. `seed`: the parameters that are seeds. `step`: ``last``, ``best``, or the number of a
         step. `tag`: whether to write tags to the runs, too.
 
-        Of files: `from_`: the tool that wrote them: ``lm-eval``, ``inspect``, ``promptfoo``, ``csv`` or
+        Of files: `from_`: the tool that wrote them: ``lm-eval``, ``inspect``, ``promptfoo``, ``tau-bench``, ``csv`` or
         ``huggingface-trainer``; ``auto`` recognises it. `task`: the task to read; several, separated by commas, are
         variants of one with the same examples. `task_kind`, `classes`: of CSV files the kind of answers, and the names
         of all classes. `only`: settings that runs must have. `columns`: the roles of columns of CSV files, as

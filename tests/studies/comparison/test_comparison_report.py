@@ -228,8 +228,13 @@ def test_steps_name_what_settles_a_pair_if_runs_do_not():
     ]
     assert step_of(compared(SLIGHTLY)) == effect  # 1,311 runs of each
     assert step_of(compared(FIRST)) == effect
+    used = compared(SLIGHTLY).differences[0].examples
     assert step_of(opened(runs_to_settle=math.inf, examples_needed=900.0)) == [
-        ("A against B takes about 900 test examples: raise test_size of both.", "")
+        (
+            f"A against B takes about 900 test examples ({used:,} were used), and "
+            "no number of runs: raise test_size of both, if the task has so many.",
+            "",
+        )
     ]
 
 

@@ -15,9 +15,12 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.importing.checking import _scored, with_kinds
 from mlflow_l3d.studies.importing.formats import FORMATS, csv_file, inspect_log, tool_of
+from mlflow_l3d.studies.importing.imported import Import
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat
+from mlflow_l3d.studies.seeds.report.words import study_answers
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -301,6 +304,46 @@ def test_promptfoo(tmp_path: Path):
         read("promptfoo", tmp_path / "out.json")
 
 
+AIRLINE = (
+    "0000 0100 0010 0000 0000 0100 1000 0010 0000 0000 0000 1000 1111 0110 0000 0011 0001 0001 1111 0000 1111 0111 "
+    "0000 0000 1111 0000 1010 0110 0000 1000 0101 1001 0000 0000 1101 1111 1111 0111 1111 1000 1101 0101 1111 1000 "
+    "1010 1001 0110 0100 1111 1111"
+)
+"""Rewards of 50 tasks in 4 trials: sierra-research/tau-bench, historical_trajectories/gpt-4o-airline.json."""
+
+
+def test_tau_bench(tmp_path: Path):
+    rewards = [(task, trial, float(each[trial])) for trial in range(4) for task, each in enumerate(AIRLINE.split())]
+    first = [{"task_id": task, "reward": reward, "info": {}, "trial": trial} for task, trial, reward in rewards]
+    second = [
+        {"id": "x", "task_id": str(task), "trial": trial, "reward_info": {"reward": reward}}
+        for task, trial, reward in rewards
+    ]
+    about = {"num_trials": 4, "agent_info": {"llm": "gpt"}, "environment_info": {"domain_name": "airline"}}
+    for place, document in (("airline", first), ("airline2", {"info": about, "simulations": second})):
+        (tmp_path / place).mkdir()
+        file = tmp_path / place / "airline.json"
+        file.write_text(json.dumps(document, indent=2), encoding="utf-8")
+        assert tool_of(file, "auto") == "tau-bench"
+        runs = with_kind(read("tau-bench", file))
+        assert [run.settings["trial"] for run in runs] == ["0", "1", "2", "3"]
+        # The README of tau-bench has pass^1 = 0.420 for this file.
+        assert sum(run.scores["accuracy"] for run in runs) / 4 == pytest.approx(0.42)
+        assert len({run.examples for run in runs}) == 1
+        assert runs[0].task == "airline"
+    # pass^1 to pass^4 of this file, as published there.
+    arguments = {"from_": "tau-bench", "only": "none", "task_kind": "auto", "classes": "auto"}
+    study, *_ = Import(arguments=arguments, runs=runs, metric=named("accuracy"), problems=(), notes=()).study()
+    assert study.passes is not None
+    assert study.passes["all_pass"].round(3).tolist() == [0.42, 0.273, 0.22, 0.2]
+    assert study.metrics()["pass_hat_3"] == pytest.approx(0.22)
+    assert "**20.0 %** of the examples are right in all 4 runs" in str(study_answers(study))
+    del second[7]["reward_info"]
+    file.write_text(json.dumps({"info": about, "simulations": second}), encoding="utf-8")
+    with pytest.raises(L3DError, match="task 7 of trial 0 has no reward"):
+        read("tau-bench", file)
+
+
 def test_settings_of_a_csv_file_show_no_private_folder(tmp_path: Path):
     frame = pd.DataFrame({"example_id": [1, 2], "label": ["a", "b"], "prediction": ["a", "a"]})
     both = pd.concat([frame.assign(model=name) for name in ("/home/someone/lora", "org/full")])
@@ -337,6 +380,7 @@ def test_the_tool_is_recognised_by_its_files(tmp_path: Path):
         ("inspect", "a.eval", ""),
         ("inspect", "log.json", '{"version": 2, "eval": {}}'),
         ("promptfoo", "out.json", '{"evalId": "x", "results": {}}'),
+        ("tau-bench", "rewards.json", '[\n  {\n    "task_id": 0,'),
         ("csv", "a.tsv", ""),
         ("huggingface-trainer", "trainer_state.json", "{}"),
     ):

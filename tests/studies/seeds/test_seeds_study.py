@@ -252,3 +252,19 @@ def test_consistency_of_plain_lists():
     runs = [[0, 1, 1, 0], [0, 1, 0, 0], [0, 1, -1, 1]]
     assert consistency(runs) == pytest.approx((3 + 2 + 2) / 12)
     assert consistency(runs, labels=[0, 0, 1, 0]) == pytest.approx((2 + 1 + 1) / 12)
+
+
+def test_texts_have_no_chance_level():
+    # 70 % of answers that are free texts are right: no run collapsed, and wrong answers are answers.
+    ids = np.tile(np.arange(40), 4)
+    answers = pd.DataFrame(
+        {"seed": np.repeat(range(4), 40), "example_id": ids, "label": [f"city {each}" for each in ids]}
+    )
+    wrong = (answers["example_id"] + answers["seed"]) % 10 >= 7
+    scores = pd.DataFrame({"seed": range(4), "accuracy": 0.7})
+    for is_wrong in (wrong, wrong | (answers["seed"] == 0)):
+        given = answers.assign(prediction=answers["label"].mask(is_wrong, answers["label"] + "?"))
+        study = seeds_study(scores, given, metric="accuracy", kind="multiple_choice")
+        assert (study.chance, study.collapsed_seeds, study.unanswered_seeds) == (None, (), ())
+    solved = answers.assign(label="solved", prediction="solved")
+    assert seeds_study(scores, solved, metric="accuracy", kind="multiple_choice").collapsed_seeds == ()

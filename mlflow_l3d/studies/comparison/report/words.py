@@ -149,7 +149,11 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
     elif math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= _AFFORDABLE * max(one.runs)):
         yield from _more_runs(one, pair, names, sides)
     elif math.isfinite(one.examples_needed) and not math.isfinite(one.runs_to_settle):
-        yield Step(f"{pair} takes about {one.examples_needed:,.0f} test examples: raise test_size of both.")
+        needed, used = f"{one.examples_needed:,.0f}", f"{one.examples:,}"
+        yield Step(
+            f"{pair} takes about {needed} test examples ({used} were used), and no number of runs: raise test_size of "
+            "both, if the task has so many."
+        )
     elif source.given:
         effect = nice_step(max(abs(one.joint_low), abs(one.joint_high), 1e-9))
         command = source.command("compare", smallest_effect="1" if comparison.metric.percent else f"{effect:g}")

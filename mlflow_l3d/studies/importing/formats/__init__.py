@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.importing.formats import csv_file, inspect_log, lm_eval, promptfoo, trainer
+from mlflow_l3d.studies.importing.formats import csv_file, inspect_log, lm_eval, promptfoo, tau_bench, trainer
 from mlflow_l3d.studies.importing.recorded import RecordedRun
 
 
@@ -22,29 +22,31 @@ class Format:
         Names of its files.
     read
         Returns the runs of one file, from its path, the roles of columns, and the metric.
-    mark
-        A text near the beginning of its .json files.
+    marks
+        Texts of which one is near the beginning of its .json files, without blanks.
     """
 
     patterns: tuple[str, ...]
     read: Callable[..., list[RecordedRun]]
-    mark: str = ""
+    marks: tuple[str, ...] = ()
 
     def wrote(self, file: Path) -> bool:
         """Return whether the tool wrote a file, judged by its name and the beginning of its JSON."""
         if not any(map(file.match, self.patterns)):
             return False
-        if not self.mark or file.suffix != ".json":
+        if not self.marks or file.suffix != ".json":
             return True
         with file.open(encoding="utf-8", errors="replace") as text:
-            return self.mark in text.read(4096)
+            beginning = "".join(text.read(4096).split())
+        return any(mark in beginning for mark in self.marks)
 
 
 FORMATS: Final[Mapping[str, Format]] = {
     "lm-eval": Format(("samples_*.jsonl",), lm_eval.read),
     "huggingface-trainer": Format(("trainer_state.json",), trainer.read),
-    "inspect": Format(("*.eval", "*.json"), inspect_log.read, '"eval":'),
-    "promptfoo": Format(("*.json",), promptfoo.read, '"results":'),
+    "inspect": Format(("*.eval", "*.json"), inspect_log.read, ('"eval":',)),
+    "promptfoo": Format(("*.json",), promptfoo.read, ('"results":',)),
+    "tau-bench": Format(("*.json",), tau_bench.read, ('[{"task_id":', '"num_trials":')),
     "csv": Format(("*.csv", "*.tsv"), csv_file.read),
 }
 """Value of ``--from`` -> format of the files."""

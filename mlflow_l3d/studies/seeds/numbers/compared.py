@@ -182,7 +182,9 @@ class ComparedSeeds:
         return self.known_classes
 
     def constant(self) -> tuple[int, ...]:
-        """Return the seeds that give every example the same prediction."""
+        """Return the seeds that give every example the same prediction, unless all have the same label, too."""
+        if self.frame["label"].nunique() == 1:
+            return ()
         different = self.frame.groupby("seed")["prediction"].nunique(dropna=False)
         return tuple(seed for seed in self.seeds if different[seed] == 1)
 
@@ -207,13 +209,13 @@ class ComparedClasses(ComparedSeeds):
 
     @property
     def classes(self) -> int | None:
-        """How many classes there are: those of the task, else those among the labels."""
-        return self.known_classes or len(np.unique(self.labels))
+        """How many classes there are: those of the task, else those among the labels; None of texts."""
+        return self.known_classes or (None if self.are_texts else len(np.unique(self.labels)))
 
     def unanswered(self) -> tuple[int, ...]:
         """Return the seeds of which half of the predictions or more name no class."""
         classes = np.unique(self.labels) if self.known_classes is None else np.arange(self.known_classes)
-        answers = np.isin(self.matrix, classes)
+        answers = self.matrix != UNPARSED if self.are_texts else np.isin(self.matrix, classes)
         return tuple(np.array(self.seeds)[answers.mean(axis=1) <= 0.5].tolist())
 
 

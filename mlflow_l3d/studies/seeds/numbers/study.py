@@ -13,14 +13,17 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement
 from mlflow_l3d.analysis.intervals import LEVEL, known
+from mlflow_l3d.analysis.judged.pass_k import pass_k
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import as_metric, named, of_kind
 from mlflow_l3d.studies.seeds.numbers.compared import Kind, check_seeds, compare_seeds
-from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy, settings_study
+from mlflow_l3d.studies.seeds.numbers.settings import JOINED, SettingsStudy, settings_study
 from mlflow_l3d.studies.seeds.numbers.spread import MetricSpread, metric_spread
 
 _ROUNDING: Final = 1e-12
+_REPEATS: Final = frozenset({"trial", "epoch", "repeat"})
+"""Settings that number repeats of one thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,18 @@ class SeedsStudy:
         return tuple(seed for seed, score in zip(self.seeds, column, strict=True) if math.isnan(score))
 
     @property
+    def passes(self) -> pd.DataFrame | None:
+        """pass^k and pass@k over test examples, one row per k, if nothing but a trial, epoch or repeat differs."""
+        settings = self.settings
+        if self.examples is None or settings is None or len(settings.frame) or len(settings.per_run) != 1:
+            return None
+        if not _REPEATS.issuperset(settings.per_run[0].split(JOINED)):
+            return None
+        runs = self.examples.frame["runs"].to_numpy()
+        right = np.rint(self.examples.frame["share_right"].to_numpy() * runs).astype(np.int64)
+        return pd.DataFrame([pass_k(right, runs, k) for k in range(1, runs.min() + 1)])
+
+    @property
     def judged(self) -> int:
         """Of how many seeds it is known whether they collapsed."""
         scored = len(self.seeds) - len(self.missing_seeds) if self.chance is not None else len(self.compared)
@@ -133,6 +148,8 @@ class SeedsStudy:
             metrics |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
         if self.settings is not None:
             metrics |= self.settings.metrics()
+        for row in () if (passes := self.passes) is None else passes.to_dict("records"):
+            metrics |= {f"pass_hat_{row['k']}": row["all_pass"], f"pass_at_{row['k']}": row["any_pass"]}
         if self.compared:
             metrics["constant_share"] = len(self.constant_seeds) / len(self.compared)
         if self.judged:

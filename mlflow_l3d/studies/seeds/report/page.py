@@ -90,7 +90,7 @@ def seeds_document(
             Section(f"Each {unit}", [tables.seed_table(study)]),
             Section("All metrics", [tables.metric_table(study)]),
             Section("Settings of the runs", [tables.settings_table(study)]),
-            Section("Single predictions", [tables.pair_table(study), fragile]),
+            Section("Single predictions", [tables.passes_table(study), tables.pair_table(study), fragile]),
         ],
         settings=settings,
         sources=_SOURCES,

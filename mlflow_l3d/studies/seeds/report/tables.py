@@ -12,7 +12,18 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.report.draw import Axis, dots_bar
-from mlflow_l3d.report.numbers import MISSING, POINTS, between, plain, points, probability, shorten, signed, unit_of
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    POINTS,
+    between,
+    plain,
+    points,
+    probability,
+    shorten,
+    signed,
+    unit_of,
+    with_limits,
+)
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, table_7
@@ -162,6 +173,24 @@ def settings_table(study: SeedsStudy) -> Table | None:
     rest = {"setting": "the rest", "levels": "", "std": shown(study.settings.residual_std)}
     rows.append({**dict.fromkeys(rows[0], ""), **rest})
     return Table.of(rows, SETTINGS_NOTE, title="Which setting moves the score")
+
+
+def passes_table(study: SeedsStudy) -> Table | None:
+    """Return pass^k and pass@k of repeats; None if the runs are none."""
+    if (passes := study.passes) is None:
+        return None
+    rows = []
+    for row in passes.to_dict("records"):
+        limits = [
+            between(row[f"{name}_low"], row[f"{name}_high"], partial(points, digits=1), "({} to {})")
+            for name in ("all", "any")
+        ]
+        every, some = (
+            with_limits(points(row[f"{name}_pass"], 1), ends) for name, ends in zip(("all", "any"), limits, strict=True)
+        )
+        rows.append({"k runs": str(row["k"]), "all right: pass^k (%)": every, "one right: pass@k (%)": some})
+    note = "Unbiased: over all choices of k runs. In brackets: 95 % intervals for other examples of the same kind."
+    return Table.of(rows, note, title="How often are k runs all right?")
 
 
 def seed_table(study: SeedsStudy) -> Table:

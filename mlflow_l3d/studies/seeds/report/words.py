@@ -141,6 +141,11 @@ def _settings(study: SeedsStudy) -> Answer:
     """Return which recorded settings move the score, and what the runs cannot separate."""
     question, settings = "Which setting moves the score?", study.settings
     assert settings is not None
+    if (passes := study.passes) is not None:
+        last = passes.iloc[-1]
+        every, some = (points(last[name], 1) for name in ("all_pass", "any_pass"))
+        lead = f"**{every} %** of the examples are right in all {last['k']:.0f} runs, {some} % in at least one."
+        return Answer("Is it right every time?", "", (lead + _collapses(study),))
     moving, tested = _moving(study), settings.frame.loc[settings.frame["p_holm"].notna(), "setting"]
     others = [name for name in tested if name not in settings.found]
     none = f"Of {', '.join(others)} no effect is found." if others else "The settings of these runs cannot be tested."

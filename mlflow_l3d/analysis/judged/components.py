@@ -1,0 +1,189 @@
+"""Which luck the judgements of one scorer have: variance components of rows, answers, judges and further factors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.intervals import LEVEL, IntArray, check_level
+from mlflow_l3d.analysis.judged.limits import NOTHING, variance_limits
+from mlflow_l3d.analysis.judged.moments import estimate_moments, pair_counts
+from mlflow_l3d.analysis.judged.results import Components
+from mlflow_l3d.analysis.judged.table import level_codes, mean_interval, rows_apart, usable_judgements
+from mlflow_l3d.errors import ParameterError
+
+FEWEST_LEVELS: Final = 5
+"""Judges or prompts below which an interval of their variance covers less often than it says."""
+FEWEST_ROWS: Final = 3
+"""Rows that must show two sources of luck apart."""
+JOINED: Final = " + "
+
+
+def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
+    """Return the variance components of one scorer's judgements, and the mean with its luck.
+
+    Parameters
+    ----------
+    table
+        One line per judgement: ``row, answer, judge, value``; optional ``repeat, scorer, judgement, failed, run_id``.
+        Any other column that varies is a factor of the answer, such as ``prompt`` or ``model``. Failed answers,
+        failed judgements and missing values are left out and counted.
+    level
+        Of the intervals.
+
+    Returns
+    -------
+    Components
+        Sources are ``row``, ``answer``, ``judge``, each further factor, ``row x judge`` and so on, ``judgement`` (the
+        rest), and ``answer x judge`` if judges rated answers repeatedly. What does not vary is absent. Numbers are
+        nan below three rows.
+
+    Raises
+    ------
+    ParameterError
+        If the table cannot be read, or its gaps leave sources that cannot be separated.
+
+    Notes
+    -----
+    Values of 0 and 1 are taken as numbers: variances are those of shares. See
+    :mod:`mlflow_l3d.analysis.judged.moments` for the estimates and :mod:`mlflow_l3d.analysis.judged.limits` for the
+    intervals. The headline interval of the mean is that for these judges and prompts: they are what you can keep the
+    same in the next evaluation. `mean_std` also counts the luck of which judges and prompts were drawn.
+
+    Examples
+    --------
+    >>> lines = [(row, f"{row}-{number}", row % 2) for row in range(8) for number in range(2)]
+    >>> found = components(pd.DataFrame(lines, columns=["row", "answer", "value"]).assign(judge="exact match"))
+    >>> found.mean, list(found.frame["source"])
+    (0.5, ['row', 'answer + judgement'])
+    """
+    check_level(level)
+    usable = usable_judgements(table)
+    data = usable.table
+    row, answer = level_codes(data["row"]), level_codes(data["answer"])
+    crossed, notes = _crossed_effects(row, {name: level_codes(data[name]) for name in (*usable.factors, "judge")})
+    nested = _nested_effects(row, answer, crossed)
+    values = data["value"].to_numpy()
+    rows, answers = (int(code.max(initial=-1)) + 1 for code in (row, answer))
+    judges = data["judge"].nunique()
+    names = [*nested, *crossed]
+    levels = [int(code.max(initial=-1)) + 1 for code in (*nested.values(), *crossed.values())]
+    variance, weights, low, high = (np.full(len(names), math.nan) for _ in range(4))
+    row_means = data.groupby("row")["value"].mean().to_numpy()
+    if rows < FEWEST_ROWS:
+        notes.append(f"{rows} rows: no luck can be estimated below {FEWEST_ROWS} rows. Add rows.")
+    else:
+        try:
+            moments = estimate_moments(values, nested, crossed)
+        except np.linalg.LinAlgError:
+            fix = "Let more rows have several answers and judges."
+            raise ParameterError("table", f"{len(data)} judgements", "the sources cannot be separated", fix) from None
+        weights, row_means = moments.weights, moments.row_means
+        nothing = NOTHING * float(np.square(values).mean())
+        variance = np.where(np.abs(moments.variances) > nothing, moments.variances, 0.0)
+        low, high = variance_limits(moments, values, nested, crossed, level)
+    positive = np.maximum(variance, 0.0)
+    total = float(positive.sum())
+    frame = pd.DataFrame(
+        {
+            "source": names,
+            "variance": variance,
+            "std": np.sqrt(positive),
+            "share": positive / total if total > 0 else np.full(len(names), math.nan),
+            "low": low,
+            "high": high,
+            "levels": levels,
+            "note": [_note(*each) for each in zip(names, variance, high, levels, strict=True)],
+        }
+    )
+    if judges == 1:
+        notes.append("One judge: the judge's luck is not known. Let a second judge rate the same answers.")
+    cells = math.prod(int(code.max()) + 1 for name, code in crossed.items() if name != "judge")
+    design = {"row": rows, "repeat": answers / max(1, rows * cells), "judge": judges}
+    design |= {"judgement": len(data) / max(1, answers * judges)}
+    shares = bool(np.isin(values, (0, 1)).all())
+    mean_low, mean_high = mean_interval(row_means, level, shares=shares)
+    return Components(
+        frame=frame,
+        mean=float(row_means.mean()) if rows else math.nan,
+        mean_low=mean_low,
+        mean_high=mean_high,
+        mean_std=math.sqrt(float(weights @ positive)),
+        rows=rows,
+        answers=answers,
+        judgements=len(data),
+        failed_answers=usable.failed_answers,
+        failed_judgements=usable.failed_judgements,
+        design=design | {name: int(code.max()) + 1 for name, code in crossed.items() if name != "judge"},
+        weights=dict(zip(names, weights.tolist(), strict=True)),
+        level=level,
+        notes=tuple(notes),
+    )
+
+
+def _crossed_effects(row: IntArray, codes: Mapping[str, IntArray]) -> tuple[dict[str, IntArray], list[str]]:
+    """Return judges and further factors with several levels, those that always change together under one name."""
+    effects: dict[str, IntArray] = {}
+    notes = []
+    for name, code in codes.items():
+        if code.max(initial=0) == 0:
+            continue
+        same = [other for other, known in effects.items() if _is_same(known, code)]
+        if same:
+            notes.append(f"{same[0]} and {name} always change together: their luck is counted as that of {same[0]}.")
+        else:
+            effects[name] = code
+    sizes = np.bincount(row)
+
+    def rank(kept: Sequence[str]) -> int:
+        dummies = [np.eye(int(effects[name].max()) + 1)[effects[name]] for name in kept]
+        if not dummies:
+            return 0
+        design = np.hstack(dummies)
+        means = np.array([np.bincount(row, column) for column in design.T]).T / sizes[:, None]
+        products = design.T @ design - means.T @ (means * sizes[:, None])
+        return int(np.linalg.matrix_rank(products, tol=1e-9 * len(row), hermitian=True))
+
+    whole = rank(list(effects))
+    for name in [name for name, code in effects.items() if whole - rank([*(effects.keys() - {name})]) < code.max()]:
+        notes.append(f"{name}: its luck cannot be separated from that of rows or other factors. Cross them.")
+        del effects[name]
+    return effects, notes
+
+
+def _is_same(first: IntArray, second: IntArray) -> bool:
+    return bool(first.max() == second.max() and len(pair_counts(first, second)[0]) == first.max() + 1)
+
+
+def _nested_effects(row: IntArray, answer: IntArray, crossed: Mapping[str, IntArray]) -> dict[str, IntArray]:
+    """Return the effects nested in rows, coarse first; those that the data cannot separate under one name."""
+    candidates = {"row": row, **{f"row x {name}": level_codes(row, code) for name, code in crossed.items()}}
+    candidates["answer"] = answer
+    if "judge" in crossed and (both := level_codes(answer, crossed["judge"])).max() + 1 < len(row):
+        candidates["answer x judge"] = both
+    candidates["judgement"] = np.arange(len(row))
+    effects: dict[str, IntArray] = {}
+    for name, code in candidates.items():
+        same = [other for other, known in effects.items() if rows_apart(row, known, code) < FEWEST_ROWS]
+        for other in same:
+            del effects[other]
+        effects[JOINED.join([*same, name])] = code
+    return dict(sorted(effects.items(), key=lambda each: int(each[1].max(initial=0))))
+
+
+def _note(name: str, variance: float, high: float, levels: int) -> str:
+    """Return what a reader must know of one source."""
+    notes = []
+    if JOINED in name:
+        notes.append("cannot be separated in these data")
+    if "row" not in name and "answer" not in name and "judgement" not in name and levels < FEWEST_LEVELS:
+        notes.append(f"only {levels} levels: the interval covers about 90 %")
+    if variance < 0:
+        notes.append("below 0 by chance: it is small")
+    if math.isnan(high) and not math.isnan(variance):
+        notes.append("nothing varied: no upper limit")
+    return "; ".join(notes)

@@ -1,0 +1,213 @@
+"""Whether one system is better than another by the judgements of one scorer, row by row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.difference import POWERS, interval, p_value, runs_needed
+from mlflow_l3d.analysis.comparison.leave_out import least_error
+from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, check_level, t_quantile
+from mlflow_l3d.analysis.judged.results import JudgedDifference
+from mlflow_l3d.analysis.judged.sides import Sides, pair_sides
+from mlflow_l3d.errors import ParameterError
+
+FEWEST_ROWS: Final = 6
+"""Paired rows below which nothing is decided."""
+REPEATS: Final = (1, 2, 3, 5, 10)
+"""Answers per row that a plan is made for."""
+_ALIKE: Final = 1e-9
+"""Part of the range of all values by which differences of rows are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSpread:
+    """What a mean difference over rows varies by.
+
+    Attributes
+    ----------
+    of_row
+        Variance of the difference of one row.
+    rows
+        How many there are.
+    drawn
+        Variance and degrees of freedom that each factor brings of which the sides drew levels of their own.
+    """
+
+    of_row: float
+    rows: int
+    drawn: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def error(self) -> float:
+        """Standard error."""
+        return self.with_runs(self.rows)[0]
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom by Welch and Satterthwaite."""
+        return self.with_runs(self.rows)[1]
+
+    def with_runs(self, runs: float) -> tuple[float, float]:
+        """Return standard error and degrees of freedom with so many rows."""
+        parts = [(self.of_row / runs, max(1.0, runs - 1)), *self.drawn]
+        total = sum(variance for variance, _ in parts)
+        uncertain = sum(variance**2 / degrees for variance, degrees in parts)
+        return math.sqrt(total), total**2 / uncertain if uncertain > 0 else max(1.0, runs - 1)
+
+
+def difference(
+    a: pd.DataFrame,
+    b: pd.DataFrame,
+    *,
+    smallest_effect: float | None = None,
+    higher_is_better: bool = True,
+    level: float = LEVEL,
+) -> JudgedDifference:
+    """Return the difference of two systems, `a` less `b`, from their judgements by one scorer.
+
+    Parameters
+    ----------
+    a, b
+        Tables of judgements, see :func:`mlflow_l3d.analysis.judged.components.components`. Rows are matched by ``row``.
+    smallest_effect
+        Above 0: differences up to this count for nothing. Needed for ``equivalent`` and `not_worse`.
+    higher_is_better
+        Whether a larger value is better.
+    level
+        Of intervals and claims: a claim is wrong with probability ``1 - level`` at most.
+
+    Returns
+    -------
+    JudgedDifference
+        Undecided below six paired rows, if all judgements are equal numbers, or if a side has one judge, whom the other
+        lacks.
+
+    Raises
+    ------
+    ParameterError
+        If a table cannot be read, or the smallest effect is not above 0.
+
+    Notes
+    -----
+    Answers are averaged within a row, judge by judge and prompt by prompt for those that both sides have, so repeats
+    count as repeats. The interval is Student's, from the differences of rows. The variance of these is raised by one
+    over the number of rows that differ from the most common difference: few discordant rows are hardly evidence (as
+    the pseudo-observations of Agresti and Min 2005); if none does,
+    :func:`mlflow_l3d.analysis.comparison.leave_out.least_error` applies. A judge or prompt of both sides is kept: its
+    luck cancels as much as it is shared, `judge_std` is the rest. If the sides have different judges or prompts,
+    several each, the spread of their means is added.
+
+    Equivalence and non-inferiority are claimed from the same interval: two one-sided tests at ``(1 - level) / 2`` each.
+
+    Examples
+    --------
+    >>> lines = pd.DataFrame({"row": range(20), "answer": range(20), "judge": "exact match", "value": [1, 0] * 10})
+    >>> found = difference(lines.assign(value=1), lines)
+    >>> found.difference, found.verdict
+    (0.5, 'better')
+    """
+    check_level(level)
+    if smallest_effect is not None and not smallest_effect > 0:
+        raise ParameterError("smallest_effect", smallest_effect, "must be above 0")
+    sides = pair_sides(a, b)
+    of_rows, effect = sides.row_differences, math.nan if smallest_effect is None else smallest_effect
+    rows = len(of_rows)
+    gap = float(of_rows.mean()) if rows else math.nan
+    spread = RowSpread(_row_variance(of_rows, sides.width), rows, sides.drawn) if rows > 1 else None
+    obstacle = sides.obstacle
+    if rows < FEWEST_ROWS:
+        obstacle = obstacle or f"{rows} paired rows: at least {FEWEST_ROWS} are needed"
+    if spread is None or not spread.error > 0:
+        spread, low, high, p = None, math.nan, math.nan, math.nan
+        obstacle = obstacle or "all judgements are equal, so their luck is not known"
+    else:
+        (low, high), p = interval(gap, spread, level), p_value(gap, spread)
+    planned = gap if smallest_effect is None else smallest_effect
+    luck = sum(variance * share for variance, share in zip(sides.answer_variances, sides.answer_shares, strict=True))
+    between = math.nan if spread is None else max(0.0, spread.of_row - luck)
+    return JudgedDifference(
+        first_mean=sides.means[0],
+        second_mean=sides.means[1],
+        difference=gap,
+        low=low,
+        high=high,
+        p=p,
+        p_adjusted=p,
+        joint_low=low,
+        joint_high=high,
+        smallest_effect=effect,
+        obstacle=obstacle,
+        error=math.nan if spread is None else spread.error,
+        degrees=math.nan if spread is None else spread.degrees,
+        row_std=math.sqrt(between),
+        answer_std=math.sqrt(luck),
+        judge_std=sides.judge_std,
+        rows=rows,
+        unpaired_first=sides.unpaired[0],
+        unpaired_second=sides.unpaired[1],
+        repeats_first=sides.repeats[0],
+        repeats_second=sides.repeats[1],
+        rows_needed={} if spread is None else {power: _rows_needed(planned, spread, power, level) for power in POWERS},
+        needed=_plans(sides, spread, between, planned, level),
+        level=level,
+        higher_is_better=higher_is_better,
+        notes=sides.notes,
+    )
+
+
+def _row_variance(of_rows: FloatArray, width: float) -> float:
+    """Return the variance of the difference of one row, raised if few rows differ from the others."""
+    rows = len(of_rows)
+    _, counts = np.unique(np.rint(of_rows / (_ALIKE * width or 1.0)), return_counts=True)
+    departing = rows - int(counts.max())
+    if not departing:
+        return rows * least_error(width, rows) ** 2
+    return float(of_rows.var(ddof=1)) * (1 + 1 / departing)
+
+
+def _rows_needed(effect: float, spread: RowSpread, power: float, level: float) -> float:
+    return max(float(FEWEST_ROWS), runs_needed(effect, spread, power, level))
+
+
+def _plans(sides: Sides, spread: RowSpread | None, between: float, effect: float, level: float) -> pd.DataFrame:
+    """Return rows and answers that are needed at 80 % power, for several numbers of answers per row."""
+    lines = []
+    for repeats in REPEATS if spread is not None and not math.isnan(between) else ():
+        assert spread is not None
+        shares = [1 / (repeats * cells) for cells in sides.cells]
+        luck = sum(variance * share for variance, share in zip(sides.answer_variances, shares, strict=True))
+        rows = _rows_needed(effect, replace(spread, of_row=between + luck), POWERS[0], level)
+        lines.append((repeats, rows, rows * repeats * sum(sides.cells)))
+    return pd.DataFrame(lines, columns=["repeats", "rows", "answers"])
+
+
+def differences(several: Sequence[JudgedDifference]) -> list[JudgedDifference]:
+    """Return the same differences, adjusted for their number, so that all claims hold together.
+
+    p-values by Holm (1979), intervals by Bonferroni: both hold together whatever the dependence of scorers and
+    systems.
+
+    Examples
+    --------
+    >>> lines = pd.DataFrame({"row": range(20), "answer": range(20), "judge": "exact match", "value": [1, 0] * 10})
+    >>> found = difference(lines.assign(value=1), lines)
+    >>> [round(each.p_adjusted / found.p, 6) for each in differences([found, found])]
+    [2.0, 2.0]
+    """
+    claims = [each for each in several if not math.isnan(each.p)]
+    adjusted = holm([each.p for each in several])
+    joint = []
+    for each, p in zip(several, adjusted, strict=True):
+        low = high = math.nan
+        if not math.isnan(each.p):
+            half = t_quantile(each.degrees, 1 - (1 - each.level) / len(claims)) * each.error
+            low, high = each.difference - half, each.difference + half
+        joint.append(replace(each, p_adjusted=float(p), joint_low=low, joint_high=high))
+    return joint

@@ -1,0 +1,170 @@
+"""Unbiased variances of random effects from sums of squares, whatever is missing.
+
+The model of one judgement is ``mu + row + judge + further factors + what is nested in a row``: interactions with the
+row, answers and the rest. Judges and further factors are fitted by least squares within rows, so it does not matter
+which rows a judge rated. The rest follows Henderson's method 1 ("Estimation of variance and covariance components",
+Biometrics 9, 1953): sums of squares of level means are set equal to what the model expects. If nothing is missing, that
+is the analysis of variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray
+
+GROUPS: Final = 250
+"""Rows are left out one at a time up to this number, else in so many groups."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Variances of K effects nested in rows (rows first, single judgements last) and of F crossed with them.
+
+    Attributes
+    ----------
+    variances
+        Shape (K + F,): nested effects, then crossed ones; a small one may be below 0 by chance.
+    noise
+        Shape (K + F, K): what the nested effects add to the mean square that an effect is estimated from, for a unit
+        of their variances: the mean square is ``variances + noise @ variances[:K]``.
+    without
+        Shape (groups, K + F): the variances without a group of rows.
+    weights
+        Shape (K + F,): what a unit of each variance adds to that of the mean.
+    row_means
+        Shape (rows,): mean of each row, as if all judges had rated all its answers.
+    """
+
+    variances: FloatArray
+    noise: FloatArray
+    without: FloatArray
+    weights: FloatArray
+    row_means: FloatArray
+
+    def parts(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return mean squares and the noise in them, shape (K + F,), and both without each group of rows."""
+        nested = self.noise.shape[1]
+        noise, noises = self.noise @ self.variances[:nested], self.without[:, :nested] @ self.noise.T
+        return self.variances + noise, noise, self.without + noises, noises
+
+
+def pair_counts(coarse: IntArray, fine: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the first level and the count of each pair of levels that occur together."""
+    width = int(fine.max()) + 1
+    keys, counts = np.unique(coarse * width + fine, return_counts=True)
+    return keys // width, counts
+
+
+def estimate_moments(values: FloatArray, nested: Mapping[str, IntArray], crossed: Mapping[str, IntArray]) -> Moments:
+    """Return the variances of all effects.
+
+    Parameters
+    ----------
+    values
+        Shape (n,): judgements.
+    nested, crossed
+        Effect -> shape (n,): its level in each judgement, numbered from 0. `nested` begins with rows, ends with
+        single judgements, and no two of it are the same partition; each level of it lies in one row.
+    """
+    codes = list(nested.values())
+    row, rows, count = codes[0], int(codes[0].max()) + 1, len(codes)
+    group = np.arange(rows) * min(GROUPS, rows) // rows
+    groups = int(group.max()) + 1
+    sizes = np.bincount(row)
+    dummies = [np.eye(int(each.max()) + 1)[each] for each in crossed.values()]
+    design = np.hstack([values[:, None], *dummies])
+    width = design.shape[1]
+
+    # Products of the sums of each level over its size, added over the levels in each group of rows: (groups, K, p, p).
+    products = np.zeros((groups, count, width, width))
+    expected = np.zeros((groups, count, count))
+    shares = np.zeros((rows, count))
+    refines = np.zeros((count, count), dtype=bool)
+    for k, code in enumerate(codes):
+        levels = np.bincount(code)
+        of_level = np.zeros(len(levels), dtype=np.int64)
+        of_level[code] = group[row]
+        products[:, k] = _products(_sums(design, code) / np.sqrt(levels)[:, None], of_level, groups)
+        for j, other in enumerate(codes):
+            level, counts = pair_counts(code, other)
+            squares = np.bincount(level, np.square(counts, dtype=np.float64)) / levels
+            expected[:, k, j] = np.bincount(of_level, squares, minlength=groups)
+            refines[k, j] = j != k and len(level) == int(other.max()) + 1
+            if k == 0:
+                shares[:, j] = squares / sizes
+    means = _sums(design, row) / sizes[:, None]
+    of_means = _products(np.hstack([means, np.ones((rows, 1))]), group, groups)
+    shares_in_group = _sums(shares, group)
+
+    def fit(within: FloatArray) -> tuple[FloatArray, FloatArray]:
+        inverse: FloatArray = np.linalg.pinv(within[..., -1, 1:, 1:], rcond=1e-9, hermitian=True)
+        effects = np.einsum("...ij,...j->...i", inverse, within[..., -1, 1:, 0])
+        return inverse, np.concatenate([np.ones((*effects.shape[:-1], 1)), -effects], axis=-1)
+
+    within = products - products[:, :1]
+    whole = within.sum(axis=0)
+    inverse, contrast = fit(whole)
+    solver = (design[:, 1:] - means[row, 1:]) @ inverse  # (n, p - 1): least squares
+    off_centre = means[:, 1:] - means[:, 1:].mean(axis=0)
+    added = [_sums(solver, code) for code in codes]
+    corrections, row_corrections = np.zeros((count, count)), np.zeros(count)
+    for j, (code, moved) in enumerate(zip(codes, added, strict=True)):
+        spread, each = moved.T @ moved, moved[code]
+        row_corrections[j] = (spread * (off_centre.T @ off_centre)).sum()
+        row_corrections[j] -= 2 * (off_centre * _sums(each, row) / sizes[:, None]).sum()
+        for k, other in enumerate(codes):
+            fitted = (_sums(design[:, 1:], other) / np.bincount(other)[:, None])[other] - means[row, 1:]
+            corrections[k, j] = (spread * whole[k, 1:, 1:]).sum() - 2 * (each * fitted).sum()
+
+    def solve(within: FloatArray, expected: FloatArray, of_means: FloatArray, shares: FloatArray) -> FloatArray:
+        _, contrast = fit(within)
+        squares = np.einsum("...i,...kij,...j->...k", contrast, within, contrast)[..., 1:]
+        system = (expected - expected[..., :1, :] + corrections)[..., 1:, 1:]
+        nested = np.linalg.solve(system, squares[..., None])[..., 0]
+        size, totals = of_means[..., -1, -1], of_means[..., :-1, -1]
+        about = of_means[..., :-1, :-1] - totals[..., :, None] * totals[..., None, :] / size[..., None, None]
+        between = np.einsum("...i,...ij,...j->...", contrast, about, contrast) / (size - 1)
+        noise = shares / size[..., None] + row_corrections / (size[..., None] - 1)
+        of_rows = (between - (noise[..., 1:] * nested).sum(axis=-1)) / noise[..., 0]
+        variances = np.concatenate([of_rows[..., None], nested], axis=-1)
+        whole: FloatArray = np.concatenate([variances, of_crossed(-contrast[..., 1:], variances)], axis=-1)
+        return whole
+
+    ends = np.cumsum([0, *(each.shape[1] for each in dummies)])
+    places = [slice(*ends[each : each + 2]) for each in range(len(dummies))]
+    crossed_noise = np.array([[moved[:, at].var(axis=1, ddof=1).sum() for moved in added] for at in places])
+    crossed_noise = crossed_noise.reshape(len(places), count)
+
+    def of_crossed(effects: FloatArray, variances: FloatArray) -> FloatArray:
+        spreads = [effects[..., at].var(axis=-1, ddof=1) for at in places]
+        squares: FloatArray = np.stack([*spreads, variances[..., 0]], axis=-1)[..., :-1]
+        return squares - variances @ crossed_noise.T
+
+    sums = [each.sum(axis=0) for each in (expected, of_means, shares_in_group)]
+    parts = (within, expected, of_means, shares_in_group)
+    weight = 1 / (sizes[row] * rows) - solver @ means[:, 1:].mean(axis=0)
+    return Moments(
+        variances=solve(whole, *sums),
+        noise=np.vstack([refines * sums[0] / len(values), crossed_noise]),
+        without=solve(*(each.sum(axis=0) - each for each in parts)),
+        weights=np.array([np.square(np.bincount(code, weight)).sum() for code in (*codes, *crossed.values())]),
+        row_means=means @ contrast,
+    )
+
+
+def _sums(columns: FloatArray, code: IntArray) -> FloatArray:
+    """Return the sums of each column over the lines of each level, shape (levels, columns)."""
+    size = int(code.max()) + 1
+    return np.array([np.bincount(code, column, minlength=size) for column in columns.T]).reshape(-1, size).T
+
+
+def _products(lines: FloatArray, group: IntArray, groups: int) -> FloatArray:
+    """Return ``lines.T @ lines`` of the lines in each group."""
+    order = np.argsort(group, kind="stable")
+    ends = np.searchsorted(group[order], np.arange(1, groups))
+    return np.array([part.T @ part for part in np.split(lines[order], ends)])

@@ -1,0 +1,179 @@
+"""What the analysis of judgements returns: frozen records that neither compute nor log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.results import UNDECIDED, decide
+from mlflow_l3d.analysis.intervals import LEVEL
+
+
+@dataclass(frozen=True)
+class Components:
+    """Variances of one scorer's judgements, in the squared unit of its values.
+
+    Attributes
+    ----------
+    frame
+        One line per source of luck that varies, rows first: ``source``; ``variance``, unbiased, below 0 by
+        chance if the true one is small; ``std`` and ``share`` of the sum, which take a variance below 0 as 0; ``low``
+        and ``high``, the interval of the variance; ``levels``, how many were seen; ``note``. Sources that the data
+        cannot separate are one line, joined by " + ".
+    mean, mean_low, mean_high
+        Mean over rows, each counted alike, and its interval for these judges, prompts and models: rows, answers and
+        judgements are random.
+    mean_std
+        Standard error of the mean if rows, answers, judges, prompts and models were all drawn anew.
+    rows, answers, judgements
+        Those that count.
+    failed_answers, failed_judgements
+        Those left out: the application raised, or the scorer did; missing values count as failed judgements.
+    design
+        Numbers of a mean that :func:`mlflow_l3d.analysis.judged.gain.gain` changes: ``row``, ``repeat``, ``judge``,
+        ``judgement`` and each further factor -> how many (of repeats and judgements: on average).
+    weights
+        Source -> what a unit of its variance adds to the variance of the mean.
+    level
+        Of the intervals.
+    notes
+        What a reader must know.
+    """
+
+    frame: pd.DataFrame
+    mean: float
+    mean_low: float
+    mean_high: float
+    mean_std: float
+    rows: int
+    answers: int
+    judgements: int
+    failed_answers: int = 0
+    failed_judgements: int = 0
+    design: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    level: float = LEVEL
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PassK:
+    """How often the answers to a row pass, k at a time.
+
+    Attributes
+    ----------
+    k
+        Answers per row.
+    all_pass, all_low, all_high
+        pass^k: probability that k answers to a row all pass, and its interval.
+    any_pass, any_low, any_high
+        pass@k: probability that one of k answers passes at least.
+    rows, rows_left_out
+        Rows with k answers or more, which count, and those with fewer.
+    """
+
+    k: int
+    all_pass: float
+    all_low: float
+    all_high: float
+    any_pass: float
+    any_low: float
+    any_high: float
+    rows: int
+    rows_left_out: int = 0
+
+
+@dataclass(frozen=True)
+class JudgedDifference:
+    """Two systems by one scorer: the first less the second, in the unit of its values.
+
+    Attributes
+    ----------
+    first_mean, second_mean
+        Means over the paired rows.
+    difference, low, high, p
+        Mean over the paired rows, its interval, and the two-sided p-value of "no difference": rows and answers are
+        random; judges and prompts that both sides have are kept.
+    p_adjusted, joint_low, joint_high
+        For all comparisons together; the same as `p`, `low` and `high` if there is one.
+    smallest_effect
+        Differences up to this count for nothing; nan if none was named.
+    obstacle
+        Why nothing can be decided whatever the numbers are; else empty.
+    error, degrees
+        Standard error of the difference and its degrees of freedom.
+    row_std, answer_std
+        Standard deviation of the true differences of rows, and that of the luck of answers and judgements in the
+        difference of one row; nan if no row has several answers.
+    judge_std
+        What judges add to the standard error if both sides are judged by other judges; nan with one judge.
+    rows, unpaired_first, unpaired_second
+        Rows of both, and those of one side only.
+    repeats_first, repeats_second
+        Answers per row (and prompt), on average.
+    rows_needed
+        Power -> rows that settle the sign of the difference found (of the smallest effect, if there is one), with
+        as many answers per row; inf if no number does.
+    needed
+        One line per number of answers per row: ``repeats, rows, answers`` (of both sides) at a power of 80 %.
+    level
+        Of interval and claims.
+    higher_is_better
+        Whether a larger value is better.
+    notes
+        What a reader must know.
+    """
+
+    first_mean: float
+    second_mean: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_adjusted: float
+    joint_low: float
+    joint_high: float
+    smallest_effect: float
+    obstacle: str
+    error: float
+    degrees: float
+    row_std: float
+    answer_std: float
+    judge_std: float
+    rows: int
+    unpaired_first: int
+    unpaired_second: int
+    repeats_first: float
+    repeats_second: float
+    rows_needed: Mapping[float, float]
+    needed: pd.DataFrame
+    level: float = LEVEL
+    higher_is_better: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """Of the first: ``better`` or ``worse`` by the adjusted p-value, ``equivalent``, or ``undecided``."""
+        if self.obstacle:
+            return UNDECIDED
+        gain = self.difference if self.higher_is_better else -self.difference
+        limits = self.joint_low, self.joint_high
+        return decide(gain, self.p_adjusted, limits, self.smallest_effect, self.level)
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is ``undecided``; else empty."""
+        if self.obstacle or self.verdict != UNDECIDED:
+            return self.obstacle
+        return "the interval contains differences of both signs"
+
+    @property
+    def not_worse(self) -> bool | None:
+        """Whether the first is worse by less than the smallest effect (non-inferior); None without one."""
+        if math.isnan(self.smallest_effect):
+            return None
+        worst = self.joint_low if self.higher_is_better else -self.joint_high
+        return not self.obstacle and worst > -self.smallest_effect

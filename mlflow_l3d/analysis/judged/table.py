@@ -1,0 +1,126 @@
+"""The table of judgements, as every analysis takes it: one line per judgement, of one scorer."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray, t_quantile
+from mlflow_l3d.errors import ParameterError
+
+NEEDED: Final = ("row", "answer", "judge", "value")
+DESCRIBED: Final = (*NEEDED, "repeat", "scorer", "judgement", "failed", "run_id")
+"""Columns with a meaning; any other column is a factor of the answer."""
+
+
+class Usable(NamedTuple):
+    """Judgements that count.
+
+    Attributes
+    ----------
+    table
+        Lines with a value; ``row``, ``answer`` and ``judge`` are texts.
+    factors
+        Columns of further factors that have several values.
+    failed_answers, failed_judgements
+        Left out: answers of which the application raised, and judgements without a value.
+    """
+
+    table: pd.DataFrame
+    factors: tuple[str, ...]
+    failed_answers: int
+    failed_judgements: int
+
+
+def usable_judgements(table: pd.DataFrame) -> Usable:
+    """Return the judgements with a value.
+
+    Raises
+    ------
+    ParameterError
+        If a column is missing, a value is not a number, the table has several scorers, or an answer belongs to several
+        rows or has several values of a factor.
+    """
+    missing = [name for name in NEEDED if name not in table]
+    if missing:
+        raise ParameterError("table", ", ".join(table.columns), f"lacks the column {missing[0]!r}")
+    scorers = list(table["scorer"].unique()) if "scorer" in table else []
+    if len(scorers) > 1:
+        named = ", ".join(map(str, scorers[:5]))
+        raise ParameterError("table", named, "has several scorers", "Analyse each scorer alone.")
+    try:
+        values = table["value"].to_numpy(dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError("value", error, "must be numbers: 1 and 0 for yes and no") from None
+    if np.isinf(values).any():
+        raise ParameterError("value", "inf", "must be finite, or nan if missing")
+    failed = table["failed"].fillna("") if "failed" in table else pd.Series("", index=table.index)
+    raised = (failed == "answer").to_numpy()
+    counts = ~raised & (failed == "").to_numpy() & ~np.isnan(values)
+    kept = table.assign(value=values)[counts].reset_index(drop=True)
+    names = [name for name in table.columns if name not in DESCRIBED]
+    for name in ("row", "answer", "judge", *names):
+        kept[name] = kept[name].astype(str)
+    for name in ("row", *names):
+        several = kept.groupby("answer")[name].nunique() > 1
+        if several.any():
+            raise ParameterError(
+                name, several.idxmax(), "this answer has several values", "Give each answer its own id."
+            )
+    factors = tuple(name for name in names if kept[name].nunique() > 1)
+    return Usable(kept, factors, table["answer"][raised].nunique(), int((~raised & ~counts).sum()))
+
+
+def level_codes(*columns: pd.Series[str] | IntArray) -> IntArray:
+    """Return the number of the combination of values in each line: 0, 1, ..."""
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, labels = pd.factorize(column)
+        codes = np.unique(codes * max(1, len(labels)) + values, return_inverse=True)[1].astype(np.int64)
+    return codes
+
+
+def rows_apart(row: IntArray, first: IntArray, second: IntArray) -> int:
+    """Return in how many rows two partitions of the judgements differ; each of their levels lies in one row."""
+    levels = [np.bincount(row[np.unique(code, return_index=True)[1]]) for code in (first, second)]
+    both = np.bincount(row[np.unique(level_codes(first, second), return_index=True)[1]])
+    return int(((levels[0] != both) | (levels[1] != both)).sum())
+
+
+def mean_interval(values: FloatArray, level: float, *, shares: bool) -> tuple[float, float]:
+    """Return the interval of the mean over independent rows.
+
+    Parameters
+    ----------
+    values
+        Shape (rows,).
+    level
+        Confidence level.
+    shares
+        Whether all lie in [0, 1]: then the interval is Wilson's (1927), with as many draws as have the standard error
+        of the mean (Korn and Graubard 1998) and Student's quantile; it has a width also if all values are equal.
+
+    Returns
+    -------
+    tuple of float
+        Both nan below two values, or if numbers that are not shares are all equal.
+    """
+    rows = len(values)
+    if rows < 2:
+        return math.nan, math.nan
+    quantile, mean, error = (
+        t_quantile(rows - 1, level),
+        float(values.mean()),
+        float(values.std(ddof=1)) / math.sqrt(rows),
+    )
+    if not shares:
+        return (mean - quantile * error, mean + quantile * error) if error > 0 else (math.nan, math.nan)
+    mean = min(1.0, max(0.0, mean))
+    draws = mean * (1 - mean) / error**2 if error > 0 and 0 < mean < 1 else float(rows)
+    over = quantile**2 / draws
+    centre = (mean + over / 2) / (1 + over)
+    half = quantile / (1 + over) * math.sqrt(mean * (1 - mean) / draws + over / (4 * draws))
+    return max(0.0, centre - half), min(1.0, centre + half)
