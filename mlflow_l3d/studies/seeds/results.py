@@ -224,6 +224,7 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
         others=document.get("metrics", ()),
         classes=len(task.get("classes", ())) or None,
         recorded=settings,
+        repeats=document.get("repeats", False),
     )
     written = read_result(client, run_id)
     is_study = written is not None and not isinstance(written, SeedsEvaluation)
