@@ -81,17 +81,22 @@ def section(verb: Verb) -> str:
     ways += [project] if verb.entry_point else []
     ways += [f"`mlflow_l3d.{verb.function}()`"]
     text = f"\n## {verb.name}\n\n{verb.description[:1].upper()}{verb.description[1:]}.\n\n{' · '.join(ways)}\n"
-    main = verbs()["investigate"]
-    shared = [name for name, parameter in verb.parameters.items() if parameter == main.parameters.get(name)]
+    known = like(verb)
+    shared = [name for name, parameter in verb.parameters.items() if parameter == known.parameters.get(name)]
     own = {name: parameter for name, parameter in verb.parameters.items() if name not in shared}
-    if not shared or verb is main:
+    if not shared or known is verb:
         return text + table({**verb.words, **verb.parameters})
-    missing = [f"`{name}`" for name in main.parameters if name not in verb.parameters]
+    missing = [f"`{name}`" for name in known.parameters if name not in verb.parameters]
     names = ", ".join(f"`{name}`" for name in shared)
     if len(missing) < len(shared):
         names = f"all parameters{' but ' * bool(missing)}{', '.join(missing)}"
-        names += " (those in the table differ)" if main.parameters.keys() & own.keys() else ""
-    return f"{text}\nAs for [investigate](#investigate): {names}.\n" + (table(own) if own else "")
+    return f"{text}\nAs for [{known.name}](#{known.name}): {names}.\n" + (table(own) if own else "")
+
+
+def like(verb: Verb) -> Verb:
+    """Return the verb, of those that come before it on the page, whose parameters differ least from its own."""
+    before = [each for each in verbs().values() if each.order < verb.order]
+    return max(before, key=lambda each: len(verb.parameters.items() & each.parameters.items()), default=verb)
 
 
 def table(parameters: Parameters) -> str:
@@ -115,7 +120,9 @@ def allowed(parameter: Parameter) -> str:
     if isinstance(parameter.values, Registered):
         words = "".join(f"{word} or " for word in parameter.values.words)
         return f"{words}a name of `{GROUPS[parameter.values.parameter]}`"
-    return str(parameter.values or "").replace("a whole number", "integer").replace("a number", "number")
+    text = str(parameter.values or "").replace("a whole number", "integer").replace("a number", "number")
+    text = re.sub(r"of at least (\S+)", r"≥ \1", re.sub(r"from (\d+) to (\d+)", r"\1-\2", text))
+    return re.sub(r"(above|from) 0 (?:and|to) below 1", lambda end: f"in {'(['[end[1] == 'from']}0, 1)", text)
 
 
 def names(text: str) -> str:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.search.run import search
     from mlflow_l3d.studies.seeds.numbers.study import seeds_study
     from mlflow_l3d.studies.seeds.results import SeedsEvaluation
-    from mlflow_l3d.studies.seeds.run import SeedsRun, plan_seeds, seeds, self_test_seeds
+    from mlflow_l3d.studies.seeds.run import SeedsRun, plan_replicate, plan_seeds, replicate, seeds, self_test_seeds
     from mlflow_l3d.studies.self_test import SelfTest
     from mlflow_l3d.studies.strategies.run import ComparedStrategies, plan_strategies, strategies
     from mlflow_l3d.studies.sweep.plan import SweepPlan
@@ -91,11 +91,13 @@ __all__ = [
     "new",
     "plan",
     "plan_gate",
+    "plan_replicate",
     "plan_search",
     "plan_seeds",
     "plan_strategies",
     "plan_sweep",
     "radial_importance",
+    "replicate",
     "search",
     "seeds",
     "seeds_study",

@@ -36,6 +36,7 @@ VERBS = [
     "names",
     "new",
     "plan",
+    "replicate",
     "search",
     "seeds",
 ]

@@ -210,11 +210,23 @@ def test_hosted_workflow_runs_what_anybody_runs_and_may_only_read() -> None:
     workflow = yaml.safe_load(text)
     assert workflow["permissions"] == {"contents": "read"}
     assert "secrets" not in text
-    (job,) = workflow["jobs"].values()
+    job = workflow["jobs"]["run"]
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
     assert job["strategy"]["matrix"]["python"][0] == PROJECT["requires-python"].removeprefix(">=")
     for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
         assert yaml.safe_load(path.read_text(encoding="utf-8")), path
+
+
+def test_hosted_workflow_tries_the_oldest_and_the_newest_mlflow_that_may_be_installed() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    job = workflow["jobs"]["mlflow"]
+    (bounds,) = (need.specifier for need in map(Requirement, PROJECT["dependencies"]) if need.name == "mlflow")
+    oldest, newest = (Requirement(each).specifier for each in job["strategy"]["matrix"]["mlflow"])
+    low, high = ({part.operator: part.version for part in bounds}[operator] for operator in (">=", "<"))
+    assert str(oldest) == f"=={low}.0"
+    assert str(newest) == f"<{high}"
+    *_, tests = [step["run"].split() for step in job["steps"] if "run" in step]
+    assert all((ROOT / each).exists() for each in tests if each.startswith("tests/"))
 
 
 def test_citation_names_the_papers_of_the_readme() -> None:

@@ -192,12 +192,16 @@ class SeedsDesign:
         Identity of everything the cells share.
     split_seeds
         Seeds of the factors of the task, the same for all cells; none where the split is the task's own.
+    repeated
+        The seed that decides all factors of every cell, which is then the same cell again; None if each seed decides
+        those of its own.
     """
 
     seeds: Sequence[int]
     all_factors: Sequence[str]
     context_key: str
     split_seeds: Mapping[str, int] = field(default_factory=dict)
+    repeated: int | None = None
 
     def __len__(self) -> int:
         """Return the number of cells."""
@@ -206,7 +210,8 @@ class SeedsDesign:
     def cells(self) -> Iterator[Cell]:
         """Yield the cells in the order of the seeds."""
         for index, seed in enumerate(self.seeds):
-            seeds = {SEED: seed, **self.split_seeds, **derived_seeds(seed, self.all_factors)}
+            deciding = seed if self.repeated is None else self.repeated
+            seeds = {SEED: seed, **self.split_seeds, **derived_seeds(deciding, self.all_factors)}
             yield Cell(
                 phase="golden",
                 factor=None,

@@ -113,6 +113,12 @@ def say(remarks: Iterable[str]) -> None:
         logger.warning("%s", remark)
 
 
+def warn_of_unread(metrics: Mapping[str, float]) -> None:
+    """Warn if nothing could be read from many answers of the first cell, so that the others are not paid in vain."""
+    if (share := metrics.get("unparsed_share", 0.0)) > 0.2:
+        say([f"{share:.0%} of the first cell's answers cannot be read and count as wrong. Stop and change the prompt?"])
+
+
 class Study(ABC, Generic[S, K, R]):
     """A study that has a parent run of its own: how it is opened, carried out, and ended in a true state.
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.about import About
-from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified
+from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified, warn_of_unread
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
 from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.result_file import LEFT_OUT
@@ -259,6 +259,8 @@ class CellStudy(Study[C, CellRecord, R]):
             self._first_error = self._first_error or record.error
             logger.warning("%s failed: %s", self.cell_name(cell), record.error)
         self.computed += 1
+        if self.computed - self.failed == 1:
+            warn_of_unread(record.metrics)
         self.on_record(cell, record)
         self._errors.add(record.error)
 

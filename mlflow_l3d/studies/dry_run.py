@@ -10,6 +10,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.approaches.icl.servers import requests_per_example
+from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.report.numbers import counted, rough_duration
 from mlflow_l3d.report.table import Table, document
@@ -118,7 +120,17 @@ def plan_cells(client: Client, title: str, requests: Mapping[str, CellRequest]) 
         rows.append((part, len(keys), sum(key in done for key in keys), len(new), each))
     setup = next(iter(requests.values())).setup
     notes = dict.fromkeys(note for request in requests.values() for note in request.remarks)
-    return study_plan(title, rows, expected_workers(setup), tuple(notes))
+    asked = (requests_note(each.setup, row[3]) for each, row in zip(requests.values(), rows, strict=True))
+    return study_plan(title, rows, expected_workers(setup), (*notes, *filter(None, asked)))
+
+
+def requests_note(setup: Setup, cells: int) -> str:
+    """Return how many requests so many cells send to an endpoint; the empty text if the model is here."""
+    each = requests_per_example(setup.numerics, setup.approach.classes(setup.task, setup.hyperparameters))
+    if not each:
+        return ""
+    each *= len(setup.task.split({name: configuration_seed(0, name, 0) for name in TASK_FACTORS}).test)
+    return f"About {cells * each:,} requests to {setup.model}, {each:,} per cell, in addition to those to judges."
 
 
 def study_plan(

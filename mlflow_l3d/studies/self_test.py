@@ -110,7 +110,7 @@ def tested(request: CellRequest, *, progress: bool) -> dict[str, Outcome]:
     L3DError
         If something is wrong with them.
     """
-    choice = request.given["self_test"]
+    choice = request.given.get("self_test", "skip")
     if choice == "only":
         fix = "In Python call mlflow_l3d.self_test, or mlflow_l3d.self_test_seeds."
         raise ParameterError("self_test", choice, "is for the commands investigate and seeds", fix)

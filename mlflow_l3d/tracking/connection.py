@@ -40,7 +40,7 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Seconds between the attempts of one call."""
 _LONGEST: Final = 30.0
 """No call is tried again after so many seconds."""
-_NOBODY: Final = re.compile("Failed to establish a new connection|Connection refused|Failed to resolve")
+_FINAL: Final = re.compile("Failed to establish a new connection|Connection refused|Failed to resolve|database schema")
 _NEWER: Final = "a newer", "Upgrade MLflow: pip install --upgrade mlflow"
 _NOISY: Final = ("mlflow.store.db.utils", "mlflow.utils.rest_utils")
 """Loggers of MLflow that show a traceback, or an answer, which the caller reports in one line."""
@@ -92,7 +92,7 @@ def own_settings() -> Iterator[None]:
 def again(call: Callable[[], T]) -> T:
     """Make a call that may be repeated; while it meets an outage, up to eight times in :data:`_LONGEST` seconds.
 
-    If nobody listens at the address it fails at once.
+    If nobody listens at the address, or the store is of another MLflow, it fails at once.
     """
     began, pauses = time.monotonic(), iter(_PAUSES)
     while True:
@@ -100,7 +100,7 @@ def again(call: Callable[[], T]) -> T:
             return call()
         except Exception as error:
             late = time.monotonic() - began > _LONGEST
-            if late or not is_outage(error) or _NOBODY.search(str(error)) or (pause := next(pauses, None)) is None:
+            if late or not is_outage(error) or _FINAL.search(str(error)) or (pause := next(pauses, None)) is None:
                 raise
         time.sleep(pause)
 

@@ -112,9 +112,9 @@ def test_a_store_of_another_mlflow(tmp_path: Path, migrated_store: Path, revisio
     shutil.copyfile(migrated_store, tmp_path / "other.db")
     with closing(sqlite3.connect(tmp_path / "other.db")) as tables, tables:
         tables.execute("UPDATE alembic_version SET version_num = ?", (revision,))
-    assert f"written by {'an' if age == 'older' else 'a'} {age} MLflow than the one installed here (3." in refusal(
-        f"sqlite:///{tmp_path / 'other.db'}"
-    )
+    line = refusal(f"sqlite:///{tmp_path / 'other.db'}")
+    assert f"written by {'an' if age == 'older' else 'a'} {age} MLflow than the one installed here (3." in line
+    assert ("pip install --upgrade mlflow" if age == "newer" else "Back it up, then run: mlflow db upgrade") in line
 
 
 def test_a_new_sqlite_file_is_there_whole_or_not_at_all(
@@ -167,6 +167,7 @@ def test_a_call_is_tried_again_while_there_is_an_outage_and_somebody_listens(mon
     assert tries(*[away] * 9) == 4
     assert tries(away, ValueError("ours"), away) == 2
     assert tries(refused, refused) == 1
+    assert tries(*[MlflowException("Detected out-of-date database schema (found version f4a9b2c7d1e6, ...")] * 2) == 1
 
 
 def test_an_error_of_a_database_shows_no_statement() -> None:

@@ -67,7 +67,8 @@ class InContextLearning(Approach):
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the hyperparameters that belong into a cell's key.
 
-        See :data:`recipe.LATER` and :data:`recipe.NOT_IN_KEYS`; `chat` is as it once was.
+        See :data:`recipe.LATER` and :data:`recipe.NOT_IN_KEYS`; `chat` is as it once was. Answers that are asked for
+        again depend on how many requests are under way.
         """
         declarations = self.hyperparameters
         in_key = {
@@ -75,6 +76,8 @@ class InContextLearning(Approach):
             for name, value in hyperparameters.items()
             if name not in recipes.NOT_IN_KEYS and not (name in recipes.LATER and value == declarations[name].default)
         }
+        if hyperparameters["answers"] == "fresh":  # a server that answers several at once may answer otherwise
+            in_key["concurrency"] = hyperparameters["concurrency"]
         before = {now: old for old, now in declarations["chat"].spelled_before.items()}
         return in_key | {"chat": before.get(str(in_key["chat"]), in_key["chat"])}
 

@@ -134,6 +134,11 @@ class Recipe:
     concurrency: int = hyperparameter(
         8, "model=openai:NAME: requests under way at once, of each worker", low=1, high=1000
     )
+    answers: Literal["stored", "fresh"] = hyperparameter(
+        "stored",
+        "model=openai:NAME: stored asks nothing twice; fresh asks again in each cell; a judge is not asked again",
+        choices=("stored", "fresh"),
+    )
     max_requests: int = hyperparameter(
         0, "model=openai:NAME: most requests to that model, of all commands; 0 is any number", low=0
     )
@@ -281,7 +286,7 @@ HYPERPARAMETERS: Final = declared(Recipe)
 
 _OF_JUDGE: Final = ("judge", "judge_template", "judge_words", "judge_temperature")
 
-LATER: Final = ("truncation", "dtype", "engine", "choice_order", "stop", "thought_tokens", *_OF_JUDGE)
+LATER: Final = ("truncation", "dtype", "engine", "choice_order", "stop", "thought_tokens", "answers", *_OF_JUDGE)
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 
 ENDPOINT: Final = ("base_url", "concurrency", "max_requests", "max_cost", "price_input", "price_output")

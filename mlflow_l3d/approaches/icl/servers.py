@@ -36,6 +36,7 @@ class LocalModel:
         if not any(map(is_endpoint, recipe.judge_names)):
             allowed = f"is for a model behind an endpoint, and model={self.model} is none"
             recipe.refuse(ENDPOINT, allowed, "Use model=openai:NAME, or leave it out.")
+        recipe.refuse(("answers",), f"asks an endpoint again, and model={self.model} is none", "Leave it out.")
         return {}
 
     def judge_identity(self, recipe: Recipe) -> str:  # noqa: ARG002
@@ -80,6 +81,12 @@ class ServedModel:
         from mlflow_l3d.approaches.icl.endpoint.session import EndpointSession
 
         return EndpointSession(task, recipe, self.model, device, cache)
+
+
+def requests_per_example(numerics: Mapping[str, str], classes: int) -> int:
+    """Return how many requests a test example takes: one, or one for each class; 0 if the model is here."""
+    gives = numerics.get("endpoint_log_probabilities")
+    return 0 if gives is None else classes if gives == "prompt" else 1
 
 
 def server_of(model: str) -> LocalModel | ServedModel:

@@ -31,6 +31,7 @@ from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.metrics.classification import REASONS
 from mlflow_l3d.metrics.texts import references
 from mlflow_l3d.tasks.base import Task
@@ -124,7 +125,7 @@ class PromptSession(CellwiseSession):
         """Answer the test examples of a cell, with one thread."""
         asked = self._asked(cell)
         same = frozenset(pair for pair in cell.seeds.items() if pair[0] != JUDGE)
-        answers = self.kept.pop(same, None)
+        answers = None if cell.factor == REPLICATE else self.kept.pop(same, None)
         if answers is None:
             with one_thread(), torch.inference_mode(), self.loaded.precision():
                 answers = self._answers(cell, asked)

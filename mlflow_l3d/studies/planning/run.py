@@ -11,6 +11,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.dry_run import requests_note
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
@@ -170,7 +171,7 @@ def _assemble(
         designs=designs,
         guidance=guidance_table(request, assurance) if unsure else None,
         assurance=assurance,
-        notes=(*remarks, *more),
+        notes=(*remarks, *filter(None, [requests_note(setup, to_compute)]), *more),
         run_id=project_run,
     )
 

@@ -25,21 +25,25 @@ class _SeedsTask(TypedDict, total=False):
     ]
 
 
-class _Seeds(TypedDict, total=False):
-    seeds: Annotated[
-        int | str | Sequence[int],
-        Of("10", "number of seeds (42, 52, 62, ... as in Zhou et al.), or the seeds themselves, separated by commas"),
-    ]
-    metric: Annotated[
-        Metric, Of("auto", "metric of the headline; auto is the metric of the task (mcc for cola, pearson for stsb)")
-    ]
+class _Asked(TypedDict, total=False):
+    metric: Annotated[Metric, Of("auto", "metric of the headline; auto: usual for the task (mcc for cola)")]
     hyperparameters: Annotated[
         Settings,
         Of(
             "auto",
-            "same forms as in investigate; auto trains the whole model if the approach can (trainable=full), and "
-            "may be followed by name=value pairs",
+            "same forms as in investigate; auto trains the whole model if the approach can (trainable=full)",
         ),
+    ]
+    num_labelled: Annotated[
+        int | Auto, Of("auto", "number of training examples, drawn once from the train part; auto is all", low=2)
+    ]
+    root_seed: Annotated[int, replace(SEED, help="number from which these draws are derived (not the seeds)")]
+
+
+class _Seeds(TypedDict, total=False):
+    seeds: Annotated[
+        int | str | Sequence[int],
+        Of("10", "number of seeds (42, 52, 62, ... as in Zhou et al.), or a list such as 42,52"),
     ]
     validation_fraction: Annotated[
         float,
@@ -50,16 +54,12 @@ class _Seeds(TypedDict, total=False):
             closed=True,
         ),
     ]
-    num_labelled: Annotated[
-        int | Auto, Of("auto", "number of training examples, drawn once from the train part; auto is all", low=2)
-    ]
     test_size: Annotated[
         int | Auto, Of("auto", "number of test examples, drawn once from the validation part; auto is all", low=2)
     ]
-    root_seed: Annotated[int, replace(SEED, help="number from which these draws are derived (not the seeds)")]
 
 
-class SeedsOptions(_Seeds, SelfTest, Trained, Columns, Place, total=False):
+class SeedsOptions(_Seeds, _Asked, SelfTest, Trained, Columns, Place, total=False):
     """Of `seeds`, in addition to task and approach."""
 
 
@@ -78,4 +78,28 @@ VERB = Verb(
     plans="mlflow_l3d.studies.seeds.run:plan_seeds",
     instead={"self_test": ("only", "mlflow_l3d.studies.seeds.run:self_test_seeds")},
     returns=("mlflow_l3d.studies.seeds.run:SeedsRun", "mlflow_l3d.studies.dry_run:StudyPlan"),
+)
+
+
+class RepeatsOptions(_Asked, Columns, Place, total=False):
+    """Of `replicate`, in addition to the task."""
+
+    model: Annotated[str, Of("auto", "(required) model behind an endpoint, openai:NAME")]
+    repeats: Annotated[int, Of("20", "times that each request is sent", low=2, high=100_000)]
+    test_size: Annotated[int | Auto, Of("50", "rows: test examples to ask about", low=2)]
+
+
+REPEATS: Final[Parameters] = declared(_SeedsTask, RepeatsOptions)
+"""Of `replicate`."""
+
+REPLICATE_VERB = Verb(
+    "replicate",
+    REPEATS,
+    "mlflow_l3d.studies.seeds.run:replicate",
+    "send identical requests to an endpoint and count the rows whose answer changes",
+    question="Does a model behind an endpoint answer the same request in the same way?",
+    examples=("replicate --model openai:NAME", "replicate cola --model openai:NAME --hyperparameters concurrency=32"),
+    usual="task model repeats test_size hyperparameters",
+    order=45,
+    plans="mlflow_l3d.studies.seeds.run:plan_replicate",
 )

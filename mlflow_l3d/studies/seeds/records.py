@@ -69,6 +69,7 @@ def recorded_study(
         others=document.get("metrics", ()),
         classes=len(task.get("classes", ())) or None,
         recorded=None if settings is None else pd.DataFrame(settings),
+        repeats=document.get("repeats", False),
     )
 
 

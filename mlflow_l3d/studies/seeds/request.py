@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
 from mlflow_l3d.cells.cell import Cell, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.designs.layout import PAPER_SEEDS, SEED, SeedsDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.parameters.declaration import Arguments, Parameters
 from mlflow_l3d.parameters.search_document import Searches
 from mlflow_l3d.parameters.setup import Setup, read_parameters, set_up
 from mlflow_l3d.parameters.values import Whole, as_text
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.studies.seeds.numbers.compared import check_seeds
-from mlflow_l3d.studies.seeds.parameters import SEEDS
+from mlflow_l3d.studies.seeds.parameters import REPEATS, SEEDS
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tasks.sources.glue import benchmark_of
@@ -39,10 +41,16 @@ class SeedsRequest(CellRequest):
         Seeds of the one split, of a task without parts of its own; else none.
     """
 
-    parameters = SEEDS
+    parameters: ClassVar[Parameters] = SEEDS
     same_examples = True
     seeds: tuple[int, ...]
     split_seeds: Mapping[str, int]
+
+    @classmethod
+    def read(cls, asked: Arguments, approach: Approach) -> tuple[tuple[int, ...], Arguments]:
+        """Return the seeds, and the arguments with what their hyperparameters stand for."""
+        hyperparameters = _hyperparameters(asked["hyperparameters"], approach, asked["model"])
+        return parse_seeds(asked["seeds"]), asked.changed(hyperparameters=hyperparameters)
 
     @property
     def tested_factors(self) -> tuple[str, ...]:
@@ -102,6 +110,44 @@ class SeedsRequest(CellRequest):
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class RepeatsRequest(SeedsRequest):
+    """One study of identical requests: its seeds number them and decide nothing."""
+
+    parameters = REPEATS
+
+    @classmethod
+    def read(cls, asked: Arguments, approach: Approach) -> tuple[tuple[int, ...], Arguments]:
+        """Return the numbers of the requests, and the arguments that ask for each of them again, in one worker.
+
+        With one worker `concurrency` is that of all requests.
+        """
+        if not is_endpoint(asked["model"]):
+            fix = "Repeat others by investigate --factor replicate."
+            raise ParameterError("model", asked["model"], "must be behind an endpoint, as openai:NAME", fix)
+        given = _hyperparameters(asked["hyperparameters"], approach, asked["model"])
+        fresh = f"{given},answers=fresh" if isinstance(given, str) else {**given, "answers": "fresh"}
+        workers = 1 if asked["workers"] == "auto" else asked["workers"]
+        return tuple(range(1, asked["repeats"] + 1)), asked.changed(hyperparameters=fresh, workers=workers)
+
+    @property
+    def title(self) -> str:
+        """Name of the parent as people read it."""
+        return self.setup.title(f"{len(self.seeds)} identical requests")
+
+    def design(self) -> SeedsDesign:
+        """Return the layout of the cells."""
+        return replace(super().design(), repeated=int(self.given["root_seed"]))
+
+    def final(self) -> dict[str, str]:
+        """Return parameters that may come out otherwise than they were typed, as text."""
+        return super(SeedsRequest, self).final()
+
+    def content(self) -> dict[str, Any]:
+        """Return what the document holds in addition to the document of every study."""
+        return {**super().content(), "governed_factors": [], "repeats": True}
+
+
 def governed_factors(setup: Setup) -> tuple[str, ...]:
     """Return the factors that a seed decides: those of the task are not among them."""
     return tuple(name for name in setup.all_factors if name not in TASK_FACTORS)
@@ -132,6 +178,7 @@ def specify_seeds(
     approach: Approach | None = None,
     task: Task | None = None,
     searches: Searches | None = None,
+    kind: type[SeedsRequest] = SeedsRequest,
 ) -> SeedsRequest:
     """Check the parameters of `seeds` and load what they name.
 
@@ -143,24 +190,27 @@ def specify_seeds(
         Objects in place of the names, for the Python API.
     searches
         As for :func:`mlflow_l3d.studies.investigation.request.specify`.
+    kind
+        Its class, which names the parameters.
 
     Raises
     ------
     ParameterError
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
-    asked, approach = read_parameters(parameters, SEEDS, approach, task, secondary_metrics=True)
-    seeds, root_seed = parse_seeds(asked["seeds"]), asked["root_seed"]
+    asked, approach = read_parameters(parameters, kind.parameters, approach, task, secondary_metrics=True)
+    root_seed = asked["root_seed"]
+    seeds, changed = kind.read(asked, approach)
     setup = set_up(
-        asked.changed(hyperparameters=_hyperparameters(asked["hyperparameters"], approach, asked["model"])),
+        changed,
         approach,
         task,
         root_seed=root_seed,
         searches=searches,
         predefined_split=True,
-        validation_fraction=asked["validation_fraction"],
+        validation_fraction=asked.get("validation_fraction", 0.0),
     )
-    if not governed_factors(setup):
+    if kind is SeedsRequest and not governed_factors(setup):
         reasons = "; ".join(f"{name}: {reason}" for name, reason in setup.fixed_factors.items())
         allowed = (
             f"no source of randomness of {approach.name} has an effect, so every seed would be the same ({reasons})"
@@ -170,10 +220,11 @@ def specify_seeds(
     context = context_of(setup)
     own = setup.task.settings.source == "own"
     split_seeds = {} if own else {name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS}
-    drawn = {} if own else {"split": split_seeds}
+    drawn: dict[str, Any] = {} if own else {"split": split_seeds}
+    drawn |= {} if kind is SeedsRequest else {"repeated": root_seed}
     key = content_key({"context": context, "seeds": list(seeds), "metric": metric.name, **drawn})
-    return SeedsRequest(
-        given=asked.texts,
+    return kind(
+        given={name: asked.texts[name] for name in kind.parameters},
         setup=setup,
         metric=metric,
         context_key=context,

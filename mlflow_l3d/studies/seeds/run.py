@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Unpack
 
 import pandas as pd
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.icl.approach import InContextLearning
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted
@@ -18,11 +20,11 @@ from mlflow_l3d.studies.base import entry_point, specified
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.parameters import SeedsOptions
+from mlflow_l3d.studies.seeds.parameters import RepeatsOptions, SeedsOptions
 from mlflow_l3d.studies.seeds.records import finish_parent, recorded_cells, recorded_study
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.report.tables import seed_frame
-from mlflow_l3d.studies.seeds.request import SeedsRequest, specify_seeds
+from mlflow_l3d.studies.seeds.request import RepeatsRequest, SeedsRequest, specify_seeds
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import built_once, under_way
 from mlflow_l3d.tasks.base import TaskLike
@@ -53,7 +55,8 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
     @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
-        lines = [self.of_cells(f"{counted(self.computed, 'seed')} trained")]
+        verb = "trained" if self.study.changes is None else "asked for"
+        lines = [self.of_cells(f"{counted(self.computed, self.study.unit)} {verb}")]
         return seeds_document(self.study, **vars(self.about), runs=self.runs, failed=self.failed, lines=lines)
 
 
@@ -125,12 +128,7 @@ def plan_seeds(
         part  cells
     0  seeds     30
     """
-    with entry_point() as project_run:
-        request: SeedsRequest = specified(specify_seeds, approach, task, parameters)
-        client = connect()
-        plan = plan_cells(client, request.title, {"seeds": request})
-        record_plan(client, project_run.run_id, plan, request.title, request.given)
-    return plan
+    return SeedsStudyRun.plan(approach, task, parameters)
 
 
 @with_signature(SeedsOptions)
@@ -164,12 +162,63 @@ def self_test_seeds(
     return SeedsStudyRun.try_seeds(parameters, approach=approach, task=task, progress=progress)
 
 
+@with_signature(RepeatsOptions)
+def replicate(task: TaskLike = None, *, progress: bool | None = None, **parameters: Unpack[RepeatsOptions]) -> SeedsRun:
+    """Send identical requests to a model behind an endpoint, and count the rows whose answer changes.
+
+    Parameters
+    ----------
+    task, progress
+        As for :func:`seeds`.
+    **parameters
+        As on the command line, see :data:`mlflow_l3d.studies.seeds.parameters.REPEATS`.
+
+    Returns
+    -------
+    SeedsRun
+        The result, whose ``study.changes`` counts the rows.
+
+    Raises
+    ------
+    L3DError
+        If something must be corrected; its one line says what to change.
+    """
+    return RepeatsStudyRun.conduct(parameters, approach=InContextLearning(), task=task, progress=progress)
+
+
+@with_signature(RepeatsOptions)
+def plan_replicate(task: TaskLike = None, **parameters: Unpack[RepeatsOptions]) -> StudyPlan:
+    """Return how many requests :func:`replicate` would send, and how many answers are there; nothing is sent.
+
+    Parameters
+    ----------
+    task, **parameters
+        Those of :func:`replicate`.
+
+    Raises
+    ------
+    L3DError
+        If something must be corrected; its one line says what to change.
+    """
+    return RepeatsStudyRun.plan(InContextLearning(), task, parameters)
+
+
 class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
     """One study of seeds under way."""
 
     unit = "seed"
     fewest = 2
     specify = staticmethod(specify_seeds)
+
+    @classmethod
+    def plan(cls, approach: Approach | str | None, task: TaskLike, parameters: Mapping[str, object]) -> StudyPlan:
+        """Return what such a study would train, and log it to the run that `mlflow run` made."""
+        with entry_point() as project_run:
+            request: SeedsRequest = specified(cls.specify, approach, task, parameters)
+            client = connect()
+            plan = plan_cells(client, request.title, {f"{cls.unit}s": request})
+            record_plan(client, project_run.run_id, plan, request.title, request.given)
+        return plan
 
     @property
     def progress_title(self) -> str:
@@ -203,3 +252,10 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         result = SeedsRun(request=request, about=about, study=study, runs=runs, failed=failed, **self.result())
         finish_parent(recorder, result, document, cells, predictions, failed=failed)
         return result
+
+
+class RepeatsStudyRun(SeedsStudyRun):
+    """One study of identical requests under way."""
+
+    unit = "repeat"
+    specify = staticmethod(partial(specify_seeds, kind=RepeatsRequest))

@@ -67,7 +67,7 @@ class Client:
         self._stopped: L3DError | None = None
         self._renamed: Mapping[str, str] = {}
 
-    async def ask(self, path: str, body: Mapping[str, Any], read: Read) -> dict[str, Any]:
+    async def ask(self, path: str, body: Mapping[str, Any], read: Read, *, asked_for: str = "") -> dict[str, Any]:
         """Return what `read` extracts from the answer; from the store if the request was sent before.
 
         Parameters
@@ -78,6 +78,8 @@ class Client:
             The request, without the model.
         read
             Extracts what is needed, as JSON can hold it; it raises an error for an answer that is not well-formed.
+        asked_for
+            For whom it is asked again, although it was sent before for others; empty for an answer of all.
 
         Returns
         -------
@@ -91,7 +93,7 @@ class Client:
         RefusedError
             If the server refuses this request.
         """
-        key = key_of(self.identity, path, body)
+        key = key_of(self.identity, path, body, *filter(None, (asked_for,)))
         stored = self.store.find(key)
         if stored is not None:
             return stored | {"paid": False}

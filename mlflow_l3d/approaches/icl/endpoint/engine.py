@@ -39,16 +39,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Tally:
-    """What the answers of one cell have in common: a metric each.
+    """What the answers of one cell have in common.
 
     Attributes
     ----------
+    asked_for
+        What else than the request the answers are stored under: the key of a cell that asks again what others asked.
     tokens
         Of each prompt, as the server counts them.
     paid, answers, foreign
         Requests sent, answers used, and how many of those another fingerprint gave than the study began with.
     """
 
+    asked_for: str = ""
     tokens: list[int] = field(default_factory=list)
     paid: int = 0
     answers: int = 0
@@ -129,7 +132,7 @@ class EndpointEngine:
     async def _one(
         self, body: Mapping[str, Any], read: Callable[[Mapping[str, Any]], dict[str, Any]], tally: Tally
     ) -> dict[str, Any]:
-        answer = await self.client.ask(self._path, body, read)
+        answer = await self.client.ask(self._path, body, read, asked_for=tally.asked_for)
         model, fingerprint = str(answer["model"] or ""), str(answer["fingerprint"] or "")
         if model != self.served.model:
             raise EndpointError(model_changed_message(self.client, f"{model or 'a model without a name'}"))

@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.icl.endpoint.served import Served
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError
 from mlflow_l3d.approaches.icl.session import Answers, Asked, PromptSession
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.cells.factors import stream
+from mlflow_l3d.cells.factors import REPLICATE, stream
 from mlflow_l3d.errors import L3DError, ParameterError
 
 _log = logging.getLogger(__name__)
@@ -98,7 +98,8 @@ class EndpointSession(PromptSession):
                 work.cancel()
 
     async def _answered(self, cell: Cell, asked: Asked) -> Answers:
-        recipe, tally = self.recipe, Tally()
+        recipe = self.recipe
+        tally = Tally(cell.key if recipe.answers == "fresh" or cell.factor == REPLICATE else "")
         seed, form, prompts = cell.seeds["model_randomness"], asked.form, asked.prompts
         if self._way in {"generate", "nothing"}:
             drawn = stream(seed, "requests").integers(2**31, size=len(prompts)).tolist()

@@ -18,6 +18,7 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import as_metric, named, of_kind
 from mlflow_l3d.studies.seeds.numbers.compared import Kind, check_seeds, compare_seeds
+from mlflow_l3d.studies.seeds.numbers.repeats import AnswerChanges, answer_changes
 from mlflow_l3d.studies.seeds.numbers.settings import JOINED, SettingsStudy, settings_study
 from mlflow_l3d.studies.seeds.numbers.spread import MetricSpread, metric_spread
 
@@ -71,6 +72,8 @@ class SeedsStudy:
         was recorded of them; None for seeds.
     settings
         Which of these moves the task's own metric; None for seeds.
+    changes
+        Rows whose answer changes, if all runs sent the same requests; None for seeds.
     """
 
     task: str
@@ -93,11 +96,12 @@ class SeedsStudy:
     unanswered_seeds: tuple[int, ...]
     recorded: pd.DataFrame | None = None
     settings: SettingsStudy | None = None
+    changes: AnswerChanges | None = None
 
     @property
     def unit(self) -> str:
         """What people call one of the runs."""
-        return "seed" if self.recorded is None else "run"
+        return "repeat" if self.changes is not None else "seed" if self.recorded is None else "run"
 
     @property
     def own(self) -> MetricSpread:
@@ -150,6 +154,7 @@ class SeedsStudy:
             metrics |= self.settings.metrics()
         for row in () if (passes := self.passes) is None else passes.to_dict("records"):
             metrics |= {f"pass_hat_{row['k']}": row["all_pass"], f"pass_at_{row['k']}": row["any_pass"]}
+        metrics |= {} if self.changes is None else self.changes.metrics()
         if self.compared:
             metrics["constant_share"] = len(self.constant_seeds) / len(self.compared)
         if self.judged:
@@ -183,6 +188,7 @@ def seeds_study(
     others: Sequence[str] = (),
     classes: int | None = None,
     recorded: pd.DataFrame | None = None,
+    repeats: bool = False,
     level: float = LEVEL,
 ) -> SeedsStudy:
     """Return the spread of scores and the agreement of predictions over the seeds of one task and model.
@@ -210,6 +216,8 @@ def seeds_study(
     recorded
         Settings of the runs, rows as in `scores`, if runs differ in more than a seed; ``seed`` is then the number of
         the run.
+    repeats
+        Whether all runs sent the same requests, numbered by ``seed``.
     level
         Of the intervals of scores; those of agreement are at 95 %.
 
@@ -274,4 +282,5 @@ def seeds_study(
         unanswered_seeds=unanswered,
         recorded=None if recorded is None else recorded.set_index(pd.Index(seeds)),
         settings=None if recorded is None else settings_study(own_scores.to_numpy(), recorded),
+        changes=answer_changes(compared.frame, kind, headline) if repeats and compared is not None else None,
     )

@@ -17,6 +17,7 @@ from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.studies.seeds.numbers.repeats import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
 ONLY_OF_SEEDS: Final = frozenset({"seeds", "validation_fraction", "self_test"})
@@ -31,6 +32,8 @@ _LISTED: Final = 6
 def headline(study: SeedsStudy) -> str:
     """Return the sentence that decides."""
     scores, unit = scored(study), study.unit
+    if study.changes is not None:
+        return _changed_rows(study.changes)
     if len(scores) < 2:
         return f"Too few {unit}s have a score to say how much of it is luck."
     if study.collapsed_seeds:
@@ -62,8 +65,30 @@ def digits(study: SeedsStudy) -> int:
     return unit_of(study.metric).digits(study.own.std)
 
 
-def study_answers(study: SeedsStudy) -> tuple[Answer, Answer, Answer]:
+def _changed_rows(changes: AnswerChanges, whom: str = "") -> str:
+    """Return how many rows have more than one answer, in a sentence."""
+    requests, rows = f"{changes.repeats} identical requests{whom}", f"{changes.rows:,} rows"
+    if not changes.changed:
+        return f"{requests} gave the same answer for each of {rows}."
+    scored = f"{changes.score_changed:,} of these change{'s' * (changes.score_changed == 1)} the score"
+    return f"{requests} gave different answers for {changes.changed:,} of {rows}; {scored}."
+
+
+def _changes(study: SeedsStudy, changes: AnswerChanges) -> Answer:
+    """Return how many rows have more than one answer, and how many others may."""
+    limits = between(*changes.interval, partial(points, digits=1))
+    lead = f"{_changed_rows(changes, f' to {study.model}')} Of all such rows, {limits} % may change (95 %)."
+    what = (
+        f"The interval is exactly binomial. An answer is the class or text of a reply; its score: {changes.scored_by}."
+    )
+    others = "A server that answers several requests at once may answer otherwise: compare concurrency=1."
+    return Answer("Does the same request get the same answer?", "", (lead, what, others))
+
+
+def study_answers(study: SeedsStudy) -> tuple[Answer, ...]:
     """Return what one study says about the score, about the seeds themselves, and about single predictions."""
+    if study.changes is not None:
+        return _changes(study, study.changes), _luck(study), _stable(study)
     return _luck(study), _lucky(study) if study.settings is None else _settings(study), _stable(study)
 
 
@@ -230,6 +255,8 @@ def steps(study: SeedsStudy, source: Source, failed: int) -> list[Step]:
 
 
 def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
+    if study.changes is not None:
+        return
     scores, again = scored(study), source.command("seeds")
     if failed and again:
         yield Step(f"{counted(failed, 'seed')} failed. The same command trains the rest:", again)

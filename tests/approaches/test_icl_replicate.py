@@ -1,0 +1,179 @@
+"""Identical requests to a model behind an endpoint: what is asked again, under which key, and what changes."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from endpoint_server import Server
+from finetuning_helpers import handmade_task
+from icl_helpers import APPROACH, cell, complete
+from scipy.stats import binom
+
+from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.cells.factors import REPLICATE
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.inline import InlineExecutor
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.studies.base import warn_of_unread
+from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.seeds.numbers.repeats import answer_changes
+from mlflow_l3d.studies.seeds.run import SeedsRun, plan_replicate, replicate
+
+pytest.importorskip("openai")
+ROWS, REPEATS = 6, 7
+
+
+class Changing(Server):
+    """A server that answers by `choose`, and remembers which answers each prompt got."""
+
+    def __init__(self, choose: Any) -> None:
+        self.choose, self.given, self.pairs = choose, defaultdict(list), None
+        super().__init__(gives="nothing", chat=False)
+
+    def answer(self, body: Any, *, chat: bool) -> Any:
+        reply = super().answer(body, chat=chat)
+        if "Answer with yes" not in body["prompt"]:
+            if self.pairs is not None:
+                self.pairs.wait(60)
+            answers = self.given[body["prompt"]]
+            with self.lock:
+                answers.append(self.choose(body["prompt"], len(answers)))
+            reply["choices"][0]["text"] = f" {answers[-1]}"
+        return reply
+
+
+@pytest.fixture
+def changing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tracking_uri: str, tmp_path: Path) -> Any:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path / "cache"))
+    server = Changing(request.param)
+    yield server
+    server.stop()
+
+
+def parameters(server: Server, **given: Any) -> dict[str, Any]:
+    words = {"base_url": server.url, "decision": "generate", "verbaliser": "negative;positive", "shots": 1, **given}
+    sizes = {"repeats": REPEATS, "test_size": ROWS, "num_labelled": 20}
+    return {"model": "openai:tiny", "executor": "inline", "hyperparameters": words, **sizes}
+
+
+def repeated(server: Server, **given: Any) -> SeedsRun:
+    return replicate(handmade_task(40), **parameters(server, **given))
+
+
+def by_prompt(prompt: str, number: int) -> str:
+    """Two thirds of the prompts get another answer now and then, of some it is no class."""
+    kind = len(prompt) % 3
+    return "positive" if number % 3 or not kind else "maybe" if kind == 1 else "negative"
+
+
+@pytest.mark.parametrize("changing", [lambda *_: "positive", by_prompt], indirect=True, ids=["same", "by prompt"])
+def test_rows_are_counted_as_the_server_answered_them(changing):
+    plan = plan_replicate(handmade_task(40), **parameters(changing))
+    assert f"About {ROWS * REPEATS} requests to openai:tiny, {ROWS} per cell" in plan.summary()
+    assert not changing.given
+    run = repeated(changing)
+    assert [len(answers) for answers in changing.given.values()] == [REPEATS] * ROWS
+    changed = sum(len({*answers}) > 1 for answers in changing.given.values())
+    assert (run.study.changes.rows, run.study.changes.repeats, run.study.changes.changed) == (ROWS, REPEATS, changed)
+    assert changed in ([0] if changing.choose is not by_prompt else range(1, ROWS))
+    words = "gave different answers for" if changed else "gave the same answer for each of"
+    assert f"{REPEATS} identical requests to openai:tiny {words}" in " ".join(run.summary().split())
+    again = repeated(changing)
+    assert (again.computed, sum(map(len, changing.given.values()))) == (0, ROWS * REPEATS)
+    (scored,) = evaluate(run.run_id).studies
+    assert scored.changes == run.study.changes
+
+
+def one_in_seven() -> Any:
+    requests = count(1)
+    return lambda *_: "negative" if next(requests) % REPEATS == 0 else "positive"
+
+
+@pytest.mark.parametrize("changing", [None], indirect=True)
+def test_a_server_that_answers_otherwise_under_load(changing):
+    changing.choose = lambda *_: "positive"
+    assert repeated(changing, concurrency=1).study.changes.changed == 0
+    assert changing.most == 1
+    # Every request waits for a second one; one of seven is answered otherwise, fewer than a row has.
+    changing.choose, changing.pairs = one_in_seven(), threading.Barrier(2)
+    changing.given.clear()
+    busy = repeated(changing, concurrency=2)
+    assert (busy.computed, busy.reused, changing.most) == (REPEATS, 0, 2)
+    assert busy.study.changes.changed == sum(len({*answers}) > 1 for answers in changing.given.values()) > 0
+
+
+def keys(server: Server, cache: Path, cells: list[Any], **given: Any) -> list[int]:
+    """Return how many requests each cell sends."""
+    job = Job(
+        APPROACH,
+        handmade_task(40, num_labelled=20, test_size=ROWS),
+        complete(base_url=server.url, shots=1, decision="generate", verbaliser="negative;positive", **given),
+        "openai:tiny",
+        "cpu",
+        cache,
+    )
+    return [outcome.metrics["requests_sent"] for outcome in InlineExecutor(job=job).run(cells)]
+
+
+def test_what_is_asked_again(server, tmp_path):
+    first, second = cell(0), replace(cell(0), key="another")
+    assert keys(server, tmp_path, [first]) == [ROWS]
+    assert keys(server, tmp_path, [second]) == [0]
+    assert keys(server, tmp_path, [first, second], answers="fresh") == [ROWS, ROWS]
+    assert keys(server, tmp_path, [first, second], answers="fresh") == [0, 0]
+    again = [replace(one, factor=REPLICATE, key=f"{one.key} again") for one in (first, second)]
+    assert keys(server, tmp_path, again) == [ROWS, ROWS]
+    assert keys(server, tmp_path, again) == [0, 0]
+
+
+def test_concurrency_decides_fresh_answers_only():
+    def identity(**given: Any) -> Any:
+        return APPROACH.identity(resolve_hyperparameters(APPROACH, given))
+
+    assert identity() == identity(concurrency=2) == identity(answers="stored")
+    assert len({str(identity(answers="fresh", concurrency=number)) for number in (2, 8)} | {str(identity())}) == 3
+    with pytest.raises(ParameterError, match="answers=fresh: asks an endpoint again, and model=smollm2"):
+        APPROACH.dependencies(resolve_hyperparameters(APPROACH, {"answers": "fresh"}), "smollm2-135m-instruct")
+    with pytest.raises(ParameterError, match="model=auto: must be behind an endpoint, as openai:NAME"):
+        replicate("synthetic")
+
+
+def test_answers_that_change_and_scores_that_do_not():
+    answers = {1: ["Paris", "paris.", "Paris"], 2: ["Rome", "Rome", "Rome"], 3: ["Oslo", "Bergen", "Oslo"]}
+    labels = {1: "Paris", 2: "Rome", 3: '["Oslo", "Christiania"]'}
+    rows = [
+        {"seed": seed, "example_id": row, "label": labels[row], "prediction": answer}
+        for row, each in answers.items()
+        for seed, answer in enumerate(each)
+    ]
+    frame = pd.DataFrame(rows)
+    loose = answer_changes(frame, "generation", named("squad_exact"))
+    assert (loose.repeats, loose.rows, loose.changed, loose.score_changed) == (3, 3, 2, 1)
+    strict = answer_changes(frame, "generation", named("bleu"))
+    assert (strict.score_changed, strict.scored_by) == (2, "exact_match")
+    low, high = loose.interval
+    assert binom.sf(1, 3, low) == pytest.approx(0.025)
+    assert binom.cdf(2, 3, high) == pytest.approx(0.025)
+    assert loose.metrics()["changed_share"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(("share", "lines"), [(0.4, ["40% of the first cell's answers cannot be read"]), (0.2, [])])
+def test_answers_that_cannot_be_read_are_said_at_once(share, lines, caplog):
+    warn_of_unread({"unparsed_share": share})
+    assert [line.partition(" and ")[0] for line in caplog.messages] == lines
+
+
+@pytest.mark.parametrize("changing", [lambda *_: "maybe"], indirect=True)
+def test_that_is_said_once_in_a_study(changing, caplog):
+    repeated(changing)
+    assert sum("100% of the first cell's answers" in line for line in caplog.messages) == 1
