@@ -98,7 +98,7 @@ def difference(
     -----
     Answers are averaged within a row, judge by judge and prompt by prompt for those that both sides have, so repeats
     count as repeats. The interval is Student's, from the differences of rows. The variance of these is raised by one
-    over the number of rows that differ from the most common difference: few discordant rows are hardly evidence (as
+    over the number of rows that differ from the most common difference: few discordant rows are little evidence (as
     the pseudo-observations of Agresti and Min 2005). If none does, or all rows of a side are alike, it is at least that
     of :func:`mlflow_l3d.analysis.comparison.leave_out.least_error`; and the p-value is never below that of a sign test
     in which all rows that differ do so in the same direction. A judge or prompt of both sides is kept: its
