@@ -4,6 +4,7 @@
 * `importance/`: the score of a factor, its interval and components, claims about several factors, checks;
 * `consistency/`: agreement of single predictions, of classes and (`agreement/`) of anything else;
 * `comparison/`: differences of systems, which runs and test examples may share;
+* `judged/`: judgements of an application's answers: kinds of luck, agreement of judges, pass^k, differences;
 * `planning/`: the runs needed, and when there are enough;
 * `results`: what an investigation found.
 

@@ -132,7 +132,7 @@ def _crossed_effects(row: IntArray, codes: Mapping[str, IntArray]) -> tuple[dict
     for name, code in codes.items():
         if code.max(initial=0) == 0:
             continue
-        same = [other for other, known in effects.items() if _is_same(known, code)]
+        same = [other for other, levels in effects.items() if _is_same(levels, code)]
         if same:
             notes.append(f"{same[0]} and {name} always change together: their luck is counted as that of {same[0]}.")
         else:
@@ -168,9 +168,8 @@ def _nested_effects(row: IntArray, answer: IntArray, crossed: Mapping[str, IntAr
     candidates["judgement"] = np.arange(len(row))
     effects: dict[str, IntArray] = {}
     for name, code in candidates.items():
-        same = [other for other, known in effects.items() if rows_apart(row, known, code) < FEWEST_ROWS]
-        for other in same:
-            del effects[other]
+        same = [other for other in effects if rows_apart(row, effects[other], code) < FEWEST_ROWS]
+        effects = {other: levels for other, levels in effects.items() if other not in same}
         effects[JOINED.join([*same, name])] = code
     return dict(sorted(effects.items(), key=lambda each: int(each[1].max(initial=0))))
 

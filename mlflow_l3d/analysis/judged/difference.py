@@ -98,9 +98,10 @@ def difference(
     -----
     Answers are averaged within a row, judge by judge and prompt by prompt for those that both sides have, so repeats
     count as repeats. The interval is Student's, from the differences of rows. The variance of these is raised by one
-    over the number of rows that differ from the most common difference: few discordant rows are hardly evidence (as
-    the pseudo-observations of Agresti and Min 2005); if none does,
-    :func:`mlflow_l3d.analysis.comparison.leave_out.least_error` applies. A judge or prompt of both sides is kept: its
+    over the number of rows that differ from the most common difference: few discordant rows are little evidence (as
+    the pseudo-observations of Agresti and Min 2005). If none does, or all rows of a side are alike, it is at least that
+    of :func:`mlflow_l3d.analysis.comparison.leave_out.least_error`; and the p-value is never below that of a sign test
+    in which all rows that differ do so in the same direction. A judge or prompt of both sides is kept: its
     luck cancels as much as it is shared, `judge_std` is the rest. If the sides have different judges or prompts,
     several each, the spread of their means is added.
 
@@ -117,10 +118,9 @@ def difference(
     if smallest_effect is not None and not smallest_effect > 0:
         raise ParameterError("smallest_effect", smallest_effect, "must be above 0")
     sides = pair_sides(a, b)
-    of_rows, effect = sides.row_differences, math.nan if smallest_effect is None else smallest_effect
-    rows = len(of_rows)
-    gap = float(of_rows.mean()) if rows else math.nan
-    spread = RowSpread(_row_variance(of_rows, sides.width), rows, sides.drawn) if rows > 1 else None
+    rows, means = len(sides.first), (_mean(sides.first), _mean(sides.second))
+    gap = means[0] - means[1]
+    spread = row_spread(sides.first, sides.second, sides.width, sides.drawn) if rows > 1 else None
     obstacle = sides.obstacle
     if rows < FEWEST_ROWS:
         obstacle = obstacle or f"{rows} paired rows: at least {FEWEST_ROWS} are needed"
@@ -131,10 +131,10 @@ def difference(
         (low, high), p = interval(gap, spread, level), p_value(gap, spread)
     planned = gap if smallest_effect is None else smallest_effect
     luck = sum(variance * share for variance, share in zip(sides.answer_variances, sides.answer_shares, strict=True))
-    between = math.nan if spread is None else max(0.0, spread.of_row - luck)
+    between = math.nan if spread is None else float(np.maximum(0.0, spread.of_row - luck))
     return JudgedDifference(
-        first_mean=sides.means[0],
-        second_mean=sides.means[1],
+        first_mean=means[0],
+        second_mean=means[1],
         difference=gap,
         low=low,
         high=high,
@@ -142,7 +142,7 @@ def difference(
         p_adjusted=p,
         joint_low=low,
         joint_high=high,
-        smallest_effect=effect,
+        smallest_effect=math.nan if smallest_effect is None else smallest_effect,
         obstacle=obstacle,
         error=math.nan if spread is None else spread.error,
         degrees=math.nan if spread is None else spread.degrees,
@@ -162,14 +162,37 @@ def difference(
     )
 
 
-def _row_variance(of_rows: FloatArray, width: float) -> float:
-    """Return the variance of the difference of one row, raised if few rows differ from the others."""
-    rows = len(of_rows)
+def row_spread(
+    first: FloatArray, second: FloatArray, width: float, drawn: tuple[tuple[float, float], ...] = ()
+) -> RowSpread:
+    """Return what the mean difference over rows varies by, more than the rows show if few of them depart from the rest.
+
+    Parameters
+    ----------
+    first, second
+        Shape (rows,), two rows or more: mean of each row on either side.
+    width
+        What one row that departs may differ by: the range of all values.
+    drawn
+        See :class:`RowSpread`.
+    """
+    from scipy.special import stdtrit
+
+    of_rows, rows = first - second, len(first)
     _, counts = np.unique(np.rint(of_rows / (_ALIKE * width or 1.0)), return_counts=True)
     departing = rows - int(counts.max())
-    if not departing:
-        return rows * least_error(width, rows) ** 2
-    return float(of_rows.var(ddof=1)) * (1 + 1 / departing)
+    variance = float(of_rows.var(ddof=1)) * (1 + 1 / max(1, departing))
+    if min(map(np.ptp, (first, second, of_rows))) <= _ALIKE * width:  # a departure was too rare to be seen on a side
+        variance = max(variance, rows * least_error(width, rows) ** 2)
+    # However alike they are, rows that differ are no more evidence than as many heads in as many throws.
+    by_sign = float(stdtrit(rows - 1, 1 - min(0.5, 0.5 ** np.count_nonzero(np.abs(of_rows) > _ALIKE * width))))
+    if by_sign > 0:
+        variance = max(variance, rows * float(of_rows.mean() / by_sign) ** 2)
+    return RowSpread(variance, rows, drawn)
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if len(values) else math.nan
 
 
 def _rows_needed(effect: float, spread: RowSpread, power: float, level: float) -> float:

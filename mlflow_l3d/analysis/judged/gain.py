@@ -87,8 +87,8 @@ def _line(name: str, components: Components, design: Mapping[str, float]) -> dic
 def _averages(source: str, design: Mapping[str, float]) -> set[str]:
     """Return the parts of a design whose number divides the variance of a source in the mean."""
     of_answer = {name for name in design if name not in _OF_ANSWER}
-    known = {"answer": of_answer, "answer x judge": of_answer | {"judge"}, "judgement": {*design}}
-    return set.intersection(*(known.get(part, set(part.split(" x "))) for part in source.split(JOINED)))
+    divisors = {"answer": of_answer, "answer x judge": of_answer | {"judge"}, "judgement": {*design}}
+    return set.intersection(*(divisors.get(part, set(part.split(" x "))) for part in source.split(JOINED)))
 
 
 def _error(line: Mapping[str, Any]) -> float:

@@ -102,7 +102,7 @@ def estimate_moments(values: FloatArray, nested: Mapping[str, IntArray], crossed
     shares_in_group = _sums(shares, group)
 
     def fit(within: FloatArray) -> tuple[FloatArray, FloatArray]:
-        inverse: FloatArray = np.linalg.pinv(within[..., -1, 1:, 1:], rcond=1e-9, hermitian=True)
+        inverse = np.asarray(np.linalg.pinv(within[..., -1, 1:, 1:], rcond=1e-9, hermitian=True), dtype=np.float64)
         effects = np.einsum("...ij,...j->...i", inverse, within[..., -1, 1:, 0])
         return inverse, np.concatenate([np.ones((*effects.shape[:-1], 1)), -effects], axis=-1)
 
@@ -132,8 +132,8 @@ def estimate_moments(values: FloatArray, nested: Mapping[str, IntArray], crossed
         noise = shares / size[..., None] + row_corrections / (size[..., None] - 1)
         of_rows = (between - (noise[..., 1:] * nested).sum(axis=-1)) / noise[..., 0]
         variances = np.concatenate([of_rows[..., None], nested], axis=-1)
-        whole: FloatArray = np.concatenate([variances, of_crossed(-contrast[..., 1:], variances)], axis=-1)
-        return whole
+        every: FloatArray = np.concatenate([variances, of_crossed(-contrast[..., 1:], variances)], axis=-1)
+        return every
 
     ends = np.cumsum([0, *(each.shape[1] for each in dummies)])
     places = [slice(*ends[each : each + 2]) for each in range(len(dummies))]
@@ -142,8 +142,10 @@ def estimate_moments(values: FloatArray, nested: Mapping[str, IntArray], crossed
 
     def of_crossed(effects: FloatArray, variances: FloatArray) -> FloatArray:
         spreads = [effects[..., at].var(axis=-1, ddof=1) for at in places]
-        squares: FloatArray = np.stack([*spreads, variances[..., 0]], axis=-1)[..., :-1]
-        return squares - variances @ crossed_noise.T
+        # The last one only gives the shape if there is no crossed effect.
+        squares = np.stack([*spreads, variances[..., 0]], axis=-1)[..., :-1]
+        less_noise: FloatArray = squares - variances @ crossed_noise.T
+        return less_noise
 
     sums = [each.sum(axis=0) for each in (expected, of_means, shares_in_group)]
     parts = (within, expected, of_means, shares_in_group)

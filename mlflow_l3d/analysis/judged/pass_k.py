@@ -72,7 +72,7 @@ def _chosen(good: npt.NDArray[np.int64], size: npt.NDArray[np.int64], k: int) ->
 def pass_table(table: pd.DataFrame, kmax: int | None = None, *, level: float = LEVEL) -> pd.DataFrame:
     """Return pass^k and pass@k of a table of judgements with values 0 and 1.
 
-    An answer passes if more than half of its judgements say so. Answers that failed are left out.
+    An answer passes if more than half of its judgements are 1. Answers that failed are left out.
 
     Parameters
     ----------

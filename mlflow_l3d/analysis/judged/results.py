@@ -27,7 +27,7 @@ class Components:
         Mean over rows, each counted alike, and its interval for these judges, prompts and models: rows, answers and
         judgements are random.
     mean_std
-        Standard error of the mean if rows, answers, judges, prompts and models were all drawn anew.
+        Standard error of the mean if rows, answers, judges, prompts and models were all drawn again.
     rows, answers, judgements
         Those that count.
     failed_answers, failed_judgements

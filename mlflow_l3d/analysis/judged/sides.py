@@ -17,10 +17,8 @@ class Sides(NamedTuple):
 
     Attributes
     ----------
-    row_differences
-        Shape (rows,): the first less the second, of cells (judge, prompt and so on) that both have.
-    means
-        Of either side over these rows.
+    first, second
+        Shape (rows,): mean of each row on either side, over the cells (judge, prompt and so on) that both have.
     width
         Range of all values, at least 1 if they are 0 and 1.
     drawn
@@ -38,8 +36,8 @@ class Sides(NamedTuple):
         What a reader must know.
     """
 
-    row_differences: FloatArray
-    means: tuple[float, float]
+    first: FloatArray
+    second: FloatArray
     width: float
     drawn: tuple[tuple[float, float], ...]
     answer_variances: tuple[float, float]
@@ -74,8 +72,8 @@ def pair_sides(a: pd.DataFrame, b: pd.DataFrame) -> Sides:
     cells = [len(table[names].drop_duplicates()) if names else 1 for table, names in zip(kept, factors, strict=True)]
     values = np.concatenate([table["value"].to_numpy() for table in tables])
     return Sides(
-        row_differences=of_rows["gap"].to_numpy(),
-        means=(float(of_rows["first"].mean()), float(of_rows["second"].mean())),
+        first=of_rows["first"].to_numpy(),
+        second=of_rows["second"].to_numpy(),
         width=1.0 if np.isin(values, (0, 1)).all() else float(np.ptp(values)) if len(values) else 0.0,
         drawn=tuple(part for name in drawn for table in kept for part in _levels_drawn(table, name)),
         answer_variances=(luck[0], luck[1]),

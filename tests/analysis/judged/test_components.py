@@ -1,0 +1,217 @@
+"""Variance components of judgements: against the analysis of variance, with gaps, in hard cases, and simulated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from judged_app import App
+
+from mlflow_l3d.analysis.judged.components import components
+from mlflow_l3d.analysis.judged.gain import gain
+from mlflow_l3d.errors import ParameterError
+
+APP = App(prompt=0.3, row_prompt=0.35)
+
+
+def variances(found):
+    return found.frame.set_index("source")["variance"]
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(5)
+
+
+def test_complete_tables_have_the_variances_of_the_analysis_of_variance(random):
+    rows, repeats, judges = 12, 3, 4
+    table = APP.draw(random, rows, repeats, judges)
+    y = table.sort_values(["row", "repeat", "judge"])["value"].to_numpy().reshape(rows, repeats, judges)
+    mean, of_row, of_judge = y.mean(), y.mean(axis=(1, 2)), y.mean(axis=(0, 1))
+    of_answer, of_both = y.mean(axis=2), y.mean(axis=1)
+    square_row = repeats * judges * of_row.var(ddof=1)
+    square_judge = rows * repeats * of_judge.var(ddof=1)
+    square_answer = judges * ((of_answer - of_row[:, None]) ** 2).sum() / (rows * (repeats - 1))
+    apart = of_both - of_row[:, None] - of_judge + mean
+    square_both = repeats * (apart**2).sum() / ((rows - 1) * (judges - 1))
+    rest = y - of_answer[..., None] - of_both[:, None] + of_row[:, None, None]
+    square_rest = (rest**2).sum() / (rows * (repeats - 1) * (judges - 1))
+    expected = {
+        "row": (square_row - square_answer - square_both + square_rest) / (repeats * judges),
+        "row x judge": (square_both - square_rest) / repeats,
+        "answer": (square_answer - square_rest) / judges,
+        "judgement": square_rest,
+        "judge": (square_judge - square_both) / (rows * repeats),
+    }
+    found = components(table.sample(frac=1, random_state=0))
+    assert variances(found).to_dict() == pytest.approx(expected)
+    assert found.mean == pytest.approx(mean)
+    assert found.weights == pytest.approx(
+        {
+            "row": 1 / rows,
+            "judge": 1 / judges,
+            "row x judge": 1 / (rows * judges),
+            "answer": 1 / (rows * repeats),
+            "judgement": 1 / (rows * repeats * judges),
+        }
+    )
+    assert found.mean_std == pytest.approx(
+        np.sqrt(sum(max(0, expected[name]) * found.weights[name] for name in expected))
+    )
+
+
+def test_one_judge_with_unequal_repeats_has_the_variances_of_nested_analysis_of_variance(random):
+    table = App().draw(random, 30, 4, missing=0.3)
+    counts = table.groupby("row")["value"].agg(["size", "mean", "var"])
+    within = (counts["var"] * (counts["size"] - 1)).sum() / (counts["size"] - 1).sum()
+    found = components(table)
+    assert variances(found)["answer + judgement"] == pytest.approx(within)
+    assert variances(found)["row"] == pytest.approx(counts["mean"].var() - within * (1 / counts["size"]).mean())
+    assert "the judge's luck is not known" in found.notes[0]
+
+
+def test_gaps_leave_the_variances_unbiased_also_if_a_judge_rated_the_easy_rows_only(random):
+    found = []
+    for _ in range(30):
+        table = APP.draw(random, 30, 2, 3, 3, missing=0.2)
+        easy = table.groupby("row")["value"].mean().nlargest(15).index
+        # All rows are rated by two judges, so the third's luck is known from rows that it shares with them.
+        table = table[(table["judge"] < 2) | table["row"].isin(easy)]
+        found.append(variances(components(table)))
+    means, errors = pd.DataFrame(found).mean(), pd.DataFrame(found).sem()
+    truth = APP.truth()
+    for source in ("judge", "prompt", "row x prompt", "answer", "judgement"):
+        assert abs(means[source] - truth[source]) < 3.5 * errors[source], source
+
+
+@pytest.mark.parametrize(
+    ("repeats", "judges", "sources"),
+    [
+        (1, 1, ["row + answer + judgement"]),
+        (3, 1, ["row", "answer + judgement"]),
+        (1, 3, ["row + answer", "row x judge + judgement", "judge"]),
+        (2, 2, ["row", "row x judge", "answer", "judgement", "judge"]),
+    ],
+)
+def test_sources_that_cannot_be_separated_are_one(random, repeats, judges, sources):
+    found = components(App().draw(random, 20, repeats, judges))
+    assert list(found.frame["source"]) == sources
+    joined = found.frame["source"].str.contains(" + ", regex=False)
+    assert (found.frame["note"].str.contains("cannot be separated") == joined).all()
+
+
+def test_repeated_judgements_separate_judges_from_judgements(random):
+    table = App().draw(random, 30, 2, 3)
+    again = table.assign(judgement=1, value=table["value"] + random.normal(size=len(table)))
+    found = variances(components(pd.concat([table, again], ignore_index=True)))
+    assert "answer x judge" in found
+    assert found["judgement"] == pytest.approx(0.5, rel=0.3)
+
+
+def test_what_did_not_vary_has_no_claim(random):
+    table = App(threshold=0.0).draw(random, 20, 2, 2)
+    same = components(table.assign(value=1.0))
+    assert (same.frame["variance"] == 0).all()
+    assert same.frame["high"].isna().all()
+    assert same.mean == 1
+    assert same.mean_low < 0.9  # twenty rows that all pass: one in ten may fail
+    constant = components(table.assign(value=table["value"].where(table["judge"] > 0, 1.0)))
+    assert variances(constant)["judge"] > 0
+    tiny = components(table[table["row"] < 2])
+    assert tiny.frame["variance"].isna().all()
+    assert "Add rows" in tiny.notes[0]
+
+
+def test_a_judge_per_row_is_no_judge_variance(random):
+    table = App().draw(random, 20, 2, 2)
+    found = components(table[table["row"] % 2 == table["judge"]])
+    assert "judge" not in list(found.frame["source"])
+    assert any("cannot be separated from that of rows" in note for note in found.notes)
+
+
+def test_factors_that_change_together_are_one(random):
+    table = APP.draw(random, 20, 2, 2, 3)
+    found = components(table.assign(model=table["prompt"]))
+    assert {"prompt", "row x prompt"} <= set(found.frame["source"])
+    assert "model" not in "".join(found.frame["source"])
+    assert found.notes[0].startswith("prompt and model always change together")
+
+
+def test_failures_and_missing_values_do_not_count(random):
+    table = App(threshold=0.0).draw(random, 20, 2, 2).assign(failed="")
+    broken = table.copy()
+    broken.loc[broken["row"] == 3, "failed"] = "answer"
+    broken.loc[broken.index[:2], "failed"] = "judge"
+    broken.loc[broken.index[2], "value"] = np.nan
+    found = components(broken)
+    assert (found.failed_answers, found.failed_judgements) == (2, 3)
+    kept = table[(table["row"] != 3) & (table.index > 2)]
+    pd.testing.assert_frame_equal(found.frame, components(kept).frame)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"value": "yes"}, "must be numbers"),
+        ({"value": np.inf}, "must be finite"),
+        ({"row": range(80)}, "several values"),
+        ({"prompt": range(80)}, "several values"),
+    ],
+)
+def test_tables_that_cannot_be_read_are_refused(random, change, message):
+    table = App().draw(random, 20, 2, 2)
+    with pytest.raises(ParameterError, match=message):
+        components(table.assign(**change))
+    with pytest.raises(ParameterError, match="several scorers"):
+        components(table.assign(scorer=["a", "b"] * 40))
+    with pytest.raises(ParameterError, match="lacks the column 'judge'"):
+        components(table.drop(columns="judge"))
+
+
+def test_ten_thousand_judgements_have_variances_near_the_truth(random):
+    table = APP.draw(random, 200, 5, 5, 2)
+    found = components(table)
+    truth = APP.truth()
+    assert variances(found)["judgement"] == pytest.approx(truth["judgement"], rel=0.05)
+    inside = found.frame.set_index("source")
+    assert sum(inside["low"][name] <= truth[name] <= inside["high"][name] for name in inside.index) >= len(inside) - 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("app", "least"), [(APP, 0.91), (App(judge=0.15, threshold=0.0), 0.91)])
+def test_intervals_hold_the_truth(app, least):
+    random, truth, held = np.random.default_rng(1), app.truth(), []
+    for _ in range(150):
+        frame = components(app.draw(random, 40, 3, 5)).frame.set_index("source")
+        if app.threshold is None:
+            truth["row"] = app.row**2 + app.row_prompt**2
+        held.append({name: frame["low"][name] <= truth[name] <= frame["high"][name] for name in frame.index})
+    assert (pd.DataFrame(held).mean() >= least).all(), pd.DataFrame(held).mean()
+
+
+def test_gains_are_those_of_the_variances(random):
+    found = components(App().draw(random, 20, 2, 3))
+    lines = gain(found).set_index("design")
+    now = lines["mean_std"]["now"] ** 2
+    positive = variances(found).clip(lower=0)
+    assert now == pytest.approx(found.mean_std**2)
+    saved = positive["judge"] * (1 / 3 - 1 / 4) + (positive["row x judge"] / 20 + positive["judgement"] / 40) * (
+        1 / 3 - 1 / 4
+    )
+    assert now - lines["mean_std"]["one more judge"] ** 2 == pytest.approx(saved)
+    saved = (positive["answer"] / 20 + positive["judgement"] / 60) * (1 / 2 - 1 / 3)
+    assert now - lines["mean_std"]["one more repeat"] ** 2 == pytest.approx(saved)
+    assert lines["judgements"].to_dict()["one more row"] == 21 * 6
+
+
+def test_a_budget_goes_to_rows_unless_these_are_few(random):
+    found = components(App(judge=0.0).draw(random, 60, 2, 2))
+    best = gain(found, answers=300).iloc[-1]
+    assert (best["row"], best["repeat"]) == (300, 1)
+    few = gain(found, rows=60, answers=300).iloc[-1]
+    assert (few["row"], few["repeat"]) == (60, 5)
+    assert best["mean_std"] < few["mean_std"]
+    confounded = gain(components(App().draw(random, 20, 1))).set_index("design")
+    assert confounded["gain"]["one more repeat"] == 0  # nothing is known of answers, so nothing is promised
+    with pytest.raises(ParameterError, match="answers=0"):
+        gain(found, answers=0)

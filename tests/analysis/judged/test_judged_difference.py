@@ -1,0 +1,192 @@
+"""Differences of two systems: closed forms, equal systems, few rows, what cannot be decided, several scorers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from judged_app import App
+from scipy import stats
+
+from mlflow_l3d.analysis.judged.difference import difference, differences, row_spread
+from mlflow_l3d.errors import ParameterError
+
+YES_NO = App(threshold=0.0)
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(5)
+
+
+def of_values(first, second):
+    """Return tables of two systems that answered each row once."""
+    tables = [
+        pd.DataFrame({"row": range(len(values)), "judge": "exact", "value": values}) for values in (first, second)
+    ]
+    return [
+        table.assign(answer=[f"{name}{row}" for row in table["row"]]) for name, table in zip("ab", tables, strict=True)
+    ]
+
+
+def pair(random, app, rows, repeats=(1, 1), judges=1, prompts=1, shift=0.0, names=("a", "b")):
+    """Return tables of two systems on the same rows by the same judges."""
+    row = app.draw_rows(random, rows, judges)
+    shifts = shift, 0.0
+    return [
+        app.draw(random, rows, count, judges, prompts, row=row, shift=by, names=name)
+        for count, by, name in zip(repeats, shifts, names, strict=True)
+    ]
+
+
+def test_single_answers_have_the_paired_t_test(random):
+    first, second = random.normal(size=(2, 30))
+    found = difference(*of_values(first, second))
+    known = stats.ttest_rel(first, second)
+    limits = known.confidence_interval()
+    assert found.difference == pytest.approx((first - second).mean())
+    # One over the rows that differ raises the variance a little.
+    assert found.error == pytest.approx((first - second).std(ddof=1) / math.sqrt(30) * math.sqrt(1 + 1 / 29))
+    assert found.p == pytest.approx(known.pvalue, abs=0.01)
+    assert (found.low, found.high) == pytest.approx((limits.low, limits.high), abs=0.02)
+
+
+def test_repeats_are_averaged_within_a_row_and_judge(random):
+    a, b = pair(random, App(), 20, (3, 2), judges=2)
+    dropped = a[~((a["row"] == 4) & (a["judge"] == 1))]  # row 4 is compared by judge 0 alone
+    means = [table.groupby(["row", "judge"])["value"].mean() for table in (dropped, b)]
+    by_hand = (means[0] - means[1]).dropna().groupby("row").mean()
+    found = difference(dropped, b)
+    assert found.difference == pytest.approx(by_hand.mean())
+    assert (found.repeats_first, found.repeats_second) == (3, 2)
+    # Variance of answers, each the mean of two judgements, over 3 and 2 answers.
+    truth = (0.7**2 + 0.5**2 / 2) * (1 / 3 + 1 / 2)
+    assert found.answer_std == pytest.approx(math.sqrt(truth), rel=0.25)
+
+
+def test_rows_of_one_side_are_counted_and_left_out(random):
+    a, b = pair(random, App(), 20)
+    found = difference(a[a["row"] < 15], b[b["row"] > 2])
+    assert (found.rows, found.unpaired_first, found.unpaired_second) == (12, 3, 5)
+
+
+@pytest.mark.parametrize("rows", [6, 20, 200])
+def test_few_discordant_rows_are_not_evidence(rows):
+    ones = np.ones(rows)
+    same = difference(*of_values(ones, ones))
+    assert (same.difference, same.verdict) == (0, "undecided")
+    assert same.high > 1 - 0.05 ** (1 / rows) - 0.08  # what so many rows may hide
+    for discordant in (1, 2, 3, 4, 5):
+        some = ones.copy()
+        some[:discordant] = 0
+        found = difference(*of_values(some, ones))
+        assert found.verdict == "undecided", discordant
+        assert found.low < 0 < found.high
+
+
+def test_equal_numbers_and_few_rows_decide_nothing():
+    same = difference(*of_values([4] * 20, [4] * 20))
+    assert (same.verdict, same.reason) == ("undecided", "all judgements are equal, so their luck is not known")
+    few = difference(*of_values([1, 1, 1, 1, 1], [0, 0, 0, 0, 0.1]))
+    assert few.reason == "5 paired rows: at least 6 are needed"
+    none = difference(*of_values([1.0], [0.0]))
+    assert math.isnan(none.p)
+    a, b = of_values([1.0, 0.0], [0.0, 1.0])
+    assert difference(a, b.assign(row=["x", "y"])).rows == 0
+
+
+@pytest.mark.parametrize("threshold", [None, 0.0, -1.8, -3.0])
+@pytest.mark.parametrize(("rows", "repeats"), [(20, (1, 1)), (60, (5, 1)), (200, (3, 3))])
+def test_equal_systems_are_rarely_called_different(threshold, rows, repeats):
+    random, claims = np.random.default_rng(2), 0
+    for _ in range(600):
+        effects = random.normal(size=rows)
+        sides = [effects[:, None] + 0.8 * random.normal(size=(rows, count)) for count in repeats]
+        if threshold is not None:
+            sides = [(side > threshold) * 1.0 for side in sides]
+        first, second = (side.mean(axis=1) for side in sides)
+        spread = row_spread(first, second, width=1.0)
+        claims += abs((first - second).mean()) > stats.t.ppf(0.975, spread.degrees) * spread.error
+    assert claims / 600 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 600)
+
+
+def test_prompts_that_each_side_drew_are_luck(random):
+    app = App(prompt=0.8, row_prompt=0.2)
+    claims = {"all prompts": 0, "one prompt": 0}
+    for _ in range(20):
+        a, b = pair(random, app, 30, (2, 2), prompts=4)
+        claims["all prompts"] += difference(a, b).verdict != "undecided"
+        alone = [table[table["prompt"].str.endswith("0")] for table in (a, b)]
+        found = difference(*alone)
+        claims["one prompt"] += found.verdict != "undecided"
+        assert found.notes[0].startswith("prompt: a side has one only")
+    assert claims["all prompts"] <= 3
+    assert claims["one prompt"] > 6
+
+
+def test_judges_of_both_sides_are_kept_and_other_judges_are_no_evidence(random):
+    a, b = pair(random, App(judge=2.0), 40, judges=3)
+    found = difference(a, b)
+    assert found.judge_std < 0.3  # their leniency is that of both sides
+    other = difference(a, b.assign(judge=b["judge"] + 3))
+    assert other.error > 2 * found.error
+    single = difference(a[a["judge"] == 0], b[b["judge"] == 1])
+    assert single.verdict == "undecided"
+    assert single.reason.startswith("the sides have different judges")
+    mixed = difference(a, b[b["judge"] > 0])
+    assert "judges that rated both sides count: 2" in mixed.notes[0]
+
+
+def test_equivalence_and_non_inferiority_need_the_interval(random):
+    a, b = pair(random, App(row=1.0, answer=0.2, rest=0.1), 100, (3, 3))
+    wide, narrow = difference(a, b, smallest_effect=0.2), difference(a, b, smallest_effect=0.001)
+    assert (wide.verdict, wide.not_worse) == ("equivalent", True)
+    assert (narrow.verdict, narrow.not_worse) == ("undecided", False)
+    assert difference(a, b).not_worse is None
+    worse = difference(a.assign(value=a["value"] - 1), b, smallest_effect=0.2)
+    assert (worse.verdict, worse.not_worse) == ("worse", False)
+    flipped = difference(a.assign(value=a["value"] - 1), b, smallest_effect=0.2, higher_is_better=False)
+    assert (flipped.verdict, flipped.not_worse) == ("better", True)
+    with pytest.raises(ParameterError, match="smallest_effect=0"):
+        difference(a, b, smallest_effect=0)
+
+
+def test_as_many_rows_as_needed_have_the_power(random):
+    app, shift = App(answer=0.7, rest=0.5), 0.4
+    large = difference(*pair(random, app, 400, (3, 3), shift=shift), smallest_effect=shift)
+    plan = large.needed.set_index("repeats")
+    assert plan["rows"].is_monotonic_decreasing
+    assert large.rows_needed[0.8] == pytest.approx(plan["rows"][3], rel=0.1)
+    rows, claims = int(plan["rows"][1]), 0
+    for _ in range(150):
+        first, second = (random.normal(by, math.hypot(0.7, 0.5), size=rows) for by in (shift, 0))
+        spread = row_spread(first, second, width=5.0)
+        claims += (first - second).mean() > stats.t.ppf(0.975, spread.degrees) * spread.error
+    assert claims / 150 == pytest.approx(0.8, abs=0.1)
+    single = difference(*pair(random, app, 50))
+    assert single.needed.empty  # nothing is known of repeats
+    assert math.isnan(single.answer_std)
+
+
+def test_several_scorers_are_adjusted_together(random):
+    alone = [difference(*pair(random, YES_NO, 60, shift=by)) for by in (0.0, 0.6, 1.5)]
+    together = differences(alone)
+    order = np.argsort([each.p for each in alone])
+    assert together[order[0]].p_adjusted == pytest.approx(min(1, 3 * alone[order[0]].p))
+    for one, each in zip(alone, together, strict=True):
+        assert each.joint_low < one.low < one.high < each.joint_high
+        assert each == replace(one, p_adjusted=each.p_adjusted, joint_low=each.joint_low, joint_high=each.joint_high)
+    assert together[2].verdict == "better"
+    unknown = difference(*of_values([4] * 20, [4] * 20))
+    assert differences([alone[2], unknown])[0].joint_low == pytest.approx(alone[2].low)
+
+
+def test_notes_name_failures_and_shared_answers(random):
+    a, b = pair(random, YES_NO, 20)
+    failed = a.assign(failed=["answer", *[""] * 19])
+    assert "1 failed answers and 0 failed judgements of the first do not count." in difference(failed, b).notes
+    again = difference(a, a.assign(value=1 - a["value"]))
+    assert any("same answers" in note for note in again.notes)

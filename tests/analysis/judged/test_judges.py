@@ -1,0 +1,108 @@
+"""Agreement of judges against published tables, and rows whose verdict changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from judged_app import App
+from statsmodels.stats.inter_rater import cohens_kappa
+
+from mlflow_l3d.analysis.judged.judges import judge_agreement, unstable_rows
+
+COHEN = ((88, 10, 2), (14, 40, 6), (18, 10, 12))
+"""Cohen (1960): 200 patients in three classes by two judges; kappa .492."""
+FLEISS = """
+00060 03003 01401 00006 03030 20400 00402 20310 20040 00006 10050 11040 03300 10050 02031
+00501 30012 51000 02040 10203 00006 01050 02013 20040 10041 05010 40002 02040 10500 00006
+"""
+"""Fleiss (1971): 30 patients by six psychiatrists in five classes; kappa .430."""
+KRIPPENDORFF = """
+* * * * * 3 4 1 2 1 1 3 3 * 3
+1 * 2 1 3 3 4 3 * * * * * * *
+* * 2 1 3 4 4 * 2 1 1 3 3 * 4
+"""
+"""Krippendorff (2004): alpha .691 nominal, .811 for intervals."""
+
+
+def table_of(verdicts):
+    """Return a table of judgements of (answer, judge, value)."""
+    table = pd.DataFrame(verdicts, columns=["answer", "judge", "value"])
+    return table.assign(row=table["answer"])
+
+
+def test_two_judges_have_the_kappa_that_cohen_published():
+    cells = [(i, j) for i in range(3) for j in range(3) for _ in range(COHEN[i][j])]
+    table = table_of([(number, judge, cell[judge]) for number, cell in enumerate(cells) for judge in (0, 1)])
+    pair = judge_agreement(table, weights="none").iloc[0]
+    assert pair["equal"] == pytest.approx(0.70)
+    assert pair["kappa"] == pytest.approx(0.492, abs=5e-4)
+    known = cohens_kappa(np.array(COHEN))
+    assert (pair["low"], pair["high"]) == pytest.approx((known.kappa_low, known.kappa_upp), abs=0.01)
+    squares = cohens_kappa(np.array(COHEN), wt="quadratic")
+    weighted = judge_agreement(table).iloc[0]
+    assert weighted["kappa"] == pytest.approx(squares.kappa)
+    assert (weighted["low"], weighted["high"]) == pytest.approx((squares.kappa_low, squares.kappa_upp), abs=0.02)
+
+
+def test_all_judges_have_the_kappa_that_fleiss_published():
+    verdicts = []
+    for answer, counts in enumerate(FLEISS.split()):
+        classes = [number for number, count in enumerate(counts) for _ in range(int(count))]
+        verdicts += [(answer, judge, number) for judge, number in enumerate(classes)]
+    everyone = judge_agreement(table_of(verdicts), weights="none").iloc[-1]
+    # Krippendorff's alpha draws chance pairs without replacement; Fleiss draws them with.
+    assert 1 - (1 - everyone["kappa"]) * len(verdicts) / (len(verdicts) - 1) == pytest.approx(0.430, abs=5e-4)
+
+
+@pytest.mark.parametrize(("weights", "alpha"), [("none", 0.691), ("quadratic", 0.811)])
+def test_missing_verdicts_give_the_alpha_that_krippendorff_published(weights, alpha):
+    lines = [line.split() for line in KRIPPENDORFF.strip().splitlines()]
+    verdicts = [
+        (answer, judge, float(value))
+        for judge, line in enumerate(lines)
+        for answer, value in enumerate(line)
+        if value != "*"
+    ]
+    everyone = judge_agreement(table_of(verdicts), weights=weights).iloc[-1]
+    assert everyone["kappa"] == pytest.approx(alpha, abs=5e-4)
+    assert everyone["answers"] == 12
+
+
+def test_one_verdict_only_is_no_agreement_beyond_chance():
+    table = App(threshold=0.0).draw(np.random.default_rng(0), 20, 2, 2)
+    same = judge_agreement(table.assign(value=1.0)).iloc[0]
+    assert (same["equal"], np.isnan(same["kappa"])) == (1, True)
+    lenient = judge_agreement(table.assign(value=table["value"].where(table["judge"] > 0, 1.0))).iloc[0]
+    assert lenient["kappa"] == pytest.approx(0)
+    assert lenient["note"] == "one judge always gives the same verdict"
+
+
+def test_a_judge_is_compared_with_itself():
+    table = App(threshold=0.0).draw(np.random.default_rng(0), 30, 1, 1)
+    again = table.assign(judgement=1, value=np.where(table["row"] < 3, 1 - table["value"], table["value"]))
+    lines = judge_agreement(pd.concat([table, again]))
+    assert list(zip(lines["first"], lines["second"], strict=True)) == [("0", "0")]
+    assert lines["equal"][0] == pytest.approx(0.9)
+
+
+def test_intervals_of_kappa_count_answers_to_one_row_as_a_cluster():
+    app, random = App(judge=0.0, threshold=0.0), np.random.default_rng(1)
+    of_rows = judge_agreement(app.draw(random, 40, 5, 2)).iloc[0]
+    apart = judge_agreement(app.draw(random, 40, 5, 2).assign(row=np.arange(400) // 2)).iloc[0]
+    assert of_rows["high"] - of_rows["low"] > apart["high"] - apart["low"]
+
+
+def test_rows_that_change_are_listed_by_what_changes_them():
+    verdicts = {
+        ("calm", 0): (1, 1), ("calm", 1): (1, 1),
+        ("answers", 0): (1, 1), ("answers", 1): (0, 0),
+        ("judges", 0): (1, 0), ("judges", 1): (1, 0),
+    }  # fmt: skip
+    lines = [(row, f"{row}{n}", judge, v) for (row, n), both in verdicts.items() for judge, v in enumerate(both)]
+    changing = unstable_rows(pd.DataFrame(lines, columns=["row", "answer", "judge", "value"])).set_index("row")
+    assert list(changing.index) == ["answers", "judges"]
+    assert changing["over_repeats"].to_dict() == {"answers": 1, "judges": 0}
+    assert changing["over_judges"].to_dict() == {"answers": 0, "judges": 1}
+    assert changing["over_judgements"].isna().all()
+    assert changing["mean"].tolist() == [0.5, 0.5]

@@ -1,0 +1,66 @@
+"""pass^k and pass@k: against all subsets, in closed form, and how often the intervals hold the truth."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from judged_app import App
+
+from mlflow_l3d.analysis.judged.pass_k import pass_k, pass_table
+from mlflow_l3d.errors import ParameterError
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_shares_are_those_of_all_subsets(k):
+    answers = [(1, 1, 0, 1), (0, 0, 0, 0), (1, 1, 1, 1, 1), (1, 0, 0, 1, 0, 1)]
+    subsets = [list(combinations(row, k)) for row in answers]
+    found = pass_k([sum(row) for row in answers], [len(row) for row in answers], k)
+    assert found.all_pass == pytest.approx(np.mean([np.mean([all(s) for s in row]) for row in subsets]))
+    assert found.any_pass == pytest.approx(np.mean([np.mean([any(s) for s in row]) for row in subsets]))
+    assert found.all_low < found.all_pass < found.all_high
+
+
+def test_rows_with_too_few_answers_are_left_out():
+    found = pass_k([2, 1, 3], [2, 1, 3], 3)
+    assert (found.rows, found.rows_left_out, found.all_pass) == (1, 2, 1)
+    assert np.isnan(found.all_low)
+    assert np.isnan(pass_k([1], [1], 2).all_pass)
+
+
+def test_rows_that_all_pass_leave_an_interval():
+    found = pass_k([4] * 50, [4] * 50, 4)
+    assert found.all_pass == found.all_high == 1
+    assert found.all_low == pytest.approx(1 / (1 + 2.0096**2 / 50), abs=1e-4)  # Wilson with Student's quantile
+
+
+@pytest.mark.parametrize(("arguments", "message"), [(([2], [1], 1), "successes=2"), (([1], [1], 0), "k=0")])
+def test_impossible_counts_are_refused(arguments, message):
+    with pytest.raises(ParameterError, match=message):
+        pass_k(*arguments)
+
+
+def test_a_table_counts_an_answer_as_passed_by_the_majority_of_its_judgements():
+    app = App(threshold=0.0)
+    table = app.draw(np.random.default_rng(0), 20, 4, 3)
+    passed = (table.groupby(["row", "answer"])["value"].sum() >= 2).groupby("row").sum()
+    lines = pass_table(table)
+    assert list(lines["k"]) == [1, 2, 3, 4]
+    for k in (1, 4):
+        assert lines["all_pass"][k - 1] == pytest.approx(pass_k(passed, np.full(20, 4), k).all_pass)
+    with pytest.raises(ParameterError, match=r"value=0\.5"):
+        pass_table(table.assign(value=0.5))
+
+
+@pytest.mark.parametrize(("rows", "spread"), [(50, (1.0, 1.0)), (200, (4.0, 1.0))])
+def test_intervals_of_four_answers_hold_the_truth(rows, spread):
+    random = np.random.default_rng(3)
+    truth = [np.mean(random.beta(*spread, 400_000) ** k) for k in (1, 2, 4)]
+    held = []
+    for _ in range(400):
+        passed = random.binomial(4, random.beta(*spread, rows))
+        found = [pass_k(passed, np.full(rows, 4), k) for k in (1, 2, 4)]
+        held.append([each.all_low <= value <= each.all_high for each, value in zip(found, truth, strict=True)])
+    coverage = np.mean(held, axis=0)
+    assert ((coverage > 0.92) & (coverage < 0.98)).all(), coverage
