@@ -1,1 +1,1 @@
-"""Runs that exist already, whoever logged them: groups that differ by seeds alone, and how much between them is luck."""
+"""Runs that exist already, whoever logged them: groups that differ by seeds, and how much is luck."""
