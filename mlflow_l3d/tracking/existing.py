@@ -6,7 +6,7 @@ import json
 import math
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 
 EXPERIMENT: Final = "experiment:"
 """Begins a source that is a whole experiment, by its name or id."""
-RUN_NAME: Final = f"tags.{names.RUN_NAME}"
 _SYSTEM: Final = "system/"
 """Begins the names of what MLflow measures of the machine."""
 _POINTS: Final = 10_000_000
-_FORMS: Final = {".parquet": pd.read_parquet, ".csv": pd.read_csv}
+_FORMS: Final[Mapping[str, Callable[[Path], pd.DataFrame]]] = {
+    ".parquet": pd.read_parquet,
+    ".csv": pd.read_csv,
+    ".json": lambda path: pd.DataFrame(**json.loads(path.read_text(encoding="utf-8"))),
+}
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class ExistingRuns:
         One row per run: ``run_id``, ``name``, ``status``, ``parent`` (the row of its parent run; -1 for none),
         ``role`` (``l3d.role``; empty for runs of other code), ``uri`` and ``tables`` (logged tables, as text).
     params
-        The same rows: categories of texts by ``params.NAME`` and ``tags.NAME``, without tags of MLflow and this package
-        other than the run name. A run has the parameters of its parent runs that it lacks.
+        The same rows: categories of texts by ``params.NAME`` and ``tags.NAME``, without MLflow's tags and ours. A run
+        has the parameters of its parent runs that it lacks.
     metrics
         The same rows: the last value of each metric, nan if a run has none.
     """
@@ -98,9 +101,9 @@ def read_runs(client: MlflowClient, source: str | Sequence[str]) -> ExistingRuns
     if not rows:
         raise ParameterError("source", source, "finds no runs", f"Name an experiment that has some: {EXPERIMENT}NAME.")
     selected = {row["run_id"] for row in rows}
-    while missing := [row["parent"] for row in rows if row["parent"] and row["parent"] not in selected]:
-        rows += [columns.add(run) | {"status": "PARENT"} for run in runs_named(client, list(dict.fromkeys(missing)))]
-        selected |= {*missing, *(row["run_id"] for row in rows)}
+    while parents_left := {row["parent"] for row in rows if row["parent"]} - selected:
+        rows += [columns.add(run) | {"status": "PARENT"} for run in runs_named(client, sorted(parents_left))]
+        selected |= parents_left
     frame = pd.DataFrame(rows)
     place = {run_id: at for at, run_id in enumerate(frame["run_id"])}
     parents = np.array([place.get(parent, -1) for parent in frame["parent"]])
@@ -130,9 +133,9 @@ class _Columns:
     def add(self, run: Run) -> dict[str, str]:
         """Add a run; return what is known of it besides."""
         tags: Mapping[str, str] = run.data.tags
-        theirs = {f"tags.{name}": each for name, each in tags.items() if not name.startswith(("mlflow.", "l3d."))}
-        texts = {**{f"params.{name}": each for name, each in run.data.params.items()}, **theirs}
-        for name, text in {**texts, RUN_NAME: run.info.run_name or ""}.items():
+        texts = {f"params.{name}": text for name, text in run.data.params.items()}
+        texts |= {f"tags.{name}": text for name, text in tags.items() if not name.startswith(("mlflow.", "l3d."))}
+        for name, text in texts.items():
             codes, levels = self.codes.setdefault(name, array("i")), self.levels.setdefault(name, {})
             codes.extend([-1] * (self.runs - len(codes)))
             codes.append(levels.setdefault(text, len(levels)))
@@ -158,9 +161,9 @@ class _Columns:
         for name, values in self.codes.items():
             codes = np.full(self.runs, -1)
             codes[: len(values)] = values
-            for _ in range(3 if name != RUN_NAME else 0):  # levels of nested runs
+            for _ in range(3):  # levels of nested runs
                 codes = np.where((codes < 0) & (parents >= 0), codes[parents], codes)
-            columns[name] = pd.Categorical.from_codes(codes.tolist(), list(self.levels[name]))
+            columns[name] = pd.Categorical.from_codes(codes, pd.Index([*self.levels[name]], dtype=object))
         return pd.DataFrame(columns)
 
     def metrics(self) -> pd.DataFrame:
@@ -171,18 +174,16 @@ class _Columns:
 
 
 def histories(client: MlflowClient, run_ids: Sequence[str], metric: str) -> Iterator[tuple[str, int, int, float]]:
-    """Yield (run id, step, time, value) for every value of a metric; in few calls if the store has one for many runs."""
-    bulk = getattr(getattr(getattr(client, "_tracking_client", None), "store", None), "get_metric_history_bulk", None)
-    if bulk is not None:
+    """Yield (run id, step, time, value) of every value of a metric; many runs in one call if the store has it."""
+    bulk = getattr(client._tracking_client.store, "get_metric_history_bulk", None)
+    with ThreadPoolExecutor(1 if bulk else 8) as pool:
         for batch in batches(run_ids, 50):
-            for point in again(partial(bulk, batch, metric, _POINTS)):
-                yield point.run_id, point.step, point.timestamp, point.value
-        return
-    with ThreadPoolExecutor(8) as pool:
-        for batch in batches(run_ids, 64):
-            every = pool.map(lambda run_id: client.get_metric_history(run_id, metric), batch)
-            for run_id, points in zip(batch, every, strict=True):
-                yield from ((run_id, point.step, point.timestamp, point.value) for point in points)
+            if bulk:
+                every = [(point.run_id, point) for point in again(partial(bulk, batch, metric, _POINTS))]
+            else:
+                asked = pool.map(lambda run_id: client.get_metric_history(run_id, metric), batch)
+                every = [(run_id, point) for run_id, points in zip(batch, asked, strict=True) for point in points]
+            yield from ((run_id, point.step, point.timestamp, point.value) for run_id, point in every)
 
 
 def read_table(client: MlflowClient, uri: str, artifact: str) -> pd.DataFrame | None:
@@ -190,9 +191,6 @@ def read_table(client: MlflowClient, uri: str, artifact: str) -> pd.DataFrame | 
     with tempfile.TemporaryDirectory() as folder:
         path = file_of(uri, artifact, Path(folder), str(client.tracking_uri))
         try:
-            if path is None or (read := _FORMS.get(path.suffix)) is not None:
-                return None if path is None else read(path)
-            document = json.loads(path.read_text(encoding="utf-8"))
-            return pd.DataFrame(document["data"], columns=document["columns"])
+            return None if path is None else _FORMS[path.suffix](path)
         except (ValueError, KeyError, TypeError, OSError, RecursionError):
             return None

@@ -30,7 +30,7 @@ class GroupsEvaluation(OnOneScreen):
     agreement
         One row per group whose predictions were compared; None if there are none.
     examples
-        The examples on which runs of a group differ most, by their ids.
+        The examples on which runs of the best group differ most, by their ids; None if there are none.
     about
         Title, origin and notes.
     """

@@ -21,11 +21,11 @@ AUTO: Final = "auto"
 NONE: Final = "none"
 UNKNOWN: Final = "None"
 """The value of a parameter that has none."""
+_SEEDS: Final = frozenset(["seed", "seeds", "rng", "fold", "replicate", "replication", "repetition"])
 _COUNTS: Final = frozenset(["n", "num", "number", "count", "total", "k", "size", "length", "ratio", "strategy"])
 """Words in names of numbers that seeds or folds have: n_seeds, k_fold."""
-_REPLICATES: Final = frozenset(["fold", "replicate", "replication", "repetition"])
-_NUMBERS_OF_RUNS: Final = frozenset(["repeat", "rep", "run", "trial", "attempt"])
-"""Words in names of numbers of runs; seeds only if they differ in all runs of every group: repeat=3 may be a setting."""
+_PERHAPS: Final = frozenset(["repeat", "rep", "run", "trial", "attempt"])
+"""Words in names of numbers that are seeds if they differ in all runs of every group: repeat=3 may be a setting."""
 _OF_ONE_RUN: Final = re.compile(
     r"(.*[_.\-/])?((output|out|log|logging|save|saving|results?|checkpoints?|ckpt|cache|work|working|tmp|temp|tensorboard|"
     r"tb|run|wandb|artifacts?)[_-]?(dir|path|folder|directory|root|file|uri|url)"
@@ -33,7 +33,7 @@ _OF_ONE_RUN: Final = re.compile(
     r"|host_?name|pid|(push_to_)?hub_model_id|local_rank)",
     re.IGNORECASE,
 )
-"""Names of folders, files and runs that a run writes, and of times; not of data or models, which may be what differs."""
+"""Names of what a run writes, of runs and times; not of data or models, which may be what differs."""
 _SCHEMES: Final = re.compile(
     r"(.*[_.\-/])?((output|out|save|results?)[_-]?(dir|path|folder)|(run|job|trial|experiment)[_-]?name)", re.IGNORECASE
 )
@@ -90,15 +90,15 @@ def canonical(text: str) -> str:
     return re.sub(r"\bcuda:\d+\b", "cuda", _INNER_SEED.sub(r"\1*", text))
 
 
-def group_runs(params: pd.DataFrame, run_name: str, *, group_by: str = AUTO, seed: str = AUTO) -> Grouping:
+def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, seed: str = AUTO) -> Grouping:
     """Return the groups of runs that differ by seeds alone.
 
     Parameters
     ----------
     params
         One row per run: texts as categories, by ``params.NAME`` and ``tags.NAME``.
-    run_name
-        The column of the runs' own names.
+    names
+        The runs' own names.
     group_by, seed
         Names of columns, separated by commas (without prefix: a parameter), or ``auto``; no seeds if ``none``.
 
@@ -109,37 +109,34 @@ def group_runs(params: pd.DataFrame, run_name: str, *, group_by: str = AUTO, see
 
     Notes
     -----
-    A column of names of runs or folders distinguishes groups if its texts without digits do, each in two runs or more:
+    Names of runs or folders distinguish groups if their texts without digits do, each in two runs or more:
     ``baseline-1, baseline-2, new-1, new-2`` are two groups even if nothing else was logged.
     """
-    values = pd.DataFrame({name: _texts(params[name]) for name in params}, params.index)
-    varying = [name for name in values if name != run_name and values[name].nunique(dropna=False) > 1]
-    tags = [name for name in varying if name.startswith("tags.")]
-    seeds = _columns("seed", seed, params) if seed not in (AUTO, NONE) else []
-    if seed == AUTO:
-        seeds = [name for name in varying if _sounds_like_seed(name) and _are_whole(values[name])]
-    ignored = [name for name in varying if name in tags or _OF_ONE_RUN.fullmatch(name) or _are_times(values[name])]
+    values = pd.DataFrame({name: _texts(params[name]) for name in params if params[name].notna().any()}, params.index)
+    columns = [str(name) for name in values]
+    varying = [name for name in columns if values[name].nunique(dropna=False) > 1]
+    seeds = [name for name in varying if _sounds_like_seed(name) and _are_whole(values[name])]
+    if seed != AUTO:
+        seeds = [] if seed == NONE else _columns("seed", seed, columns)
+    writes = [name for name in varying if _OF_ONE_RUN.fullmatch(name) or _are_times(values[name])]
     if group_by == AUTO:
-        keys = [name for name in varying if name not in (*seeds, *ignored)]
-        if seed == AUTO:
-            weak = [name for name in keys if _words(name) & _NUMBERS_OF_RUNS and _are_whole(values[name])]
-            seeds += [
-                name for name in weak if _differs_in_groups(values, name, [key for key in keys if key not in weak])
-            ]
-        keys = [name for name in keys if name not in seeds]
+        keys = [name for name in varying if name.startswith("params.") and name not in (*seeds, *writes)]
+        perhaps = [name for name in keys if seed == AUTO and _words(name) & _PERHAPS and _are_whole(values[name])]
+        group = _numbered(values[[key for key in keys if key not in perhaps]])
+        seeds += [name for name in perhaps if _differs_in_groups(group, values[name])]
     else:
-        keys = _columns("group_by", group_by, params)
-        seeds = [name for name in seeds if name not in keys]
-    settings = values[keys].copy()
-    for name in [run_name, *filter(_SCHEMES.fullmatch, ignored)] if group_by == AUTO else []:
-        scheme = params[name].astype(object).map(lambda text: re.sub(r"\d+", "#", str(text)))
+        keys = _columns("group_by", group_by, columns)
+    settings = values[[name for name in keys if name not in seeds]].copy()
+    for name in ["run name", *filter(_SCHEMES.fullmatch, writes)] if group_by == AUTO else []:
+        texts = params[name].astype(object) if name in params else names
+        scheme = texts.str.replace(r"\d+", "#", regex=True)
         if name not in seeds and _splits(_numbered(settings), scheme):
             settings[name] = scheme
     group = _numbered(settings)
     labels = tuple(_labels(settings.iloc[np.unique(group, return_index=True)[1]]))
     rest = [name for name in varying if name not in (*seeds, *settings)]
-    fixed = [name for name in values if _sounds_like_seed(name) and name not in varying]
-    return Grouping(group, labels, (*seeds,), (*fixed,), (*rest,), values[seeds], settings)
+    fixed = [name for name in columns if _sounds_like_seed(name) and name not in (*varying, *settings)]
+    return Grouping(group, labels, tuple(seeds), tuple(fixed), tuple(rest), values[seeds], settings)
 
 
 def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
@@ -148,24 +145,23 @@ def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
     return levels[column.cat.codes]
 
 
-def _columns(parameter: str, text: str, params: pd.DataFrame) -> list[str]:
-    typed = [name.strip() for name in text.split(",") if name.strip()]
-    columns = [name if name.startswith(("params.", "tags.")) else f"params.{name}" for name in typed]
-    for name in columns:
-        if name not in params:
-            raise unknown_name(parameter, name, list(params), "one that the runs have:")
-    return columns
+def _columns(parameter: str, text: str, there: Sequence[str]) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [name if name.startswith(("params.", "tags.")) else f"params.{name}" for name in names]
+    for name in names:
+        if name not in there:
+            raise unknown_name(parameter, name, there, "one that the runs have:")
+    return names
 
 
 def _words(name: str) -> set[str]:
-    """Return the words of the last part of a name, as in ``model.randomState``."""
-    return set(re.findall("[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.partition(".")[2]).lower()))
+    """Return the words of a name, as of ``params.model.randomState``."""
+    return set(re.findall("[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
 
 
 def _sounds_like_seed(name: str) -> bool:
     words = _words(name)
-    is_seed = words & {"seed", "seeds", "rng", "randomseed", "randomstate"} or {"random", "state"} <= words
-    return bool(is_seed or words & _REPLICATES) and not words & _COUNTS
+    return bool(words & _SEEDS or {"random", "state"} <= words) and not words & _COUNTS
 
 
 def _are_whole(values: pd.Series) -> bool:
@@ -180,13 +176,12 @@ def _numbered(settings: pd.DataFrame) -> IntArray:
     """Return the number of the combination of values of each run, in the order in which they occur."""
     if settings.columns.empty:
         return np.zeros(len(settings), dtype=np.int64)
-    return settings.groupby(list(settings), dropna=False, sort=False).ngroup().to_numpy()
+    return settings.groupby([*settings], dropna=False, sort=False).ngroup().to_numpy(dtype=np.int64)
 
 
-def _differs_in_groups(values: pd.DataFrame, name: str, keys: Sequence[str]) -> bool:
-    """Return whether a column has another value in every run of each group, one of which has several runs."""
-    group = _numbered(values[[*keys]])
-    pairs = pd.DataFrame({"group": group, "value": values[name]})
+def _differs_in_groups(group: IntArray, values: pd.Series) -> bool:
+    """Return whether runs of one group always have different values, and some group has several runs."""
+    pairs = pd.DataFrame({"group": group, "value": values})
     return bool(pairs["group"].duplicated().any() and not pairs.duplicated().any())
 
 
@@ -194,15 +189,18 @@ def _splits(group: IntArray, scheme: pd.Series) -> bool:
     """Return whether a naming scheme distinguishes runs within groups, and each of its kinds has two runs or more."""
     sizes = scheme.groupby([group, scheme.to_numpy()]).size()
     kinds = sizes.groupby(level=0).transform("size")
-    return bool((kinds > 1).any() and (sizes[kinds > 1] > 1).all())
+    return bool(scheme.notna().all() and (kinds > 1).any() and (sizes[kinds > 1] > 1).all())
 
 
 def _labels(settings: pd.DataFrame) -> Iterator[str]:
     """Yield what distinguishes each group: of settings that always change together the first."""
     varying = [name.split(JOINED)[0] for name in varying_settings(settings)[0]] or [*settings][:1]
-    for row in settings[varying].to_dict("records"):
-        parts = [
-            f"{name.partition('.')[2]}={shorten('not logged' if value is None else value, 40)}"
-            for name, value in row.items()
-        ]
+    for row in settings[varying].itertuples(index=False, name=None):
+        values = (shorten("not logged" if value is None else value, 40) for value in row)
+        parts = [f"{short_name(name)}={value}" for name, value in zip(varying, values, strict=True)]
         yield public_text(", ".join(parts)) or "all runs"
+
+
+def short_name(column: str) -> str:
+    """Return the name of a parameter or tag without what it is."""
+    return column.removeprefix("params.").removeprefix("tags.")
