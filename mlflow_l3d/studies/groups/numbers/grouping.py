@@ -19,8 +19,9 @@ from mlflow_l3d.studies.seeds.numbers.settings import JOINED, varying_settings
 
 AUTO: Final = "auto"
 NONE: Final = "none"
-UNKNOWN: Final = "None"
-"""The value of a parameter that has none."""
+NO_VALUE: Final = "None"
+NOT_LOGGED: Final = "not logged"
+"""Texts of a parameter without a value, and of one that a run lacks."""
 _SEEDS: Final = frozenset(["seed", "seeds", "rng", "fold", "replicate", "replication", "repetition"])
 _COUNTS: Final = frozenset(["n", "num", "number", "count", "total", "k", "size", "length", "ratio", "strategy"])
 """Words in names of numbers that seeds or folds have: n_seeds, k_fold."""
@@ -86,7 +87,7 @@ def canonical(text: str) -> str:
     if np.isfinite(number):
         return f"{number:.15g}"
     if text.lower() in ("", "none", "null", "nan", "true", "false"):
-        return text.capitalize() if text.lower() in ("true", "false") else UNKNOWN
+        return text.capitalize() if text.lower() in ("true", "false") else NO_VALUE
     return re.sub(r"\bcuda:\d+\b", "cuda", _INNER_SEED.sub(r"\1*", text))
 
 
@@ -114,7 +115,7 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
     """
     values = pd.DataFrame({name: _texts(params[name]) for name in params if params[name].notna().any()}, params.index)
     columns = [str(name) for name in values]
-    varying = [name for name in columns if values[name].nunique(dropna=False) > 1]
+    varying = [name for name in columns if values[name].nunique() > 1]
     seeds = [name for name in varying if _sounds_like_seed(name) and _are_whole(values[name])]
     if seed != AUTO:
         seeds = [] if seed == NONE else _columns("seed", seed, columns)
@@ -140,8 +141,8 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
 
 
 def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
-    """Return the canonical texts of categories; None for a run that has none."""
-    levels = np.array([*map(canonical, column.cat.categories), None], dtype=object)
+    """Return the canonical texts of categories."""
+    levels = np.array([*map(canonical, column.cat.categories), NOT_LOGGED], dtype=object)
     return levels[column.cat.codes]
 
 
@@ -165,18 +166,18 @@ def _sounds_like_seed(name: str) -> bool:
 
 
 def _are_whole(values: pd.Series) -> bool:
-    return all(_WHOLE.fullmatch(text) for text in values.dropna().unique() if text != UNKNOWN)
+    return all(_WHOLE.fullmatch(text) for text in {*values} - {NO_VALUE, NOT_LOGGED})
 
 
 def _are_times(values: pd.Series) -> bool:
-    return all(_TIME.fullmatch(text) for text in values.dropna().unique())
+    return all(_TIME.fullmatch(text) for text in {*values} - {NOT_LOGGED})
 
 
 def _numbered(settings: pd.DataFrame) -> IntArray:
     """Return the number of the combination of values of each run, in the order in which they occur."""
     if settings.columns.empty:
         return np.zeros(len(settings), dtype=np.int64)
-    return settings.groupby([*settings], dropna=False, sort=False).ngroup().to_numpy(dtype=np.int64)
+    return np.asarray(settings.groupby([*settings], sort=False).ngroup(), dtype=np.int64)
 
 
 def _differs_in_groups(group: IntArray, values: pd.Series) -> bool:
@@ -196,8 +197,7 @@ def _labels(settings: pd.DataFrame) -> Iterator[str]:
     """Yield what distinguishes each group: of settings that always change together the first."""
     varying = [name.split(JOINED)[0] for name in varying_settings(settings)[0]] or [*settings][:1]
     for row in settings[varying].itertuples(index=False, name=None):
-        values = (shorten("not logged" if value is None else value, 40) for value in row)
-        parts = [f"{short_name(name)}={value}" for name, value in zip(varying, values, strict=True)]
+        parts = [f"{short_name(name)}={shorten(value, 40)}" for name, value in zip(varying, row, strict=True)]
         yield public_text(", ".join(parts)) or "all runs"
 
 

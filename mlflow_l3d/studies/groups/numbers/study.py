@@ -22,7 +22,7 @@ from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.tables import known_std
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interval
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.studies.groups.numbers.grouping import UNKNOWN, Grouping, short_name
+from mlflow_l3d.studies.groups.numbers.grouping import NO_VALUE, NOT_LOGGED, Grouping, short_name
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy, settings_study
 from mlflow_l3d.studies.seeds.numbers.spread import metric_spread
 
@@ -121,12 +121,13 @@ def groups_study(
         One row per run: all its scores. A run with the seeds and results of another in its group is left out.
     """
     group, numbers = pd.Series(grouping.group), range(len(scores))
-    seeds = grouping.seed_values.set_axis(numbers).replace({UNKNOWN: None})
+    seeds = grouping.seed_values.set_axis(numbers)
+    seeds = seeds.mask(seeds.isin([NO_VALUE, NOT_LOGGED]))
     same = pd.concat([group, seeds], axis=1)
-    repeated = _again(same.join(results.set_axis(numbers), rsuffix=" result"), seeds)
+    repeated = _again(pd.concat([same, results.set_axis(numbers)], axis=1), seeds)
     labels = group.map(dict(enumerate(grouping.names)))
     runs = pd.DataFrame({"run_id": run_ids, "group": labels, "score": scores, "repeated": repeated})
-    runs["seeds"] = seeds.astype(str).agg(", ".join, axis=1) if len(seeds.columns) else ""
+    runs["seeds"] = [", ".join(row) for row in grouping.seed_values.to_numpy()]
     kept = runs[~repeated]
     runs["far"] = kept.groupby("group")["score"].transform(_far, sign=metric.sign)
     runs["far"] = runs["far"].eq(1)

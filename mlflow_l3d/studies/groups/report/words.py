@@ -65,7 +65,7 @@ def _single_runs(study: GroupsStudy) -> Iterator[str]:
     single, best = study.groups[study.groups["runs"].eq(1)], study.several["mean"].iloc[0]
     near = int((study.metric.sign * (best - single["mean"]) < study.luck).sum())
     if len(single):
-        yield f"Of {counted(len(single), 'group')} with one run, {near} are as good as the best of the others up to luck."
+        yield f"Of {counted(len(single), 'group')} with one run, {near} may be as good as the best of the others."
 
 
 def _differences(study: GroupsStudy) -> Answer:
