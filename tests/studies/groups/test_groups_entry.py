@@ -21,6 +21,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.view import studies_of
 from mlflow_l3d.studies.groups.results import GroupsEvaluation
 from mlflow_l3d.studies.groups.run import evaluate_groups
+from mlflow_l3d.studies.investigation.run import Investigation
 
 RATES = {"0.1": 0.80, "0.01": 0.70}
 
@@ -218,10 +219,10 @@ def test_one_run_of_each_setting_says_what_to_do(place: Place) -> None:
     assert "mlflow-l3d evaluate experiment:tuning --group-by NAME" in summary
 
 
-def test_runs_of_this_package_do_not_count(place: Place) -> None:
-    run = place.investigate()
+def test_runs_of_this_package_do_not_count(done: tuple[Place, Investigation]) -> None:
+    place, investigation = done
     with pytest.raises(ParameterError, match=r"^source=\(runs\): finds no finished run, only 0 others"):
-        evaluated(place, f"experiment:{place.client.get_run(run.run_id).info.experiment_id}")
+        evaluated(place, f"experiment:{place.client.get_run(investigation.run_id).info.experiment_id}")
 
 
 def predict(place: Place, folder: Path, name: str, predictions: np.ndarray, labels: np.ndarray, seed: int) -> None:

@@ -98,26 +98,31 @@ def test_zero_variance_is_not_certainty() -> None:
     assert study_of({"a": [0.8] * 3, "b": [0.8] * 3}).pairs["p"].tolist() == [1.0]
 
 
-SIZES = {"even": [5] * 5, "few": [3] * 5, "uneven": [3, 3, 5, 10, 30]}
+def test_pairs_of_which_some_share_seeds_need_a_number_of_runs() -> None:
+    """Of three shared seeds the covariance may be larger than the variances: no run is then needed, not an error."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        luck = rng.standard_normal(12)
+        scores = {
+            name: (luck[:size] + 0.01 * rng.standard_normal(size)).tolist() for name, size in (("a", 3), ("b", 12))
+        }
+        assert (study_of(scores, shared=True).pairs["runs_needed"].dropna() >= 3).all()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scores", ["normal", "skewed"])
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("sizes", SIZES)
-def test_groups_that_do_not_differ(sizes: str, shared: bool, scores: str) -> None:
-    """At most 5 % false claims over all pairs, coverage .93 to .97; with the error of 150 studies."""
+@pytest.mark.parametrize(("sizes", "shared"), [((5, 5, 5, 5), True), ((3, 3, 10, 30), False), ((3, 4, 3, 4), False)])
+def test_groups_that_do_not_differ(sizes: tuple[int, ...], shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 5 % false claims over all pairs, coverage .93 to .97, with the error of 100 studies of skewed scores.
+
+    The whole grid is in benchmarks/groups_simulation.py.
+    """
+    monkeypatch.setattr("mlflow_l3d.studies.groups.numbers.study.runs_to_settle", lambda *_: math.inf)
     rng, claims, covered = np.random.default_rng(7), [], []
-
-    def draw(size: int) -> np.ndarray:
-        noise = rng.standard_normal(size) if scores == "normal" else (rng.gamma(6, 1, size) - 6) / math.sqrt(6)
-        return np.asarray(0.8 - 0.01 * noise)
-
-    for _ in range(150):
-        of_seed = draw(30) - 0.8
-        parts = {str(at): draw(size) + shared * of_seed[:size] for at, size in enumerate(SIZES[sizes])}
-        study = study_of(parts, shared=shared)
+    for _ in range(100):
+        of_seed = shared * rng.standard_normal(30)
+        luck = [(rng.gamma(6, 1, size) - 6) / math.sqrt(6) + of_seed[:size] for size in sizes]
+        study = study_of({str(at): 0.8 - 0.01 * each for at, each in enumerate(luck)}, shared=shared)
         claims.append(study.pairs["p_holm"].min() <= 0.05)
         covered += (study.groups["mean_ci_low"].le(0.8) & study.groups["mean_ci_high"].ge(0.8)).tolist()
-    assert np.mean(claims) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 150)
-    assert 0.93 - 0.02 <= np.mean(covered) <= 0.97 + 0.02
+    assert np.mean(claims) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 100)
+    assert 0.93 - 0.03 <= np.mean(covered) <= 0.97 + 0.02

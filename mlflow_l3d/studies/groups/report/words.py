@@ -28,11 +28,11 @@ def headline(study: GroupsStudy) -> str:
         return "How much is luck depends on the group."
     if study.pairs.empty:
         return f"Between two runs of a group, a difference below {_size(study, study.luck)} may be [[luck|luck]]."
-    best, others = shorten(study.pairs["first"].iloc[0], 50), int(several["verdict"].isin([BETTER, UNDECIDED]).sum())
+    best, others = shorten(study.pairs["first"].iloc[0], 36), int(several["verdict"].isin([BETTER, UNDECIDED]).sum())
     undecided = int(several["verdict"].eq(UNDECIDED).sum())
     if not undecided:
         return f"{best} is better than {'all ' * (others > 1)}{counted(others, 'other group')}, beyond luck."
-    return f"{best} has the best mean; luck alone may put it before {undecided} of {counted(others, 'other group')}."
+    return f"{best} has the best mean; luck may put it before {undecided} of {counted(others, 'other')}."
 
 
 def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
