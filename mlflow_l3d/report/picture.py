@@ -29,7 +29,7 @@ _STYLE: Final = Markup(
     "text{font:12px system-ui,Helvetica,Arial,sans-serif;fill:#59626d}"
     ".title{font-size:20px;font-weight:600;fill:#1b1f24}.strong,.name{font-weight:600;fill:#1b1f24}"
     ".dot{fill:#0067a3}.band{fill:#e6edf3}.mean{stroke:#1b1f24;stroke-width:2}.axis{stroke:#d8dde3}"
-    ".half{stroke:#1b1f24;stroke-dasharray:3 3}.interval{stroke-width:2.5}.amount{fill:#a5cfe9}"
+    ".half{stroke:#1b1f24;stroke-dasharray:3 3}.interval{stroke:#1b1f24;stroke-width:2.5}.amount{fill:#a5cfe9}"
     ".point{fill:#0067a3}"
 )
 

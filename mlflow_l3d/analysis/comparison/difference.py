@@ -109,7 +109,7 @@ class Spread:
 
 def _degrees(of_runs: float, degrees_runs: float, examples: float, degrees_examples: float, variance: float) -> float:
     uncertain = of_runs**2 / max(degrees_runs, 1.0) + examples**2 / max(degrees_examples, 1.0)
-    return variance**2 / uncertain
+    return variance**2 / uncertain if uncertain else max(degrees_runs, 1.0)
 
 
 def spread(means: Means, first: int, second: int) -> Spread:

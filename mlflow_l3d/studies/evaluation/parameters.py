@@ -125,6 +125,7 @@ EVALUATE_VERB = Verb(
         "mlflow_l3d.studies.seeds.results:SeedsEvaluation",
         "mlflow_l3d.studies.sweep.results:SweepEvaluation",
         "mlflow_l3d.studies.importing.run:FilesEvaluation",
+        "mlflow_l3d.studies.groups.results:GroupsEvaluation",
     ),
 )
 

@@ -11,6 +11,7 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, dots_bar
 from mlflow_l3d.report.numbers import (
     MISSING,
@@ -27,6 +28,7 @@ from mlflow_l3d.report.numbers import (
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, table_7
+from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report.over_words import task_rows
 
@@ -152,11 +154,11 @@ def pair_table(study: SeedsStudy) -> Table | None:
     )
 
 
-def settings_table(study: SeedsStudy) -> Table | None:
+def settings_table(settings: SettingsStudy | None, metric: Metric) -> Table | None:
     """Return what each recorded setting moves, largest first; None if there are none."""
-    if study.settings is None or study.settings.frame.empty:
+    if settings is None or settings.frame.empty:
         return None
-    shown = unit_of(study.metric).text
+    shown = unit_of(metric).text
     rows = [
         {
             "setting": shorten(row["setting"], 40),
@@ -168,9 +170,9 @@ def settings_table(study: SeedsStudy) -> Table | None:
             "lowest mean": f"{shown(row['lowest_mean'])}\n{shorten(row['lowest'], 24)}",
             "highest mean": f"{shown(row['highest_mean'])}\n{shorten(row['highest'], 24)}",
         }
-        for row in study.settings.frame.to_dict("records")
+        for row in settings.frame.to_dict("records")
     ]
-    rest = {"setting": "the rest", "levels": "", "std": shown(study.settings.residual_std)}
+    rest = {"setting": "the rest", "levels": "", "std": shown(settings.residual_std)}
     rows.append({**dict.fromkeys(rows[0], ""), **rest})
     return Table.of(rows, SETTINGS_NOTE, title="Which setting moves the score")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -13,11 +13,13 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.seeds.numbers.repeats import AnswerChanges
+from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
 ONLY_OF_SEEDS: Final = frozenset({"seeds", "validation_fraction", "self_test"})
@@ -43,7 +45,7 @@ def headline(study: SeedsStudy) -> str:
             return f"{share}: the scores do not say how much is luck."
         return f"{share}; the others differ by up to {_limit(study, rest)} by luck."
     if study.settings is not None and study.settings.found:
-        return f"{_moving(study)[0]}."
+        return f"{moving(study.settings, study.metric)[0]}."
     if scores.min() == scores.max():
         score = unit_of(study.metric).text(scores.iloc[0], 1)
         return f"All {len(scores)} {unit}s scored {score}: the {unit} does not change the score."
@@ -89,7 +91,20 @@ def study_answers(study: SeedsStudy) -> tuple[Answer, ...]:
     """Return what one study says about the score, about the seeds themselves, and about single predictions."""
     if study.changes is not None:
         return _changes(study, study.changes), _luck(study), _stable(study)
-    return _luck(study), _lucky(study) if study.settings is None else _settings(study), _stable(study)
+    second = _lucky(study)
+    if study.passes is not None:
+        second = _every_time(study, study.passes)
+    elif study.settings is not None:
+        second = settings_answer(study.settings, study.metric, _collapses(study), _seed_details(study))
+    return _luck(study), second, _stable(study)
+
+
+def _every_time(study: SeedsStudy, passes: pd.DataFrame) -> Answer:
+    """Return how many examples are right in all runs."""
+    last = passes.iloc[-1]
+    every, some = (points(last[name], 1) for name in ("all_pass", "any_pass"))
+    lead = f"**{every} %** of the examples are right in all {last['k']:.0f} runs, {some} % in at least one."
+    return Answer("Is it right every time?", "", (lead + _collapses(study),))
 
 
 def _luck(study: SeedsStudy) -> Answer:
@@ -162,34 +177,26 @@ def _seed_details(study: SeedsStudy) -> Iterator[str]:
         yield f"Seed 42 has the score of rank {place} of {len(scores)}, the best being 1."
 
 
-def _settings(study: SeedsStudy) -> Answer:
-    """Return which recorded settings move the score, and what the runs cannot separate."""
-    question, settings = "Which setting moves the score?", study.settings
-    assert settings is not None
-    if (passes := study.passes) is not None:
-        last = passes.iloc[-1]
-        every, some = (points(last[name], 1) for name in ("all_pass", "any_pass"))
-        lead = f"**{every} %** of the examples are right in all {last['k']:.0f} runs, {some} % in at least one."
-        return Answer("Is it right every time?", "", (lead + _collapses(study),))
-    moving, tested = _moving(study), settings.frame.loc[settings.frame["p_holm"].notna(), "setting"]
+def settings_answer(settings: SettingsStudy, metric: Metric, more: str = "", details: Iterable[str] = ()) -> Answer:
+    """Return which recorded settings move the score, and what the runs cannot separate; `more` follows the answer."""
+    effects, tested = moving(settings, metric), settings.frame.loc[settings.frame["p_holm"].notna(), "setting"]
     others = [name for name in tested if name not in settings.found]
     none = f"Of {', '.join(others)} no effect is found." if others else "The settings of these runs cannot be tested."
-    lead = f"**{len(moving)} of {len(tested)}** varied settings: {', '.join(settings.found)}." if moving else none
-    details = [f"{each}." for each in moving]
-    if moving:
-        details += [none] * bool(others)
-        details.append("Intervals assume independent runs, which runs that share such a setting are not.")
-    return Answer(question, "", (lead + _collapses(study), *details, *settings.cannot_tell, *_seed_details(study)))
+    lead = f"**{len(effects)} of {len(tested)}** varied settings: {', '.join(settings.found)}." if effects else none
+    sentences = [f"{each}." for each in effects]
+    if effects:
+        sentences += [none] * bool(others)
+        sentences.append("Intervals assume independent runs, which runs that share such a setting are not.")
+    return Answer("Which setting moves the score?", "", (lead + more, *sentences, *settings.cannot_tell, *details))
 
 
-def _moving(study: SeedsStudy) -> list[str]:
+def moving(settings: SettingsStudy, metric: Metric) -> list[str]:
     """Return a sentence for each setting that moves the score."""
-    assert study.settings is not None
-    shown, frame = unit_of(study.metric).text, study.settings.frame
+    shown, frame = unit_of(metric).text, settings.frame
     return [
         f"{row['setting']} moves the score (p {probability(row['p_holm'])}): {shown(row['highest_mean'], 1)} at "
         f"{shorten(row['highest'], 40)}, {shown(row['lowest_mean'], 1)} at {shorten(row['lowest'], 40)}"
-        for row in frame[frame["setting"].isin(study.settings.found)].to_dict("records")
+        for row in frame[frame["setting"].isin(settings.found)].to_dict("records")
     ]
 
 

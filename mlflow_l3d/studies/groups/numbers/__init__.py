@@ -1,0 +1,1 @@
+"""Which runs form a group, and what groups say: pure functions."""

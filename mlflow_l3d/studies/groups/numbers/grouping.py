@@ -1,0 +1,206 @@
+"""Which existing runs differ by luck alone: what seeds and names of runs look like, and the groups that remain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.intervals import IntArray
+from mlflow_l3d.errors import unknown_name
+from mlflow_l3d.privacy import public_text
+from mlflow_l3d.report.numbers import shorten
+from mlflow_l3d.studies.seeds.numbers.settings import JOINED, varying_settings
+
+AUTO: Final = "auto"
+NONE: Final = "none"
+NO_VALUE: Final = "None"
+NOT_LOGGED: Final = "not logged"
+"""Texts of a parameter without a value, and of one that a run lacks."""
+_SEEDS: Final = frozenset(["seed", "seeds", "rng", "fold", "replicate", "replication", "repetition"])
+_COUNTS: Final = frozenset(["n", "num", "number", "count", "total", "k", "size", "length", "ratio", "strategy"])
+"""Words in names of numbers that seeds or folds have: n_seeds, k_fold."""
+_PERHAPS: Final = frozenset(["repeat", "rep", "run", "trial", "attempt"])
+"""Words in names of numbers that are seeds if they differ in all runs of every group: repeat=3 may be a setting."""
+_OF_ONE_RUN: Final = re.compile(
+    r"(.*[_.\-/])?((output|out|log|logging|save|saving|results?|checkpoints?|ckpt|cache|work|working|tmp|temp|tensorboard|"
+    r"tb|run|wandb|artifacts?)[_-]?(dir|path|folder|directory|root|file|uri|url)"
+    r"|(run|job|trial|process|wandb|slurm)[_-]?(name|id|uuid)|time_?stamp|date_?time|(start|end|created)_?(time|at)|uuid"
+    r"|host_?name|pid|(push_to_)?hub_model_id|local_rank)",
+    re.IGNORECASE,
+)
+"""Names of what a run writes, of runs and times; not of data or models, which may be what differs."""
+_SCHEMES: Final = re.compile(
+    r"(.*[_.\-/])?((output|out|save|results?)[_-]?(dir|path|folder)|(run|job|trial|experiment)[_-]?name)", re.IGNORECASE
+)
+"""Names of columns whose texts people choose by what they try."""
+_TIME: Final = re.compile(r"(?!.*00.?00.?00)\d{4}-?\d\d-?\d\d[T_ -]\d\d[:.-]?\d\d[:.-]?\d\d\S*")
+_INNER_SEED: Final = re.compile(r"((?:\w*seed|random_state)['\"]?\s*[=:]\s*)(?:\d+|None|null)")
+_WHOLE: Final = re.compile(r"-?\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """How runs are grouped.
+
+    Attributes
+    ----------
+    group
+        Shape (n,): the number of the group of each run.
+    names
+        What distinguishes each group, in words.
+    seeds, fixed_seeds, ignored
+        Names of seeds, of seeds with one value in all runs, and of what else varies and distinguishes no groups.
+    seed_values, settings
+        One row per run: values of seeds, and of what distinguishes groups; equal values are equal texts.
+    """
+
+    group: IntArray
+    names: tuple[str, ...]
+    seeds: tuple[str, ...]
+    fixed_seeds: tuple[str, ...]
+    ignored: tuple[str, ...]
+    seed_values: pd.DataFrame
+    settings: pd.DataFrame
+
+
+def canonical(text: str) -> str:
+    """Return a value as equal values have it: numbers in one form, no seeds in descriptions of objects.
+
+    Examples
+    --------
+    >>> [canonical(text) for text in ("1e-3", "0.0010", "null", "SVC(random_state=3)", "cuda:1")]
+    ['0.001', '0.001', 'None', 'SVC(random_state=*)', 'cuda']
+    """
+    text = text.strip()
+    if _WHOLE.fullmatch(text):
+        return str(int(text)) if len(text) < 4000 else text
+    try:
+        number = float(text)
+    except ValueError:
+        number = np.nan
+    if np.isfinite(number):
+        return f"{number:.15g}"
+    if text.lower() in ("", "none", "null", "nan", "true", "false"):
+        return text.capitalize() if text.lower() in ("true", "false") else NO_VALUE
+    return re.sub(r"\bcuda:\d+\b", "cuda", _INNER_SEED.sub(r"\1*", text))
+
+
+def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, seed: str = AUTO) -> Grouping:
+    """Return the groups of runs that differ by seeds alone.
+
+    Parameters
+    ----------
+    params
+        One row per run: texts as categories, by ``params.NAME`` and ``tags.NAME``.
+    names
+        The runs' own names.
+    group_by, seed
+        Names of columns, separated by commas (without prefix: a parameter), or ``auto``; no seeds if ``none``.
+
+    Raises
+    ------
+    ParameterError
+        If a column is not there.
+
+    Notes
+    -----
+    Names of runs or folders distinguish groups if their texts without digits do, each in two runs or more:
+    ``baseline-1, baseline-2, new-1, new-2`` are two groups even if nothing else was logged.
+    """
+    values = pd.DataFrame({name: _texts(params[name]) for name in params if params[name].notna().any()}, params.index)
+    columns = [str(name) for name in values]
+    varying = [name for name in columns if values[name].nunique() > 1]
+    seeds = [name for name in varying if _sounds_like_seed(name) and _are_whole(values[name])]
+    if seed != AUTO:
+        seeds = [] if seed == NONE else _columns("seed", seed, columns)
+    writes = [name for name in varying if _OF_ONE_RUN.fullmatch(name) or _are_times(values[name])]
+    if group_by == AUTO:
+        keys = [name for name in varying if name.startswith("params.") and name not in (*seeds, *writes)]
+        perhaps = [name for name in keys if seed == AUTO and _words(name) & _PERHAPS and _are_whole(values[name])]
+        group = _numbered(values[[key for key in keys if key not in perhaps]])
+        seeds += [name for name in perhaps if _differs_in_groups(group, values[name])]
+    else:
+        keys = _columns("group_by", group_by, columns)
+    settings = values[[name for name in keys if name not in seeds]].copy()
+    for name in ["run name", *filter(_SCHEMES.fullmatch, writes)] if group_by == AUTO else []:
+        texts = params[name].astype(object) if name in params else names
+        scheme = texts.str.replace(r"\d+", "#", regex=True)
+        if name not in seeds and _splits(_numbered(settings), scheme):
+            settings[name] = scheme
+    group = _numbered(settings)
+    labels = tuple(_labels(settings.iloc[np.unique(group, return_index=True)[1]]))
+    rest = [name for name in varying if name not in (*seeds, *settings)]
+    fixed = [name for name in columns if _sounds_like_seed(name) and name not in (*varying, *settings)]
+    return Grouping(group, labels, tuple(seeds), tuple(fixed), tuple(rest), values[seeds], settings)
+
+
+def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
+    """Return the canonical texts of categories."""
+    levels = np.array([*map(canonical, column.cat.categories), NOT_LOGGED], dtype=object)
+    return levels[column.cat.codes]
+
+
+def _columns(parameter: str, text: str, there: Sequence[str]) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [name if name.startswith(("params.", "tags.")) else f"params.{name}" for name in names]
+    for name in names:
+        if name not in there:
+            raise unknown_name(parameter, name, there, "one that the runs have:")
+    return names
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of a name, as of ``params.model.randomState``."""
+    return set(re.findall("[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
+
+
+def _sounds_like_seed(name: str) -> bool:
+    words = _words(name)
+    return bool(words & _SEEDS or {"random", "state"} <= words) and not words & _COUNTS
+
+
+def _are_whole(values: pd.Series) -> bool:
+    return all(_WHOLE.fullmatch(text) for text in {*values} - {NO_VALUE, NOT_LOGGED})
+
+
+def _are_times(values: pd.Series) -> bool:
+    return all(_TIME.fullmatch(text) for text in {*values} - {NOT_LOGGED})
+
+
+def _numbered(settings: pd.DataFrame) -> IntArray:
+    """Return the number of the combination of values of each run, in the order in which they occur."""
+    if settings.columns.empty:
+        return np.zeros(len(settings), dtype=np.int64)
+    return np.asarray(settings.groupby([*settings], sort=False).ngroup(), dtype=np.int64)
+
+
+def _differs_in_groups(group: IntArray, values: pd.Series) -> bool:
+    """Return whether runs of one group always have different values, and some group has several runs."""
+    pairs = pd.DataFrame({"group": group, "value": values})
+    return bool(pairs["group"].duplicated().any() and not pairs.duplicated().any())
+
+
+def _splits(group: IntArray, scheme: pd.Series) -> bool:
+    """Return whether a naming scheme distinguishes runs within groups, and each of its kinds has two runs or more."""
+    sizes = scheme.groupby([group, scheme.to_numpy()]).size()
+    kinds = sizes.groupby(level=0).transform("size")
+    return bool(scheme.notna().all() and (kinds > 1).any() and (sizes[kinds > 1] > 1).all())
+
+
+def _labels(settings: pd.DataFrame) -> Iterator[str]:
+    """Yield what distinguishes each group: of settings that always change together the first."""
+    varying = [name.split(JOINED)[0] for name in varying_settings(settings)[0]] or [*settings][:1]
+    for row in settings[varying].itertuples(index=False, name=None):
+        parts = [f"{short_name(name)}={shorten(value, 40)}" for name, value in zip(varying, row, strict=True)]
+        yield public_text(", ".join(parts)) or "all runs"
+
+
+def short_name(column: str) -> str:
+    """Return the name of a parameter or tag without what it is."""
+    return column.removeprefix("params.").removeprefix("tags.")

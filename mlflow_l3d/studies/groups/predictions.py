@@ -1,0 +1,98 @@
+"""Predictions that existing runs logged as tables: how often two runs of a group agree, and on which examples not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, example_votes
+from mlflow_l3d.analysis.consistency.runs import class_agreement
+from mlflow_l3d.report.examples import MOST
+from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.existing import read_table
+
+MOST_RUNS: Final = 20
+"""Runs of a group whose predictions are read."""
+SHARES: Final = ("robust_share", "fragile_share", "never_right_share")
+_ENDS: Final = ("", "_ci_low", "_ci_high")
+_FILES: Final = ("predictions.parquet", "predictions.csv")
+_ROLES: Final = {
+    "example_id": ["example_id", "id", "idx", "index", "row_id", "sample_id", "uid"],
+    "label": ["label", "labels", "target", "targets", "y_true", "true", "truth", "ground_truth", "y", "actual"],
+    "prediction": ["prediction", "predictions", "predicted", "pred", "preds", "y_pred", "output", "outputs", "yhat"],
+}
+"""Role of a column -> the names that it has in tables of other code, most likely first."""
+
+
+def agreement_of_groups(
+    client: Client, groups: Mapping[str, pd.DataFrame]
+) -> tuple[pd.DataFrame | None, pd.DataFrame | None, list[str]]:
+    """Return how predictions agree in each group, the examples on which runs of the best group differ most, and notes.
+
+    Parameters
+    ----------
+    client
+        The tracking server.
+    groups
+        Name -> runs with the columns ``uri`` and ``tables``, best first.
+
+    Returns
+    -------
+    tuple
+        One row per group with predictions: ``group``, ``compared`` runs, ``examples``, ``consistency`` with its
+        interval, and shares of robust, fragile and never right examples; and the frame of
+        :class:`~mlflow_l3d.analysis.consistency.examples.ExampleVotes`. None if there are none.
+    """
+    rows, fragile, notes = [], None, []
+    for name, runs in groups.items():
+        tables = [*_read(client, runs.head(MOST_RUNS).to_dict("records"))]
+        if len(tables) < 2:
+            continue
+        ids, labels = tables[0]["example_id"], tables[0]["label"].astype(str)
+        same = all(each["example_id"].equals(ids) and each["label"].astype(str).equals(labels) for each in tables)
+        if not same or len(ids) < FEWEST_EXAMPLES:
+            why = f"there are fewer than {FEWEST_EXAMPLES}" if same else "its runs predict different examples"
+            notes.append(f"Predictions of {name} are not compared: {why}.")
+            continue
+        codes = pd.factorize(pd.concat([labels, *(each["prediction"].astype(str) for each in tables)]))[0]
+        true, predictions = codes[: len(ids)], codes[len(ids) :].reshape(len(tables), -1)
+        agreement = class_agreement(predictions, true)
+        limits = {f"consistency{end}": getattr(agreement.pairs["consistency"], f"mean{end}") for end in _ENDS}
+        shares = {share: agreement.together[share] for share in SHARES}
+        rows.append({"group": name, "compared": len(tables), "examples": len(ids), **limits, **shares})
+        if fragile is None:
+            fragile = example_votes(predictions, true, ids.to_numpy()).most_fragile(MOST)
+    if not rows and not notes:
+        notes.append(
+            f"The runs hold no predictions ({', '.join(_FILES)}, or a logged table with label and prediction)."
+        )
+    return pd.DataFrame(rows) if rows else None, fragile, notes
+
+
+def _read(client: Client, runs: Sequence[Mapping[Any, str]]) -> Iterator[pd.DataFrame]:
+    """Yield the predictions of runs; nothing if the first run has none."""
+    for name in [*_FILES, *(each["path"] for each in json.loads(runs[0]["tables"] or "[]"))]:
+        if _with_roles(read_table(client, runs[0]["uri"], name)) is not None:
+            yield from filter(
+                lambda each: each is not None, (_with_roles(read_table(client, run["uri"], name)) for run in runs)
+            )
+            return
+
+
+def _with_roles(table: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Return ids (places if there are none), labels and predictions; None if these are not there, or are numbers."""
+    if table is None:
+        return None
+    table = table.rename(columns=lambda name: str(name).lower())
+    columns = {role: next((table[name] for name in names if name in table), None) for role, names in _ROLES.items()}
+    if columns["label"] is None or columns["prediction"] is None:
+        return None
+    if columns["example_id"] is None or columns["example_id"].duplicated().any():
+        columns["example_id"] = pd.Series(range(len(table)), table.index)
+    frame = pd.DataFrame(columns).sort_values("example_id", ignore_index=True, kind="stable")
+    floats = frame[["label", "prediction"]].select_dtypes("float")
+    return None if (floats % 1 != 0).any(axis=None) else frame.astype(dict.fromkeys(floats, np.int64))

@@ -1,0 +1,1 @@
+"""The report of groups of existing runs."""

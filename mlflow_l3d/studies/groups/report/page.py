@@ -1,0 +1,177 @@
+"""The document of groups of existing runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, text, whisker
+from mlflow_l3d.report.examples import fragile_examples
+from mlflow_l3d.report.numbers import (
+    counted,
+    interval_of,
+    metric_text,
+    plain,
+    points,
+    probability,
+    shorten,
+    unit_of,
+    with_limits,
+)
+from mlflow_l3d.report.page import Document, Drawing, Section
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
+from mlflow_l3d.studies.groups.report import words
+from mlflow_l3d.studies.seeds.report.tables import settings_table
+
+Row: TypeAlias = Mapping[Any, Any]
+_FIRST: Final = 6
+_MOST: Final = 200
+"""Rows of a first table, and of any."""
+_NOTES: Final = 3
+"""Notes on a first screen."""
+_DRAWN: Final = 12
+_DOTS: Final = 300
+"""Groups that are drawn, and runs of each."""
+
+
+def groups_document(
+    study: GroupsStudy,
+    counts: Mapping[str, int],
+    agreement: pd.DataFrame | None,
+    examples: pd.DataFrame | None,
+    *,
+    title: str,
+    source: Source,
+    notes: Sequence[str] = (),
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Document:
+    """Return groups of runs as people read them.
+
+    Parameters
+    ----------
+    study, counts, agreement, examples
+        As in :class:`mlflow_l3d.studies.groups.results.GroupsEvaluation`.
+    title, source, notes, settings
+        As in :class:`mlflow_l3d.studies.about.About`.
+    """
+    said = [*words.notes(study, counts), *notes]
+    run = f"MLflow run {source.run_id}; report.html is among its artifacts" if source.run_id else ""
+    fragile = None if examples is None else fragile_examples(examples)
+    return Document(
+        title=title,
+        headline=words.headline(study),
+        about=source.about(metric_text(study.metric)),
+        place=source.place(counted(counts["used"], "run"), counted(len(study.groups), "group")),
+        answers=words.answers(study),
+        drawing=_strips(study),
+        table=_groups_table(study, _FIRST),
+        steps=[words.step(study, source)],
+        lines=[run] if run else [],
+        notes=said[:_NOTES],
+        remarks=said,
+        in_full=said[_NOTES:],
+        sections=[
+            Section("Groups", [_groups_table(study, _MOST)]),
+            Section("Pairs of groups", [_pairs_table(study)]),
+            Section("Settings of the runs", [settings_table(study.settings, study.metric)]),
+            Section("Single predictions", [_agreement_table(agreement), fragile]),
+        ],
+        settings=settings,
+    )
+
+
+def _strips(study: GroupsStudy) -> Drawing:
+    """Return one line per group: a dot per run, the mean and its interval."""
+    unit, parts, y = unit_of(study.metric), [], 0
+    groups = study.groups.head(_DRAWN)
+    runs = study.runs[study.runs["group"].isin(groups["group"]) & ~study.runs["repeated"]]
+    axis = Axis.over(
+        unit.scale * np.concatenate([runs["score"], *(groups[f"mean_ci_{end}"] for end in ("low", "high"))])
+    )
+
+    def at(value: float) -> float:
+        return axis.at(unit.scale * value)
+
+    for row in groups.to_dict("records"):
+        parts.append(text(0, y + 12, shorten(row["group"], 60), kind="strong", anchor="start"))
+        for one in runs[runs["group"].eq(row["group"])].head(_DOTS).to_dict("records"):
+            said = f"{one['seeds'] or one['run_id']}: {unit.text(one['score'])}"
+            parts.append(dot(at(one["score"]), y + 26, said, hollow=one["far"]))
+        if math.isfinite(row["mean_ci_low"]):
+            parts += whisker(at(row["mean_ci_low"]), at(row["mean_ci_high"]), y + 26)
+        parts.append(drawn_line("mean", at(row["mean"]), at(row["mean"]), y + 18, y + 34))
+        y += 42
+    label = f"{metric_text(study.metric)} of {counted(len(groups), 'group')}, best mean first"
+    more = f" The best {len(groups)} of {len(study.groups)} groups." if len(groups) < len(study.groups) else ""
+    direction = "" if study.metric.greater_is_better else " Smaller is better."
+    caption = f"A dot: one run. Lines: mean and its 95 % interval ({metric_text(study.metric)}).{direction}{more}"
+    return Drawing(svg(y + 24, label, *parts, axis.drawn(y)), caption)
+
+
+def _table(frame: pd.DataFrame, cells: Mapping[str, Callable[[Row], str]], note: str = "", **more: Any) -> Table | None:
+    """Return a table by head -> text of a cell of a row; None without rows."""
+    rows = [{head: cell(row) for head, cell in cells.items()} for row in frame.to_dict("records")]
+    return Table.of(rows, note, **more) if rows else None
+
+
+def _number(name: str, shown: Callable[[float], str]) -> Callable[[Row], str]:
+    """Return what writes a number of a row, with its interval if it has one."""
+    return lambda row: with_limits(shown(row[name]), interval_of(row, name, shown), "({})")
+
+
+def _groups_table(study: GroupsStudy, most: int) -> Table | None:
+    shown = unit_of(study.metric).text
+    against = {"undecided": "not distinguished", "": "not tested", "best": "this one"}
+    cells: dict[str, Callable[[Row], str]] = {
+        "group": lambda row: shorten(row["group"], 60),
+        "runs": lambda row: str(row["runs"]),
+        "mean": _number("mean", shown),
+        "[[typically ±|std]]": _number("std", shown),
+        "[[luck up to|luck]]": _number("luck", shown),
+        "lowest": _number("lowest", shown),
+        "highest": _number("highest", shown),
+        "the best is": lambda row: str(against.get(row["verdict"], row["verdict"])),
+        "runs needed": lambda row: plain(row["runs_needed"], 0),
+    }
+    hidden = f" The best {most} of {len(study.groups)} groups." if len(study.groups) > most else ""
+    note = f"{metric_text(study.metric)}. In brackets: 95 % intervals. runs needed: to distinguish it from the best."
+    table = _table(study.groups.head(most), cells, note + hidden)
+    return table and table.without_empty(["[[typically ±|std]]", "[[luck up to|luck]]", "runs needed"])
+
+
+def _pairs_table(study: GroupsStudy) -> Table | None:
+    shown = unit_of(study.metric).change
+    cells: dict[str, Callable[[Row], str]] = {
+        "pair": lambda row: f"{shorten(row['first'], 40)} - {shorten(row['second'], 40)}",
+        "runs": lambda row: f"{row['runs_first']}, {row['runs_second']}",
+        "paired": lambda row: str(row["shared"]),
+        "difference": _number("difference", shown),
+        "p": lambda row: probability(row["p"]),
+        "p Holm": lambda row: probability(row["p_holm"]),
+        "the first is": lambda row: str(row["verdict"]),
+        "runs needed": lambda row: plain(row["runs_needed"], 0),
+    }
+    note = "Interval and p are of each pair alone; p Holm is for all pairs. paired: runs of both with the same seeds."
+    return _table(study.pairs.head(_MOST), cells, note)
+
+
+def _agreement_table(agreement: pd.DataFrame | None) -> Table | None:
+    if agreement is None:
+        return None
+    cells: dict[str, Callable[[Row], str]] = {
+        "group": lambda row: shorten(row["group"], 60),
+        "runs": lambda row: str(row["compared"]),
+        "examples": lambda row: str(row["examples"]),
+        "[[two runs agree|agree]] (%)": _number("consistency", points),
+        "right in all (%)": _number("robust_share", points),
+        "in some (%)": _number("fragile_share", points),
+        "in none (%)": _number("never_right_share", points),
+    }
+    return _table(agreement, cells)

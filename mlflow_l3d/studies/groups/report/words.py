@@ -1,0 +1,127 @@
+"""What groups of existing runs answer, in sentences."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
+from mlflow_l3d.report.numbers import counted, listed, shorten, unit_of
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.studies.groups.numbers.grouping import short_name
+from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
+from mlflow_l3d.studies.seeds.report.words import settings_answer
+
+_LISTED: Final = 8
+"""Names of parameters that a sentence has at most."""
+
+
+def headline(study: GroupsStudy) -> str:
+    """Return the sentence that decides."""
+    several = study.several
+    if several.empty:
+        return "Every group has one run: how much of their differences is luck is not known."
+    if study.pairs.empty and math.isnan(study.luck):
+        return "How much is luck depends on the group."
+    if study.pairs.empty:
+        return f"Between two runs of a group, a difference below {_size(study, study.luck)} may be [[luck|luck]]."
+    best, others = shorten(study.pairs["first"].iloc[0], 36), int(several["verdict"].isin([BETTER, UNDECIDED]).sum())
+    undecided = int(several["verdict"].eq(UNDECIDED).sum())
+    if not undecided:
+        return f"{best} is better than {'all ' * (others > 1)}{counted(others, 'other group')}, beyond luck."
+    return f"{best} has the best mean; luck may put it before {undecided} of {counted(others, 'other')}."
+
+
+def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
+    """Return what the runs say about luck, about groups, and about settings."""
+    return _luck(study), _differences(study), settings_answer(study.settings, study.metric)
+
+
+def _size(study: GroupsStudy, value: float) -> str:
+    return unit_of(study.metric).size(value)
+
+
+def _luck(study: GroupsStudy) -> Answer:
+    question, several = "How much is luck?", study.several
+    if several.empty:
+        return Answer(question, "", ("Not known: it takes two runs that differ by a seed alone.",))
+    if math.isfinite(study.luck):
+        typical = unit_of(study.metric).typical(study.std)
+        lead = (
+            f"Two runs of a group differ by up to **{_size(study, study.luck)}**, [[typically|std]] **{typical}** each."
+        )
+        return Answer(question, "", (lead, *_single_runs(study)))
+    rows = several.sort_values("luck").iloc[[0, -1]].to_dict("records")
+    ends = [f"**{_size(study, row['luck'])}** ({shorten(row['group'], 40)})" for row in rows]
+    varies = "Groups differ significantly in their spread (Bartlett's test), so they have no number in common."
+    return Answer(question, "", (f"It depends on the group: from {ends[0]} to {ends[1]}.", varies))
+
+
+def _single_runs(study: GroupsStudy) -> Iterator[str]:
+    """Yield how many groups of one run may be as good as the best of the others."""
+    single, best = study.groups[study.groups["runs"].eq(1)], study.several["mean"].iloc[0]
+    near = int((study.metric.sign * (best - single["mean"]) < study.luck).sum())
+    if len(single):
+        yield f"Of {counted(len(single), 'group')} with one run, {near} may be as good as the best of the others."
+
+
+def _differences(study: GroupsStudy) -> Answer:
+    question, pairs = "Which groups differ?", study.pairs
+    if pairs.empty:
+        few = "Not known: it takes two groups with three runs or more."
+        return Answer(question, "", (few,))
+    is_found, groups = pairs["verdict"].eq(BETTER), len({*pairs["first"], *pairs["second"]})
+    kind = "pairs" if 2 * len(pairs) == groups * (groups - 1) else "pairs with the best group"
+    lead = f"**{int(is_found.sum())} of {len(pairs)} {kind}** differ beyond luck (95 %, Holm)."
+    details = [
+        f"{int(pairs['shared'].gt(0).sum())} of {len(pairs)} pairs share seeds and are paired; others: Welch's test."
+    ]
+    needed = pairs["runs_needed"].iloc[0]
+    if math.isfinite(needed):
+        details.append(
+            f"About {needed:,.0f} runs of each settle the best two with 80 %, if this is the true difference."
+        )
+    return Answer(question, "", (lead, *details))
+
+
+def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield what a reader must know about the groups, what decides first."""
+    yield f"{_named('Seeds', study.seeds)}. {_named('Neither seed nor setting', study.ignored)}."
+    rest = [f"{number:,} {what}" for what, number in counts.items() if what not in ("found", "used")]
+    yield f"{counts['used']:,} of {counted(counts['found'], 'run')} count" + (f"; {', '.join(rest)}." if rest else ".")
+    if repeated := int(study.runs["repeated"].sum()):
+        yield f"{counted(repeated, 'run')} repeated (same seeds and results as another of the group): left out."
+    if far := int(study.runs["far"].sum()):
+        yield f"{counted(far, 'run')} (hollow) far worse than the rest of the group: look for a collapse."
+    if study.shares_seeds:
+        yield "Runs of one group share a seed: they are not independent, and the intervals are too narrow."
+    if constant := int((study.several["lowest"] == study.several["highest"]).sum()):
+        yield f"{counted(constant, 'group')} with one score in all runs: check that the seed reaches the training."
+    if study.fixed_seeds:
+        yield f"{_named('Seeds with one value', study.fixed_seeds)}. Their luck is not in these numbers."
+    if study.left_out:
+        yield f"{_named('Settings with too many values to study', study.left_out)}."
+
+
+def _named(what: str, names: tuple[str, ...]) -> str:
+    short = [short_name(name) for name in names[:_LISTED]]
+    more = [f"{len(names) - _LISTED} more"] if len(names) > _LISTED else []
+    return f"{what}: {listed([*short, *more]) if names else 'none'}"
+
+
+def step(study: GroupsStudy, source: Source) -> Step:
+    """Return what to do next."""
+    given = {name: text for name, text in source.given.items() if name != "source"}
+    options = [word for name, text in given.items() for word in (f"--{name.replace('_', '-')}", text)]
+    command = shlex.join(["mlflow-l3d", "evaluate", source.task, *options])
+    if study.several.empty and not study.seeds:
+        why = "No parameter looks like a seed. Name the seed (--seed), or what distinguishes groups:"
+        return Step(why, f"{command} --group-by NAME")
+    if study.several.empty:
+        return Step("Train the best settings again with other seeds, at least three, then evaluate all:", command)
+    if study.groups["runs_needed"].notna().any():
+        return Step("Train the groups that need more runs with more seeds, then evaluate all:", command)
+    return Step("Write to each run how large a difference may be luck:", f"{command} --tag true")

@@ -1,0 +1,137 @@
+"""`evaluate_groups`: what the runs of an experiment say about luck, whoever logged them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.about import About, heading
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
+from mlflow_l3d.studies.groups.numbers.grouping import group_runs
+from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
+from mlflow_l3d.studies.groups.predictions import agreement_of_groups
+from mlflow_l3d.studies.groups.results import GroupsEvaluation
+from mlflow_l3d.studies.groups.scores import read_scores
+from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.shown import shows_progress, under_way
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.connection import Client, connect
+from mlflow_l3d.tracking.existing import read_runs
+from mlflow_l3d.tracking.pages import runs_page
+from mlflow_l3d.tracking.parent import set_tags
+
+_WITH_PREDICTIONS = 5
+"""Groups whose predictions are compared, best first."""
+
+
+def evaluate_groups(
+    source: str | Sequence[str],
+    *,
+    group_by: str = "auto",
+    seed: str = "auto",
+    metric: str = "auto",
+    step: str = "last",
+    tag: bool = False,
+    project_run: str | None = None,
+    log: bool = True,
+    progress: bool | None = None,
+) -> GroupsEvaluation:
+    """Group runs that differ by seeds alone, and return how much of the differences between groups is luck.
+
+    Parameters
+    ----------
+    source
+        ``experiment:NAME`` or ``experiment:ID``; an MLflow filter, which is searched in the current experiment; or run
+        ids.
+    group_by
+        What distinguishes groups, as in ``params.learning_rate,tags.model``; ``auto`` takes all parameters that vary,
+        except seeds and names of runs, folders and times.
+    seed
+        Which of them are seeds, as in ``params.random_state``; ``auto`` takes those with the name of one.
+    metric
+        The score; ``auto`` is the metric of all finished runs that sounds most like a score on test data.
+    step
+        ``last``, ``best``, or the number of a step.
+    tag
+        Whether to write what a difference may be by luck to the runs, as tags that begin with ``l3d.``.
+    project_run
+        The run that `mlflow run` opened, for the result.
+    log
+        Whether to write the result to a run of its own.
+    progress
+        Whether to report progress on stderr; None reports it in a notebook and on a terminal.
+
+    Raises
+    ------
+    L3DError
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow
+    >>> _ = mlflow.set_experiment("tuning")
+    >>> for learning_rate, seed in [(0.1, 1), (0.1, 2), (0.1, 3), (0.01, 1), (0.01, 2), (0.01, 3)]:
+    ...     with mlflow.start_run():
+    ...         _ = mlflow.log_params({"learning_rate": learning_rate, "seed": seed})
+    ...         mlflow.log_metric("test_accuracy", 0.7 + learning_rate + 0.01 * seed)
+    >>> evaluate_groups("experiment:tuning").groups[["group", "runs", "mean", "std"]].round(3)
+                    group  runs  mean   std
+    0   learning_rate=0.1     3  0.82  0.01
+    1  learning_rate=0.01     3  0.73  0.01
+    """
+    if tag and not log:
+        raise ParameterError("tag", "true", "writes to the runs, and log is false", "Leave one out.")
+    client = connect()
+    typed = {"source": source if isinstance(source, str) else ",".join(source), "group_by": group_by, "seed": seed}
+    typed |= {"metric": metric, "step": str(step)}
+    with under_way("reading and comparing the runs", shown=shows_progress(progress)):
+        runs = read_runs(client, source)
+        scored = read_scores(client, runs, metric, str(step))
+        frame, params = (each[scored.used].reset_index(drop=True) for each in (runs.frame, runs.params))
+        grouping = group_runs(params, frame["name"], group_by=group_by, seed=seed)
+        study = groups_study(frame["run_id"], scored.scores, grouping, scored.metric, scored.results)
+        grouped = frame[~study.runs["repeated"]].groupby(study.runs["group"])
+        members = {name: grouped.get_group(name) for name in study.several["group"].head(_WITH_PREDICTIONS)}
+        agreement, examples, remarks = agreement_of_groups(client, members)
+    title = f"luck in {typed['source'].removeprefix('experiment:')}"[:250]
+    given = {name: text for name, text in typed.items() if text not in ("auto", "last")}
+    origin = Source(task=typed["source"], address=runs_page(client, runs.experiment_id), given=given)
+    about = About(title=title, source=origin, notes=(*scored.notes, *remarks), settings=typed)
+    result = GroupsEvaluation("", study, scored.counts, agreement, examples, about)
+    if not log:
+        return result
+    with (
+        temporary_folder() as folder,
+        auxiliary_run(
+            client, project_run, role="groups", title=title, parameters=typed, experiment_id=runs.experiment_id
+        ) as run,
+    ):
+        origin = replace(origin, run_id=run.run_id, date=heading(run.run_id)["date"][:10])
+        result = replace(result, run_id=run.run_id, about=replace(about, source=origin))
+        report = result.report()
+        frames = {"groups.json": study.groups, "pairs.json": study.pairs, "settings.json": study.settings.frame}
+        frames |= {"runs.json": study.runs}
+        tables = write_tables(
+            folder, {name: each.replace([math.inf, -math.inf], math.nan) for name, each in frames.items()}
+        )
+        save_report(folder, names.REPORT, report)
+        write_result(folder, result)
+        run.finish(folder, metrics=study.metrics(), tags={names.NOTE: report.description(*report.notes)}, tables=tables)
+        if tag:
+            _tag(client, study)
+    return result
+
+
+def _tag(client: Client, study: GroupsStudy) -> None:
+    """Write the group, its spread, and what a difference may be by luck to the runs of groups with several runs."""
+    shown = unit_of(study.metric)
+    for row in study.several.to_dict("records"):
+        tags = {names.GROUP: row["group"], names.GROUP_RUNS: str(row["runs"]), names.GROUP_STD: f"{row['std']:.6g}"}
+        tags[names.LUCK] = f"{study.metric}: a difference of two runs below {shown.amount(row['luck'])} may be luck"
+        for run_id in study.runs.loc[study.runs["group"].eq(row["group"]), "run_id"]:
+            set_tags(client, run_id, tags)

@@ -1,0 +1,156 @@
+"""Which existing runs count, by which metric, at which step; and what became of the others."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mlflow_l3d.analysis.importance.tables import usable
+from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.approaches.command.scores import Printed, chosen_score
+from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import is_share, named, sounds_like_metric
+from mlflow_l3d.parameters.values import Whole
+from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.existing import ExistingRuns, histories
+
+_NO_METRIC: Final = re.compile(r"(?:^|[_/. ])(?:std|stderr|sem|rank|split\d+|time)(?:[_/. ]|$)")
+"""Words in names of what scikit-learn's searches log with each score."""
+_STEP: Final = Whole(0, words=("last", "best"))
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The runs that count.
+
+    Attributes
+    ----------
+    used
+        One value per run that was read: whether it counts.
+    scores, results
+        Of the runs that count: the score, and everything that sounds like one.
+    metric
+        What the score is.
+    counts
+        What became of the runs.
+    notes
+        What a reader must know.
+    """
+
+    used: npt.NDArray[np.bool_]
+    scores: FloatArray
+    results: pd.DataFrame
+    metric: Metric
+    counts: dict[str, int]
+    notes: list[str]
+
+
+def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str) -> Scored:
+    """Return the finished runs of other code that have a score, without parents of such runs.
+
+    Parameters
+    ----------
+    client, runs
+        The tracking server, and what was read from it.
+    metric, step
+        As in :func:`mlflow_l3d.studies.groups.run.evaluate_groups`.
+
+    Raises
+    ------
+    ParameterError
+        If there are fewer than two such runs, or the metric or step is not usable.
+    """
+    _STEP.read("step", step)
+    frame = runs.frame
+    theirs = frame["role"].eq("") & frame["status"].ne("PARENT")
+    finished = theirs & frame["status"].eq("FINISHED")
+    if not finished.any():
+        allowed = f"finds no finished run, only {int((theirs & ~finished).sum())} others"
+        raise ParameterError(
+            "source", "(runs)", allowed, "Runs of mlflow-l3d do not count: give the id of their parent."
+        )
+    chosen, notes = _metric(runs.metrics[finished], metric.removeprefix("metrics."))
+    values = usable(runs.metrics[chosen.name])
+    if step != "last":
+        at_step = _at_step(client, frame["run_id"][finished & np.isfinite(values)], chosen, step)
+        values = frame["run_id"].map(at_step).to_numpy(dtype=np.float64)
+    scored, up = finished.to_numpy() & np.isfinite(values), frame["parent"].to_numpy()
+    is_parent, above = np.zeros(len(frame), dtype=bool), up[scored]
+    while len(above := above[above >= 0]):
+        is_parent[above] = True
+        above = up[np.unique(above)]
+    used = scored & ~is_parent
+    if used.sum() < 2:
+        allowed = f"{int(used.sum())} finished runs have it, and at least 2 are needed"
+        raise ParameterError("metric", chosen.name, allowed, "Name another metric, or more runs.")
+    states = frame["status"].str.lower().where(~finished, "with child runs")
+    states = states.where(~finished | is_parent, "without a score")[theirs & ~used]
+    counts = {
+        "found": int(theirs.sum()),
+        "used": int(used.sum()),
+        **{str(state): int(count) for state, count in states.value_counts().items()},
+    }
+    if still := frame.loc[theirs & frame["status"].eq("RUNNING"), "name"].head(3).tolist():
+        notes.append(f"Still running, and left out: {', '.join(still)}.")
+    if step == "best":
+        notes.append("The best step of each run was chosen by its own score, so all scores are too good.")
+    scores = _in_fractions(values[used], chosen, frame["run_id"][used])
+    results = runs.metrics[used][[name for name in runs.metrics if sounds_like_metric(str(name))]]
+    return Scored(used, scores, results, chosen, counts, notes)
+
+
+def _metric(metrics: pd.DataFrame, asked: str) -> tuple[Metric, list[str]]:
+    """Return the score, and how it was chosen: among metrics of at least half as many runs as have any score."""
+    numbers = pd.DataFrame(usable(metrics.to_numpy()), columns=metrics.columns)
+    counts = numbers.count()[lambda count: count > 0]
+    if asked != "auto":
+        if asked not in counts:
+            raise unknown_name("metric", asked, counts.index, "one that finished runs have:")
+        return named(asked), []
+    likely = {name: Printed(numbers[name].median()) for name in counts.index if not _NO_METRIC.search(name)}
+    most = max((counts[name] for name in likely if chosen_score({name: likely[name]})), default=0)
+    name = chosen_score({name: value for name, value in likely.items() if 2 * counts[name] >= most})
+    if not name:
+        listed = ", ".join(counts.index[:20]) or "none"
+        raise ParameterError("metric", "auto", f"no metric of the runs sounds like a score ({listed})", "Name one.")
+    rest = ", ".join(counts.index.drop(name)[:10])
+    return named(name), [f"The metric {name} was chosen by its name." + (f" Others: {rest}." if rest else "")]
+
+
+def _at_step(client: Client, run_ids: pd.Series, metric: Metric, step: str) -> pd.Series:
+    """Return run id -> value at a step, or the best value."""
+    points = pd.DataFrame(histories(client, run_ids.tolist(), metric.name), columns=["run_id", "step", "time", "value"])
+    points["value"] = usable(points["value"])
+    points["best"] = metric.sign * points["value"]
+    if step != "best":
+        points = points[points["step"].eq(int(step))]
+    by = "best" if step == "best" else "time"
+    return points.dropna(subset="value").sort_values(by, kind="stable").groupby("run_id")["value"].last()
+
+
+def _in_fractions(scores: FloatArray, metric: Metric, run_ids: pd.Series) -> FloatArray:
+    """Return scores that were logged in per cent as fractions.
+
+    Raises
+    ------
+    ParameterError
+        If some runs logged per cent and others fractions, or a score is outside of the range of its metric.
+    """
+    sizes = np.abs(scores)
+    if is_share(metric.name) and 1.5 < sizes.max() <= 100:
+        small = np.flatnonzero((sizes > 0) & (sizes <= 1))
+        if small.size:
+            allowed = f"{small.size} runs have a fraction, as {run_ids.iloc[small[0]]}, and others a number in per cent"
+            raise ParameterError("metric", metric.name, allowed, "Choose runs of one kind by a filter.")
+        scores = scores / 100
+    low, high = metric.range
+    if not (scores.min() >= low - 1e-9 and scores.max() <= high + 1e-9):
+        allowed = f"lies between {low:g} and {high:g}, and the runs have {scores.min():g} to {scores.max():g}"
+        raise ParameterError("metric", metric.name, allowed, "Name another metric.")
+    return scores

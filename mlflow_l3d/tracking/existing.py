@@ -1,0 +1,196 @@
+"""Runs that exist already, whoever logged them: read page by page into columns, nothing of them is changed."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import batches, found, runs_named, search
+from mlflow_l3d.tracking.connection import again, error_line
+from mlflow_l3d.tracking.earlier.reader import file_of
+from mlflow_l3d.tracking.parent import current_experiment_id
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+EXPERIMENT: Final = "experiment:"
+"""Begins a source that is a whole experiment, by its name or id."""
+_SYSTEM: Final = "system/"
+"""Begins the names of what MLflow measures of the machine."""
+_POINTS: Final = 10_000_000
+_FORMS: Final[Mapping[str, Callable[[Path], pd.DataFrame]]] = {
+    ".parquet": pd.read_parquet,
+    ".csv": pd.read_csv,
+    ".json": lambda path: pd.DataFrame(**json.loads(path.read_text(encoding="utf-8"))),
+}
+
+
+@dataclass(frozen=True)
+class ExistingRuns:
+    """Runs as columns, oldest first: what 10,000 runs hold takes tens of megabytes.
+
+    Attributes
+    ----------
+    experiment_id
+        The experiment that gets the result.
+    frame
+        One row per run: ``run_id``, ``name``, ``status``, ``parent`` (the row of its parent run; -1 for none),
+        ``role`` (``l3d.role``; empty for runs of other code), ``uri`` and ``tables`` (logged tables, as text).
+    params
+        The same rows: categories of texts by ``params.NAME`` and ``tags.NAME``, without MLflow's tags and ours. A run
+        has the parameters of its parent runs that it lacks.
+    metrics
+        The same rows: the last value of each metric, nan if a run has none.
+    """
+
+    experiment_id: str
+    frame: pd.DataFrame
+    params: pd.DataFrame
+    metrics: pd.DataFrame
+
+
+def read_runs(client: MlflowClient, source: str | Sequence[str]) -> ExistingRuns:
+    """Return the runs of a source, and the parents of these runs.
+
+    Parameters
+    ----------
+    client
+        The tracking server.
+    source
+        ``experiment:NAME`` or ``experiment:ID``, a filter for the current experiment, or run ids.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such experiment or run, the filter cannot be read, or nothing is found.
+    """
+    from mlflow.exceptions import MlflowException
+
+    if isinstance(source, str):
+        whole = source.startswith(EXPERIMENT)
+        experiment_id = _experiment(client, source) if whole else current_experiment_id(client)
+        runs: Iterable[Run] = search(client, [experiment_id], "" if whole else source)
+    else:
+        runs = list(runs_named(client, list(dict.fromkeys(source))))
+        if missing := set(source) - {run.info.run_id for run in runs}:
+            allowed = "is not an active run on this tracking server"
+            raise ParameterError("source", min(missing), allowed, "Restore it, or leave it out.")
+        experiment_id = runs[0].info.experiment_id if runs else ""
+    try:
+        columns = _Columns()
+        rows = [columns.add(run) for run in runs]
+    except MlflowException as error:
+        if getattr(error, "error_code", "") != "INVALID_PARAMETER_VALUE":
+            raise
+        allowed = f"must be {EXPERIMENT}NAME, run ids, or an MLflow filter of runs ({error_line(error)})"
+        raise ParameterError("source", source, allowed) from error
+    if not rows:
+        raise ParameterError("source", source, "finds no runs", f"Name an experiment that has some: {EXPERIMENT}NAME.")
+    selected = {row["run_id"] for row in rows}
+    while parents_left := {row["parent"] for row in rows if row["parent"]} - selected:
+        rows += [columns.add(run) | {"status": "PARENT"} for run in runs_named(client, sorted(parents_left))]
+        selected |= parents_left
+    frame = pd.DataFrame(rows)
+    place = {run_id: at for at, run_id in enumerate(frame["run_id"])}
+    parents = np.array([place.get(parent, -1) for parent in frame["parent"]])
+    return ExistingRuns(str(experiment_id), frame.assign(parent=parents), columns.params(parents), columns.metrics())
+
+
+def _experiment(client: MlflowClient, source: str) -> str:
+    name = source.removeprefix(EXPERIMENT)
+    experiment = client.get_experiment_by_name(name) or (name and found(client.get_experiment, name))
+    if not experiment:
+        listed = ", ".join(sorted(each.name for each in client.search_experiments(max_results=10)))
+        raise ParameterError("source", source, "this tracking server has no such experiment", f"It has: {listed}.")
+    if experiment.lifecycle_stage != "active":
+        raise ParameterError("source", source, "the experiment was deleted", "Restore it, or name another.")
+    return str(experiment.experiment_id)
+
+
+class _Columns:
+    """Texts and numbers of runs by their names, run after run."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.codes: dict[str, array[int]] = {}
+        self.levels: dict[str, dict[str, int]] = {}
+        self.numbers: dict[str, array[float]] = {}
+
+    def add(self, run: Run) -> dict[str, str]:
+        """Add a run; return what is known of it besides."""
+        tags: Mapping[str, str] = run.data.tags
+        texts = {f"params.{name}": text for name, text in run.data.params.items()}
+        texts |= {f"tags.{name}": text for name, text in tags.items() if not name.startswith(("mlflow.", "l3d."))}
+        for name, text in texts.items():
+            codes, levels = self.codes.setdefault(name, array("i")), self.levels.setdefault(name, {})
+            codes.extend([-1] * (self.runs - len(codes)))
+            codes.append(levels.setdefault(text, len(levels)))
+        for name, number in run.data.metrics.items():
+            if not name.startswith(_SYSTEM):
+                column = self.numbers.setdefault(name, array("d"))
+                column.extend([math.nan] * (self.runs - len(column)))
+                column.append(number)
+        self.runs += 1
+        return {
+            "run_id": str(run.info.run_id),
+            "name": str(run.info.run_name or ""),
+            "status": str(run.info.status),
+            "parent": tags.get(names.PARENT_RUN_ID, ""),
+            "role": tags.get(names.ROLE, ""),
+            "uri": str(run.info.artifact_uri),
+            "tables": tags.get(names.LOGGED_ARTIFACTS, ""),
+        }
+
+    def params(self, parents: np.ndarray) -> pd.DataFrame:
+        """Return the texts; what a run lacks it has from its parent."""
+        columns = {}
+        for name, values in self.codes.items():
+            codes = np.full(self.runs, -1)
+            codes[: len(values)] = values
+            for _ in range(3):  # levels of nested runs
+                codes = np.where((codes < 0) & (parents >= 0), codes[parents], codes)
+            columns[name] = pd.Categorical.from_codes(codes, pd.Index([*self.levels[name]], dtype=object))
+        return pd.DataFrame(columns)
+
+    def metrics(self) -> pd.DataFrame:
+        """Return the numbers."""
+        for column in self.numbers.values():
+            column.extend([math.nan] * (self.runs - len(column)))
+        return pd.DataFrame({name: np.array(column) for name, column in self.numbers.items()}, range(self.runs))
+
+
+def histories(client: MlflowClient, run_ids: Sequence[str], metric: str) -> Iterator[tuple[str, int, int, float]]:
+    """Yield (run id, step, time, value) of every value of a metric; many runs in one call if the store has it."""
+    bulk = getattr(client._tracking_client.store, "get_metric_history_bulk", None)
+    with ThreadPoolExecutor(1 if bulk else 8) as pool:
+        for batch in batches(run_ids, 50):
+            if bulk:
+                every = [(point.run_id, point) for point in again(partial(bulk, batch, metric, _POINTS))]
+            else:
+                asked = pool.map(lambda run_id: client.get_metric_history(run_id, metric), batch)
+                every = [(run_id, point) for run_id, points in zip(batch, asked, strict=True) for point in points]
+            yield from ((run_id, point.step, point.timestamp, point.value) for run_id, point in every)
+
+
+def read_table(client: MlflowClient, uri: str, artifact: str) -> pd.DataFrame | None:
+    """Return an artifact that is a table: Parquet, CSV, or JSON as of MLflow's ``log_table``; None if it is not one."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = file_of(uri, artifact, Path(folder), str(client.tracking_uri))
+        try:
+            return None if path is None else _FORMS[path.suffix](path)
+        except (ValueError, KeyError, TypeError, OSError, RecursionError):
+            return None

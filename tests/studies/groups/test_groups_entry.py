@@ -1,0 +1,296 @@
+"""`evaluate_groups` on stores of runs that other code logged."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from groups_cases import add_run
+from mlflow import MlflowClient
+from run_helpers import Place, sqlite_place
+from scipy import stats
+
+import mlflow_l3d
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.evaluation.view import studies_of
+from mlflow_l3d.studies.groups.results import GroupsEvaluation
+from mlflow_l3d.studies.groups.run import evaluate_groups
+from mlflow_l3d.studies.investigation.run import Investigation
+
+RATES = {"0.1": 0.80, "0.01": 0.70}
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr("mlflow_l3d.report.page.Document.to_html", lambda *_, **__: "<html></html>")
+    return sqlite_place(migrated_store, tmp_path / "place")
+
+
+def evaluated(place: Place, source: Any = "experiment:tuning", **options: Any) -> GroupsEvaluation:
+    with place.entered():
+        return evaluate_groups(source, **{"log": False, **options})
+
+
+def fill(place: Place) -> dict[str, list[str]]:
+    """Log two groups of three runs, whose seeds are shared; return rate -> run ids."""
+    return {
+        rate: [
+            add_run(
+                place, {"lr": rate, "seed": seed}, {"test_acc": [mean, mean + 0.1, mean + 0.01 * seed]}, name=f"r{seed}"
+            )
+            for seed in range(3)
+        ]
+        for rate, mean in RATES.items()
+    }
+
+
+def contents(place: Place, run_ids: list[str]) -> list[Any]:
+    return [place.client.get_run(run_id).to_dictionary() for run_id in run_ids]
+
+
+def test_result_has_a_run_of_its_own_and_nothing_else_changes(place: Place) -> None:
+    runs = [run_id for run_ids in fill(place).values() for run_id in run_ids]
+    before = contents(place, runs)
+    first = evaluated(place, log=True)
+    assert contents(place, runs) == before
+    again = evaluated(place, log=True)
+    assert again.counts == first.counts == {"found": 6, "used": 6}
+    pd.testing.assert_frame_equal(again.groups, first.groups)
+    run = place.client.get_run(first.run_id)
+    assert run.info.experiment_id == place.client.get_run(runs[0]).info.experiment_id
+    assert (run.data.tags["l3d.role"], run.info.run_name, run.info.status) == ("groups", "luck in tuning", "FINISHED")
+    files = {item.path for item in place.client.list_artifacts(first.run_id)}
+    assert files >= {
+        "groups.json",
+        "pairs.json",
+        "runs.json",
+        "settings.json",
+        "report.html",
+        "summary.svg",
+        "result.json",
+    }
+    tables = json.loads(run.data.tags["mlflow.loggedArtifacts"])
+    assert [each["path"] for each in tables] == ["groups.json", "pairs.json", "settings.json", "runs.json"]
+    assert run.data.tags["mlflow.note.content"].startswith("**lr=0.1 is better than 1 other group, beyond luck.**")
+    assert (run.data.metrics["groups"], run.data.metrics["pairs_different"]) == (2, 1)
+    assert run.data.metrics["group_std"] == pytest.approx(0.01)
+    with place.entered():
+        assert mlflow_l3d.load(first.run_id).summary() == first.summary()
+        assert {run.info.run_id for run in studies_of(place.client)} == {first.run_id, again.run_id}
+
+
+def test_tags_are_written_only_if_they_are_asked_for(place: Place) -> None:
+    runs = fill(place)
+    before = contents(place, runs["0.1"])
+    evaluated(place, log=True, tag=True)
+    tags = place.client.get_run(runs["0.1"][0]).data.tags
+    ours = {name: value for name, value in tags.items() if name.startswith("l3d.")}
+    luck = "test_acc: a difference of two runs below 2.77 points may be luck"
+    assert ours == {"l3d.group": "lr=0.1", "l3d.group_runs": "3", "l3d.group_std": "0.01", "l3d.luck": luck}
+    for one, other in zip(before, contents(place, runs["0.1"]), strict=True):
+        for name in ours:
+            del other["data"]["tags"][name]
+        assert one == other
+    assert evaluated(place).counts == {"found": 6, "used": 6}
+    with pytest.raises(ParameterError, match=r"^tag=true: writes to the runs, and log is false"):
+        evaluated(place, tag=True)
+
+
+def test_runs_that_do_not_count_are_counted(place: Place) -> None:
+    fill(place)
+    add_run(place, {"lr": "0.1", "seed": 3}, {"test_acc": 0.1}, status="FAILED")
+    add_run(place, {"lr": "0.1", "seed": 4}, {"test_acc": 0.1}, status="KILLED")
+    add_run(place, {"lr": "0.1", "seed": 5}, {"test_acc": 0.1}, status="RUNNING", name="slow one")
+    add_run(place, {"lr": "0.1", "seed": 6}, {"train_acc": 0.99})
+    add_run(place, {"lr": "0.1", "seed": 7}, {"test_acc": math.nan})
+    add_run(place, {"lr": "0.1", "seed": 8}, {"test_acc": math.inf})
+    place.client.delete_run(add_run(place, {"lr": "0.1", "seed": 9}, {"test_acc": 0.1}))
+    result = evaluated(place)
+    assert result.groups["runs"].tolist() == [3, 3]
+    counts = {"found": 12, "used": 6, "without a score": 3, "failed": 1, "killed": 1, "running": 1}
+    assert result.counts == counts
+    assert "Still running, and left out: slow one." in result.summary()
+    assert "6 of 12 runs count; 3 without a score," in result.summary()
+
+
+def test_children_count_and_have_the_parameters_of_their_parents(place: Place) -> None:
+    for rate, mean in RATES.items():
+        parent = add_run(place, {"lr": rate}, {"test_acc": mean + 0.02, "best_test_acc": 0.9})
+        middle = add_run(place, {}, {}, parent=parent)
+        for seed in range(3):
+            add_run(place, {"seed": seed}, {"test_acc": mean + 0.01 * seed}, parent=middle)
+    result = evaluated(place, metric="metrics.test_acc")
+    assert result.groups["group"].tolist() == ["lr=0.1", "lr=0.01"]
+    assert result.groups["mean"].tolist() == pytest.approx([0.81, 0.71])
+    assert result.counts == {"found": 10, "used": 6, "with child runs": 4}
+    children = [run.info.run_id for run in place.runs() if "seed" in run.data.params]
+    assert evaluated(place, children, metric="test_acc").groups.equals(result.groups)  # parents are read for parameters
+
+
+@pytest.mark.parametrize(("step", "means"), [("last", [0.81, 0.71]), ("best", [0.9, 0.8]), ("0", [0.8, 0.7])])
+def test_steps(place: Place, step: str, means: list[float]) -> None:
+    fill(place)
+    assert evaluated(place, step=step).groups["mean"].tolist() == pytest.approx(means)
+
+
+def test_a_step_that_few_runs_have_and_stores_without_a_bulk_call(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(place)
+    longer = [
+        add_run(place, {"lr": "0.5", "seed": seed}, {"test_acc": [0.1, 0.2, 0.3, 0.4 + seed]}) for seed in range(2)
+    ]
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    monkeypatch.delattr(SqlAlchemyStore, "get_metric_history_bulk")
+    result = evaluated(place, step="3")
+    assert result.study.runs["run_id"].tolist() == longer
+    assert result.counts["without a score"] == 6
+    with pytest.raises(ParameterError, match=r"^step=middle: must be last, best, or a whole number"):
+        evaluated(place, step="middle")
+
+
+def test_filters_and_run_ids(place: Place) -> None:
+    runs = fill(place)
+    place.variables["MLFLOW_EXPERIMENT_NAME"] = "tuning"  # type: ignore[index]
+    assert evaluated(place, "params.lr = '0.1'").groups["runs"].tolist() == [3]
+    assert evaluated(place, runs["0.01"]).groups["mean"].tolist() == pytest.approx([0.71])
+    experiment = place.client.get_experiment_by_name("tuning").experiment_id
+    assert len(evaluated(place, f"experiment:{experiment}").groups) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "experiment:other",
+            "source=experiment:other: this tracking server has no such experiment. It has: Default, tuning.",
+        ),
+        ("params.lr > 3 or", "source=params.lr > 3 or: must be experiment:NAME, run ids, or an MLflow filter of runs"),
+        (["0" * 32], f"source={'0' * 32}: is not an active run on this tracking server. Restore it, or leave it out."),
+        (
+            "params.lr = '7'",
+            "source=params.lr = '7': finds no runs. Name an experiment that has some: experiment:NAME.",
+        ),
+    ],
+)
+def test_sources_that_are_not_there(place: Place, source: Any, message: str) -> None:
+    fill(place)
+    with pytest.raises(ParameterError) as error:
+        evaluated(place, source)
+    assert str(error.value).startswith(message)
+
+
+def test_the_score_is_of_test_data_and_may_be_in_per_cent(place: Place) -> None:
+    metrics = {
+        "train_acc": 99.0,
+        "val_acc": 81.0,
+        "test_acc": 80.0,
+        "test_acc_std": 1.0,
+        "epoch": 3.0,
+        "test_loss": 0.1,
+    }
+    for seed in range(3):
+        add_run(place, {"seed": seed}, {**metrics, "test_acc": 80.0 + seed})
+    result = evaluated(place)
+    assert result.study.metric.name == "test_acc"
+    assert result.groups["mean"].tolist() == pytest.approx([0.81])
+    assert "The metric test_acc was chosen by its name. Others: " in result.summary()
+    assert evaluated(place, metric="test_loss").study.metric.greater_is_better is False
+    with pytest.raises(ParameterError, match=r"^metric='test_ac': must be one that finished runs have: .*'test_acc'"):
+        evaluated(place, metric="test_ac")
+    add_run(place, {"seed": 3}, {"test_acc": 0.83})
+    with pytest.raises(ParameterError, match=r"^metric=test_acc: 1 runs have a fraction, as .* and others .* per cent"):
+        evaluated(place)
+
+
+def test_one_run_of_each_setting_says_what_to_do(place: Place) -> None:
+    for rate in range(4):
+        add_run(place, {"lr": rate}, {"accuracy": 0.5 + 0.1 * rate})
+    summary = evaluated(place).summary()
+    assert summary.startswith("Every group has one run: how much of their differences is luck is not known.")
+    assert "Next: No parameter looks like a seed." in summary
+    assert "mlflow-l3d evaluate experiment:tuning --group-by NAME" in summary
+
+
+def test_runs_of_this_package_do_not_count(done: tuple[Place, Investigation]) -> None:
+    place, investigation = done
+    with pytest.raises(ParameterError, match=r"^source=\(runs\): finds no finished run, only 0 others"):
+        evaluated(place, f"experiment:{place.client.get_run(investigation.run_id).info.experiment_id}")
+
+
+def predict(place: Place, folder: Path, name: str, predictions: np.ndarray, labels: np.ndarray, seed: int) -> None:
+    client = place.client
+    run_id = add_run(place, {"seed": seed}, {"accuracy": float((predictions == labels).mean())})
+    frame = pd.DataFrame({"y_true": labels, "Prediction": predictions})
+    if name.endswith(".json"):
+        client.log_dict(run_id, frame.to_dict("split", index=False), name)  # as log_table does
+        client.set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([{"path": name, "type": "table"}]))
+        return
+    path = folder / name
+    frame.to_parquet(path) if name.endswith(".parquet") else frame.to_csv(path, index=False)
+    client.log_artifact(run_id, str(path))
+
+
+@pytest.mark.parametrize("name", ["predictions.parquet", "predictions.csv", "eval_results_table.json"])
+def test_predictions(place: Place, tmp_path: Path, name: str) -> None:
+    rng = np.random.default_rng(0)
+    labels = np.array(["cat", "dog"])[rng.integers(2, size=40)]
+    answers = [np.where(rng.random(40) < 0.2, "cow", labels) for _ in range(3)]
+    for seed, predictions in enumerate(answers):
+        predict(place, tmp_path, name, predictions, labels, seed)
+    result = evaluated(place)
+    [row] = result.agreement.to_dict("records")
+    pairs = [(answers[i] == answers[j]).mean() for i, j in ((0, 1), (0, 2), (1, 2))]
+    right = np.array([each == labels for each in answers])
+    assert row["consistency"] == pytest.approx(np.mean(pairs))
+    assert row["robust_share"] == pytest.approx(right.all(axis=0).mean())
+    assert set(result.examples["example_id"]) == set(np.flatnonzero(right.any(axis=0) & ~right.all(axis=0)))
+    assert "cow" not in result.examples.to_csv()  # nothing of the user's texts
+
+
+def test_predictions_of_other_examples_are_not_compared(place: Place, tmp_path: Path) -> None:
+    for seed in range(3):
+        labels = np.random.default_rng(seed).integers(2, size=40)
+        predict(place, tmp_path, "predictions.csv", labels, labels, seed)
+    result = evaluated(place)
+    assert result.agreement is None
+    assert "Predictions of all runs are not compared: its runs predict different examples." in result.summary()
+
+
+@pytest.mark.slow
+def test_an_autologged_experiment(place: Place) -> None:
+    """What scikit-learn's autologging wrote, evaluated in one call; numbers by pandas and scipy alone."""
+    from sklearn.datasets import make_classification
+    from sklearn.ensemble import RandomForestClassifier
+
+    data, labels = make_classification(300, 10, n_informative=4, flip_y=0.2, random_state=0)
+    with place.entered():
+        mlflow.set_experiment("autologged")
+        mlflow.sklearn.autolog(log_models=False, log_datasets=False, log_post_training_metrics=True, silent=True)
+        try:
+            for depth in (1, 6):
+                for seed in range(4):
+                    with mlflow.start_run():
+                        forest = RandomForestClassifier(5, max_depth=depth, random_state=seed)
+                        forest.fit(data[:200], labels[:200]).score(data[200:], labels[200:])
+        finally:
+            mlflow.sklearn.autolog(disable=True)
+        result = evaluate_groups("experiment:autologged", log=False)
+        runs = mlflow.search_runs(experiment_names=["autologged"])
+    score = f"metrics.{result.study.metric.name}"
+    assert result.study.metric.name.startswith("RandomForestClassifier_score_")  # on the data after the training
+    by_depth = runs.groupby("params.max_depth")[score].agg(["mean", "std", "count"])
+    for row in result.groups.to_dict("records"):
+        expected = by_depth.loc[row["group"].removeprefix("max_depth=")]
+        assert (row["mean"], row["std"], row["runs"]) == pytest.approx(tuple(expected))
+    table = runs.pivot(index="params.random_state", columns="params.max_depth", values=score)
+    assert result.pairs["p"].tolist() == pytest.approx([stats.ttest_rel(table["1"], table["6"]).pvalue])
+    assert result.study.seeds == ("params.random_state",)
+    assert isinstance(place.client, MlflowClient)
