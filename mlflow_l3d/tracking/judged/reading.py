@@ -177,7 +177,7 @@ def _about(run: Run) -> tuple[str, str, str]:
 
 
 def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame, expected: int | None) -> Iterator[str]:
-    """Yield what a run lacks, and what was not counted."""
+    """Yield what a run lacks, and traces that do not count."""
     if run.info.status != "FINISHED":
         yield f"The run is {run.info.status.lower()}: its judgements may be incomplete, and MLflow logged no means."
     there = len(answers)

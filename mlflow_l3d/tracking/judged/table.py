@@ -31,7 +31,7 @@ class RunJudgements:
     means
         Scorer -> the mean that MLflow logged.
     notes
-        Sentences on what was left out.
+        Sentences: what does not count, and why.
     contents
         Column -> hash of its content, of a table whose rows are known by their place alone.
     """
@@ -66,7 +66,7 @@ class Judged:
     answers
         One row per answer: ``answer``, ``row``, ``repeat``, ``failed``.
     notes
-        Sentences on what was left out.
+        Sentences: what does not count, and why.
     """
 
     runs: tuple[RunJudgements, ...]
@@ -98,7 +98,7 @@ class Judged:
 
 
 def number_of(value: Any) -> float:
-    """Return a value as MLflow's means count it, true and false words too; nan if it is not a number."""
+    """Return a value as means of MLflow count it; true and false as words, too; nan if it is not a number."""
     if isinstance(value, bool | int | float):
         return float(value)
     return _WORDS.get(value.strip().lower(), math.nan) if isinstance(value, str) else math.nan
