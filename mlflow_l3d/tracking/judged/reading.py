@@ -179,7 +179,7 @@ def _about(run: Run) -> tuple[str, str, str]:
 def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame, expected: int | None) -> Iterator[str]:
     """Yield what a run lacks, and traces that do not count."""
     if run.info.status != "FINISHED":
-        yield f"The run is {run.info.status.lower()}: its judgements may be incomplete, and MLflow logged no means."
+        yield f"The run has the status {run.info.status}: judgements may be missing."
     there = len(answers)
     if expected and there < expected:
         yield (
@@ -189,7 +189,7 @@ def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame, expected
     if expected and there > expected:
         yield (
             f"The run has {there} answers to {counted(expected, 'row')} of data: it was evaluated more than once. All "
-            f"answers count; MLflow's own means are those of the last evaluation."
+            f"answers count; the means that MLflow logged describe the last evaluation only."
         )
     if failed := int(answers["failed"].sum()):
         yield (
