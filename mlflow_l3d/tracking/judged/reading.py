@@ -65,13 +65,13 @@ def _read(client: MlflowClient, run_id: str) -> RunJudgements:
 def _read_traces(client: MlflowClient, run: Run) -> RunJudgements:
     run_id = str(run.info.run_id)
     traces = sorted(_traces(client, run), key=lambda trace: (trace.info.request_time, trace.info.trace_id))
-    found = {str(trace.info.trace_id): _feedback(trace, run_id) for trace in traces}
+    feedback = {str(trace.info.trace_id): _feedback(trace, run_id) for trace in traces}
     kept = [*_answers(traces, run_id)]
-    if not any(found.values()):
+    if not any(feedback.values()):
         raise _no_judgements(run, traces)
     keys = _rows(client, run, kept)
     answers = pd.DataFrame([_answer(trace, key) for trace, key in zip(kept, keys, strict=True)])
-    rows = [row for trace in kept for row in found[str(trace.info.trace_id)]]
+    rows = [row for trace in kept for row in feedback[str(trace.info.trace_id)]]
     judgements = pd.DataFrame(rows, columns=["answer", "scorer", "source", "digest", "value", "failed", "number"])
     expected = _rows_expected(run)
     good = answers[~answers["failed"]]
@@ -193,18 +193,18 @@ def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame, expected
         )
     if failed := int(answers["failed"].sum()):
         yield (
-            f"{counted(failed, 'answer')} of {there} failed (predict_fn raised). They are left out; scorers judged "
-            f"them, and MLflow's own means count these judgements."
+            f"Left out: {failed} of {counted(there, 'answer')}, as predict_fn raised. Scorers judged them anyway, and "
+            f"MLflow's own means count these judgements."
         )
     if helpers := len(traces) - there:
-        yield f"{counted(helpers, 'trace')} of functions that scorers or the app called are left out."
+        yield f"Left out: {counted(helpers, 'trace')}, made by functions that scorers or the app call."
     people = sum(
         _RUN not in (each.metadata or {}) and not getattr(each, "overrides", None)
         for trace in traces
         for each in trace.info.assessments
     )
     if people:
-        yield f"{counted(people, 'assessment')} made outside evaluation runs are left out."
+        yield f"Left out: {counted(people, 'assessment')}, made outside evaluation runs."
 
 
 def _incomplete(judgements: pd.DataFrame, answers: int) -> Iterator[str]:
@@ -212,11 +212,11 @@ def _incomplete(judgements: pd.DataFrame, answers: int) -> Iterator[str]:
     for scorer, rows in judgements.groupby("scorer", sort=False):
         raised, texts = int(rows["failed"].eq("judge").sum()), int((~rows["number"]).sum())
         if raised:
-            yield f"The scorer {scorer} raised on {raised} of {counted(answers, 'answer')}; these are left out."
+            yield f"Left out: {raised} of {counted(answers, 'answer')} on which the scorer {scorer} raised."
         if texts:
-            yield f"{counted(texts, 'judgement')} of {scorer} are not numbers, yes or no; these are left out."
+            yield f"Left out: {counted(texts, 'judgement')} of {scorer}, neither a number nor yes or no."
         if raised < len(rows) and (missing := answers - rows["answer"].nunique()):
-            yield f"{counted(missing, 'answer')} of {answers} have no judgement of {scorer}."
+            yield f"No judgement of {scorer} for {missing} of {counted(answers, 'answer')}."
 
 
 def _no_judgements(run: Run, traces: Sequence[Trace]) -> ParameterError:
