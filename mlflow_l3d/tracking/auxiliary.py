@@ -54,7 +54,13 @@ class AuxiliaryRun:
 
 @contextmanager
 def auxiliary_run(
-    client: MlflowClient, project_run: str | None, *, role: str, title: str, parameters: Mapping[str, str]
+    client: MlflowClient,
+    project_run: str | None,
+    *,
+    role: str,
+    title: str,
+    parameters: Mapping[str, str],
+    experiment_id: str | None = None,
 ) -> Iterator[AuxiliaryRun]:
     """Open the run that `mlflow run` made, or a new one; end it FINISHED, or FAILED or KILLED with the reason.
 
@@ -73,11 +79,13 @@ def auxiliary_run(
         Name of the run.
     parameters
         Logged if `mlflow run` has not logged them.
+    experiment_id
+        Of a new run; None for the current experiment.
     """
     for abandoned in abandoned_runs(client):
         _end_killed(client, abandoned)
     tags = {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA, **_heartbeat()}
-    run = parents.attach(client, project_run, title, tags)
+    run = parents.attach(client, project_run, title, tags, experiment_id)
     run_id, experiment_id = str(run.info.run_id), str(run.info.experiment_id)
     try:
         public = {name: public_parameter(name, value) for name, value in parameters.items()}

@@ -139,10 +139,12 @@ def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool
     return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags)
 
 
-def attach(client: MlflowClient, project_run: str | None, title: str, tags: Mapping[str, str]) -> Run:
-    """Return the run `project_run`, or else a new one, with a title and tags of ours."""
+def attach(
+    client: MlflowClient, project_run: str | None, title: str, tags: Mapping[str, str], experiment_id: str | None = None
+) -> Run:
+    """Return the run `project_run`, or else a new one in an experiment, with a title and tags of ours."""
     if project_run is None:
-        return _created(client, current_experiment_id(client), title, {**_own_tags(), **tags})
+        return _created(client, experiment_id or current_experiment_id(client), title, {**_own_tags(), **tags})
     set_tags(client, project_run, {**tags, **_project_run_tags(client.get_run(project_run), title)})
     return client.get_run(project_run)
 

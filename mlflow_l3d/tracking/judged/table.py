@@ -100,7 +100,7 @@ class Judged:
 def number_of(value: Any) -> float:
     """Return a value as means of MLflow count it; true and false as words, too; nan if it is not a number."""
     if isinstance(value, bool | int | float):
-        return float(value)
+        return float(value) if math.isfinite(value) else math.nan
     return _WORDS.get(value.strip().lower(), math.nan) if isinstance(value, str) else math.nan
 
 
