@@ -70,8 +70,7 @@ def evaluate_judged(
     for scorer in order:
         own = {run.run_id: run.means[scorer] for run in judged.runs if scorer in run.means}
         numbers.append(score_scorer(judged.table[judged.table["scorer"].eq(scorer)], own))
-    title = ", ".join(dict.fromkeys(run.name for run in judged.runs))[:200]
-    result = JudgedEvaluation("", run_ids, title, tuple(numbers), judged.notes)
+    result = JudgedEvaluation("", run_ids, judged.title, tuple(numbers), judged.notes)
     typed = {"run_id": ",".join(run_ids), "metric": metric}
     return _written(client, result, judged, project_run, typed, "judged") if log else result
 
@@ -111,14 +110,12 @@ def compare_judged(
     sides = {each: read_judged(client, *each.split("+")) for each in named}
     if len(sides) < max(2, len(named)):
         raise ParameterError("runs", ",".join(named), "must be two or more different systems")
-    titles = [", ".join(dict.fromkeys(run.name for run in side.runs)) for side in sides.values()]
+    titles = [side.title for side in sides.values()]
     systems = {
         title if titles.count(title) == 1 else f"{title} {each[:8]}": each
         for title, each in zip(titles, sides, strict=True)
     }
-    shared = [
-        name for name in next(iter(sides.values())).scorers if all(name in side.scorers for side in sides.values())
-    ]
+    shared = sorted(set.intersection(*(set(side.scorers) for side in sides.values())))
     if not shared:
         listed = "; ".join(f"{each[:8]}: {', '.join(side.scorers)}" for each, side in sides.items())
         raise ParameterError("runs", ",".join(named), f"share no scorer ({listed})", "Evaluate both with the same one.")

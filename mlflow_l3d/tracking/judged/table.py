@@ -75,6 +75,12 @@ class Judged:
     notes: tuple[str, ...]
 
     @property
+    def title(self) -> str:
+        """Name of the first run, and how many more there are."""
+        more = len(self.runs) - 1
+        return f"{self.runs[0].name[:100]}{f' and {more} more' * (more > 0)}"
+
+    @property
     def rows_expected(self) -> int | None:
         """Answers that the runs should have, of which scoring runs over the same answers have each only once."""
         known = [run.rows_expected for run in self.runs if run.rows_expected is not None]

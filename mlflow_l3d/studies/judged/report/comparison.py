@@ -83,10 +83,12 @@ def _limits(pair: Pair) -> str:
 
 
 def _luck(lead: Pair, count: int) -> str:
-    one, together = lead.record, f", and for {count} comparisons at once" if count > 1 else ""
+    one, sign = lead.record, -1 if lead.record.difference < 0 else 1
+    gain, *ends = (lead.unit.change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
+    together = f", and for {count} comparisons at once" if count > 1 else ""
     said = (
-        f"{lead.first} less {lead.second} on {lead.scorer} is {lead.unit.change(one.difference)}, {percent(one.level)} "
-        f"interval **{_limits(lead)}**{' points' * lead.is_binary}. It allows for the luck of rows and "
+        f"{lead.sides[0]} is ahead by {gain.lstrip('+')} on {lead.scorer}, {percent(one.level)} interval "
+        f"**{' to '.join(ends[::sign])}**{' points' * lead.is_binary}. It allows for the luck of rows and "
         f"answers{together}."
     )
     opening = "It is too small to matter" if one.verdict == EQUIVALENT else "**Yes**"
@@ -97,7 +99,7 @@ def _compared(one: JudgedDifference) -> str:
     repeats = " and ".join(dict.fromkeys(f"{each:.3g}" for each in (one.repeats_first, one.repeats_second)))
     alone = f" Rows of one side alone do not count: {one.unpaired_first} and {one.unpaired_second}."
     unpaired = alone if one.unpaired_first or one.unpaired_second else ""
-    return f"**{counted(one.rows, 'row')}** that both answered, with {repeats} answers to a row.{unpaired}"
+    return f"**{counted(one.rows, 'row')}** that both answered; answers per row: {repeats}.{unpaired}"
 
 
 def _open(pairs: Sequence[Pair]) -> str:
@@ -121,7 +123,7 @@ def _steps(lead: Pair, source: Source) -> Iterator[Step]:
 
 def _first_table(pairs: Sequence[Pair]) -> Table:
     """Return the comparisons as a first screen has them: verdict, interval around 0, and the difference."""
-    rows, axes = [], {}
+    rows, axes, several = [], {}, len({(pair.first, pair.second) for pair in pairs}) > 1
     for unit in dict.fromkeys(pair.unit for pair in pairs):
         ends = [(0.0, pair.record.joint_low, pair.record.joint_high) for pair in pairs if pair.unit == unit]
         axes[unit] = Axis.over((unit.scale * value for values in ends for value in values), ticks=4)
@@ -131,13 +133,14 @@ def _first_table(pairs: Sequence[Pair]) -> Table:
         margin = 0.0 if math.isnan(one.smallest_effect) else scale * one.smallest_effect
         said = f"{pair.unit.change(one.difference)}\n({_limits(pair)})"
         bar = difference_bar(value, low, high, axes[pair.unit], said.replace("\n", " "), margin=margin)
-        name = f"{pair.scorer}\n{pair.first} - {pair.second}"
+        name = f"{pair.scorer}\n{pair.first} - {pair.second}" if several else pair.scorer
         rows.append((name, verdict_cell(one.verdict), Drawn(bar), said))
-    lower = listed([pair.scorer for pair in pairs if not pair.record.higher_is_better])
+    lower = ", ".join(dict.fromkeys(pair.scorer for pair in pairs if not pair.record.higher_is_better))
     return Table(
         ("scorer", "verdict", next(iter(axes.values())).head("difference") if len(axes) == 1 else "", "difference"),
         tuple(rows),
-        f"The verdict is about the first of a pair. Higher values are better{f', except for {lower}' * bool(lower)}.",
+        f"Verdict and difference: of {'the first of a pair' if several else pairs[0].first}. Higher values are "
+        f"better{f', except for {lower}' * bool(lower)}.",
         texts=frozenset({1, 2}),
         kind="bars",
         kinds=tuple(pair.record.verdict for pair in pairs),

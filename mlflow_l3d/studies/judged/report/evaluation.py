@@ -99,6 +99,8 @@ def _main_luck(one: ScorerNumbers) -> Answer:
     parts = one.components.frame.sort_values("share", ascending=False).head(3).to_dict("records")
     if not parts or not parts[0]["std"] > 0:
         return Answer("Which luck is it?", "", ("None is visible: all judgements are the same.",))
+    if len(parts) == 1:
+        return Answer("Which luck is it?", "", (f"Not known: {parts[0]['source']} cannot be separated here.",))
     shares = listed([f"{part['source']} {share_text(part['share'])}" for part in parts])
     return Answer("Which luck is it?", "", (f"Mostly **{parts[0]['source']}**. Shares of the variance: {shares}.",))
 
