@@ -54,23 +54,21 @@ def read_judged(client: MlflowClient, *run_ids: str) -> Judged:
     ParameterError
         If there is no such run, or it has no judgements.
     """
-    return joined([_read(client, run_id) for run_id in run_ids])
+    keys: dict[str, str] = {}
+    runs = [parent_run(client, run_id, "run_id") for run_id in run_ids]
+    return joined([_read_table(client, run) if _table_of(run) else _read_traces(client, run, keys) for run in runs])
 
 
-def _read(client: MlflowClient, run_id: str) -> RunJudgements:
-    run = parent_run(client, run_id, "run_id")
-    return _read_table(client, run, path) if (path := _table_of(run)) else _read_traces(client, run)
-
-
-def _read_traces(client: MlflowClient, run: Run) -> RunJudgements:
+def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJudgements:
+    """Return the judgements of a run; `keys` are the rows of answers that other runs judged, too."""
     run_id = str(run.info.run_id)
     traces = sorted(_traces(client, run), key=lambda trace: (trace.info.request_time, trace.info.trace_id))
     feedback = {str(trace.info.trace_id): _feedback(trace, run_id) for trace in traces}
     kept = [*_answers(traces, run_id)]
     if not any(feedback.values()):
         raise _no_judgements(run, traces)
-    keys = _rows(client, run, kept)
-    answers = pd.DataFrame([_answer(trace, key) for trace, key in zip(kept, keys, strict=True)])
+    _add_rows(client, run, kept, keys)
+    answers = pd.DataFrame([_answer(trace, keys[trace.info.trace_id]) for trace in kept])
     rows = [row for trace in kept for row in feedback[str(trace.info.trace_id)]]
     judgements = pd.DataFrame(rows, columns=["answer", "scorer", "source", "digest", "value", "failed", "number"])
     expected = _rows_expected(run)
@@ -139,18 +137,17 @@ def _answer(trace: Trace, key: str) -> dict[str, Any]:
     return row | {name.removeprefix(factors): value for name, value in tags.items() if name.startswith(factors)}
 
 
-def _rows(client: MlflowClient, run: Run, traces: Sequence[Trace]) -> list[str]:
-    """Return the row of each answer: its tag, or a hash of its inputs; spans are read only if these were cut."""
-    keys: dict[str, str | None] = {}
+def _add_rows(client: MlflowClient, run: Run, traces: Sequence[Trace], keys: dict[str, str]) -> None:
+    """Add the row of each answer: its tag, or a hash of its inputs; spans are read only if these were cut."""
     for trace in traces:
         text = trace.info.trace_metadata.get(_INPUTS)
-        whole = text if text and not text.endswith(_CUT) else None
-        keys[trace.info.trace_id] = trace.info.tags.get(names.ROW) or (whole and _hash(whole))
-    if None in keys.values():
-        for trace in _traces(client, run, spans=True):
-            if trace.info.trace_id in keys and keys[trace.info.trace_id] is None and (text := trace.data.request):
-                keys[trace.info.trace_id] = _hash(text)
-    return [key or trace_id for trace_id, key in keys.items()]
+        tag = trace.info.tags.get(names.ROW)
+        if tag or (text and not text.endswith(_CUT)):
+            keys[trace.info.trace_id] = tag or _hash(text or "")
+    cut = {trace.info.trace_id for trace in traces} - keys.keys()
+    for trace in _traces(client, run, spans=True) if cut else ():
+        if trace.info.trace_id in cut:
+            keys[trace.info.trace_id] = _hash(trace.data.request) if trace.data.request else trace.info.trace_id
 
 
 def _hash(text: str) -> str:
@@ -239,8 +236,9 @@ def _table_of(run: Run) -> str:
     return next((str(each["path"]) for each in logged if str(each.get("path")).endswith(_TABLE)), "")
 
 
-def _read_table(client: MlflowClient, run: Run, path: str) -> RunJudgements:
+def _read_table(client: MlflowClient, run: Run) -> RunJudgements:
     """Return the judgements of `mlflow.evaluate`, whose rows are known by their place in its table."""
+    path = _table_of(run)
     document = fetch_document(client, str(run.info.run_id), path) or {"columns": [], "data": []}
     frame = pd.DataFrame(document["data"], columns=document["columns"])
     scores = [name for name in frame if str(name).endswith(_SCORE)]
