@@ -61,5 +61,8 @@ VERB = Verb(
         "compare --runs RUN_ID,RUN_ID --self-check 1000",
     ),
     order=80,
-    returns=("mlflow_l3d.studies.comparison.results:ComparedRuns",),
+    returns=(
+        "mlflow_l3d.studies.comparison.results:ComparedRuns",
+        "mlflow_l3d.studies.judged.results:JudgedComparison",
+    ),
 )

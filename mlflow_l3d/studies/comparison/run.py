@@ -28,6 +28,8 @@ from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns, 
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
+from mlflow_l3d.studies.judged.results import JudgedComparison
+from mlflow_l3d.studies.judged.run import are_evaluations, compare_judged
 from mlflow_l3d.studies.sweep.read import choices_among
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -42,14 +44,15 @@ _FEWEST_HALVED: Final = 6
 @with_signature(CompareOptions)
 def compare(
     runs: object, *others: object, progress: bool | None = None, **options: Unpack[CompareOptions]
-) -> ComparedRuns:
+) -> ComparedRuns | JudgedComparison:
     """Determine which of several systems is better, counting the luck of every factor and of the test examples.
 
     Parameters
     ----------
     runs
         Parent runs: run ids separated by commas, or a list of run ids, of :class:`~mlflow_l3d.Investigation` objects,
-        or of mappings with the parameters of `main`, which are then run (also as JSON).
+        or of mappings with the parameters of `main`, which are then run (also as JSON). Or evaluation runs of MLflow,
+        see :func:`mlflow_l3d.studies.judged.run.compare_judged`; several of one system are joined by ``+``.
     *others
         More parent runs, as in ``compare(a, b)``.
     progress
@@ -63,7 +66,7 @@ def compare(
 
     Returns
     -------
-    ComparedRuns
+    ComparedRuns or JudgedComparison
         Its run on the current tracking server has the role ``compare``.
 
     Raises
@@ -93,6 +96,19 @@ def compare(
         if len(set(keys)) < len(keys):
             raise ParameterError("runs", typed["runs"], "names one investigation twice: it does not differ from itself")
         client = connect()
+        if not studies and are_evaluations(client, runs_named := [str(each) for each in systems]):
+            if arguments["self_check"]:
+                raise ParameterError(
+                    "self_check", typed["self_check"], "has no effect on evaluation runs", "Leave it out."
+                )
+            effect = None if typed["smallest_effect"] == "none" else float(typed["smallest_effect"])
+            return compare_judged(
+                *runs_named,
+                smallest_effect=effect,
+                metric=arguments["metric"],
+                level=arguments["level"],
+                project_run=project_run.take(),
+            )
         parents = None if studies else matched(client, [str(each) for each in systems], arguments)
         with (
             temporary_folder() as folder,

@@ -126,6 +126,7 @@ EVALUATE_VERB = Verb(
         "mlflow_l3d.studies.sweep.results:SweepEvaluation",
         "mlflow_l3d.studies.importing.run:FilesEvaluation",
         "mlflow_l3d.studies.groups.results:GroupsEvaluation",
+        "mlflow_l3d.studies.judged.results:JudgedEvaluation",
     ),
 )
 

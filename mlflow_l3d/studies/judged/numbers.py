@@ -1,0 +1,166 @@
+"""The numbers of one scorer: mean, sources of luck, agreement of judges, passes of k answers, and unstable rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.results import BETTER, WORSE
+from mlflow_l3d.analysis.intervals import known
+from mlflow_l3d.analysis.judged.components import components
+from mlflow_l3d.analysis.judged.gain import gain
+from mlflow_l3d.analysis.judged.judges import judge_agreement, unstable_rows
+from mlflow_l3d.analysis.judged.pass_k import pass_table
+from mlflow_l3d.analysis.judged.results import Components, JudgedDifference
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.numbers import Unit, unit_of
+
+
+@dataclass(frozen=True)
+class OfScorer:
+    """Numbers of a scorer, with their unit.
+
+    Attributes
+    ----------
+    scorer, is_binary
+        Its name, and whether all of its values are 0 or 1: verdicts, whose mean is read in percent.
+    """
+
+    scorer: str
+    is_binary: bool
+
+    @property
+    def unit(self) -> Unit:
+        """Percentage points for verdicts, else the unit of the values."""
+        return unit_of(Metric(self.scorer, percent=self.is_binary))
+
+    def shown(self, value: float) -> str:
+        """Return a score as people read it."""
+        return f"{self.unit.text(value, 1)}{' %' * self.is_binary}"
+
+
+@dataclass(frozen=True)
+class ScorerNumbers(OfScorer):
+    """The numbers of one scorer.
+
+    Attributes
+    ----------
+    components, gains
+        Mean and sources of luck, and what one more row, answer, judge or judgement gains.
+    agreement
+        Pairs of judges; None with one judge.
+    passes
+        pass^k and pass@k; None unless every row has several answers and values are 0 or 1.
+    unstable
+        Rows whose verdict changes.
+    naive_mean, recorded_mean
+        Mean over all values, those of failed answers too; and the one that MLflow logged, nan if there is not just one.
+    """
+
+    components: Components
+    gains: pd.DataFrame
+    agreement: pd.DataFrame | None
+    passes: pd.DataFrame | None
+    unstable: pd.DataFrame
+    naive_mean: float
+    recorded_mean: float
+
+    def summary(self) -> dict[str, float]:
+        """Return what a line of a table holds: the mean with its interval, and what counts."""
+        one = self.components
+        values = {
+            "mean": one.mean,
+            "mean_ci_low": one.mean_low,
+            "mean_ci_high": one.mean_high,
+            "mean_std": one.mean_std,
+        }
+        values |= {"mlflow_mean": self.recorded_mean, "rows": one.rows, "answers": one.answers}
+        return {**values, "judgements": one.judgements, "unstable_rows": len(self.unstable)}
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the run of the result."""
+        values = self.summary() | {
+            f"std/{row['source']}": row["std"] for row in self.components.frame.to_dict("records")
+        }
+        for row in () if self.passes is None else self.passes.to_dict("records"):
+            values |= {f"pass_hat_{row['k']}": row["all_pass"], f"pass_at_{row['k']}": row["any_pass"]}
+        if self.agreement is not None:
+            values["kappa"] = self.agreement["kappa"].iloc[-1]
+        return {f"{self.scorer}/{name}": float(value) for name, value in known(values).items()}
+
+
+@dataclass(frozen=True)
+class Pair(OfScorer):
+    """Two systems by one scorer, and the first less the second."""
+
+    first: str
+    second: str
+    record: JudgedDifference
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether one system is better."""
+        return self.record.verdict in (BETTER, WORSE)
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The system with the better mean, and the other one."""
+        ahead = self.record.difference > 0 if self.record.higher_is_better else self.record.difference < 0
+        return (self.first, self.second) if ahead else (self.second, self.first)
+
+    @property
+    def rows_needed(self) -> float:
+        """Rows that settle it with a power of 80 %."""
+        return float(self.record.rows_needed.get(0.8, math.nan))
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a line of a table holds: all numbers."""
+        left_out = {"needed", "notes", "rows_needed", "degrees", "level", "higher_is_better"}
+        numbers = {name: value for name, value in asdict(self.record).items() if name not in left_out}
+        return {
+            "scorer": self.scorer,
+            "first": self.first,
+            "second": self.second,
+            **numbers,
+            "rows_needed": self.rows_needed,
+        }
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of a run."""
+        one = self.record
+        ends = {"difference_ci_low": one.joint_low, "difference_ci_high": one.joint_high}
+        return known({"difference": one.difference, **ends, "p_value": one.p_adjusted, "rows_paired": float(one.rows)})
+
+
+def score_scorer(table: pd.DataFrame, recorded: Mapping[str, float]) -> ScorerNumbers:
+    """Return the numbers of one scorer.
+
+    Parameters
+    ----------
+    table
+        Its judgements, at least one with a value that counts.
+    recorded
+        Run -> the mean that MLflow logged.
+    """
+    is_binary, parts = is_zero_or_one(table), components(table)
+    passes = pass_table(table) if is_binary else None
+    return ScorerNumbers(
+        scorer=str(table["scorer"].iloc[0]),
+        is_binary=is_binary,
+        components=parts,
+        gains=gain(parts),
+        agreement=judge_agreement(table) if table["judge"].nunique() > 1 else None,
+        passes=passes if passes is not None and len(passes) > 1 else None,
+        unstable=unstable_rows(table),
+        naive_mean=float(table["value"].mean()),
+        recorded_mean=next(iter(recorded.values())) if len(recorded) == 1 else math.nan,
+    )
+
+
+def is_zero_or_one(table: pd.DataFrame) -> bool:
+    """Return whether all values are 0 or 1."""
+    return bool(table["value"].dropna().isin([0.0, 1.0]).all())

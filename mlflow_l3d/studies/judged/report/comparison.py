@@ -1,0 +1,147 @@
+"""The document of compared evaluation runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED
+from mlflow_l3d.analysis.judged.results import JudgedDifference
+from mlflow_l3d.report.draw import Axis, difference_bar
+from mlflow_l3d.report.numbers import between, counted, listed, percent
+from mlflow_l3d.report.page import Document, Section
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Drawn, Table, verdict_cell
+from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.studies.judged.numbers import Pair
+from mlflow_l3d.studies.judged.report.evaluation import frame_table, run_line
+
+_NUMBERS = (
+    "Verdicts as shares. low and high: alone; joint: for all comparisons together (Holm). row std: of the true "
+    "differences of rows; answer std: luck of answers and judgements; judge std: what other judges would add."
+)
+
+
+def comparison_document(
+    pairs: Sequence[Pair], systems: Mapping[str, str], notes: Sequence[str], source: Source
+) -> Document:
+    """Return compared evaluation runs as people read them.
+
+    Parameters
+    ----------
+    pairs, systems, notes, source
+        As in :class:`mlflow_l3d.studies.judged.results.JudgedComparison`.
+    """
+    lead = min(pairs, key=lambda pair: (not pair.is_decided, pair.record.p_adjusted))
+    needed = [pair.record.needed.assign(scorer=pair.scorer, pair=f"{pair.first} - {pair.second}") for pair in pairs]
+    return Document(
+        title=" vs ".join(systems),
+        headline=_headline(pairs),
+        about=f"{_scorers(pairs)} · {counted(len(systems), 'system')}",
+        place=source.place(counted(lead.record.rows, "paired row")),
+        answers=(
+            Answer("Could it be luck?", "", (_luck(lead, len(pairs)),)),
+            Answer("What was compared?", "", (_compared(lead.record),)),
+            Answer("What is open?", "", (_open(pairs),)),
+        ),
+        table=_first_table(pairs),
+        steps=[*_steps(lead, source)],
+        lines=run_line(source),
+        notes=[*notes, *dict.fromkeys(note for pair in pairs for note in pair.record.notes)],
+        sections=[
+            Section("Every scorer in numbers", [frame_table(pd.DataFrame([p.summary() for p in pairs]), _NUMBERS)]),
+            Section("Which rows and repeats settle it?", [frame_table(pd.concat(needed), "With a power of 80 %.")]),
+        ],
+        settings={f"runs of {name}": run_ids for name, run_ids in systems.items()},
+    )
+
+
+def _scorers(pairs: Sequence[Pair], word: str = "and") -> str:
+    return listed(list(dict.fromkeys(pair.scorer for pair in pairs)), word)
+
+
+def _headline(pairs: Sequence[Pair]) -> str:
+    """Return the sentence that decides, the winner as its subject."""
+    wins: dict[tuple[str, str], list[str]] = {}
+    for pair in pairs:
+        if pair.is_decided:
+            words = wins.setdefault(pair.sides, [])
+            words.append(f"by {pair.unit.size(abs(pair.record.difference))} on {pair.scorer}")
+    if wins:
+        return "; ".join(f"{one} is better than {other} {listed(words)}" for (one, other), words in wins.items()) + "."
+    both, effect = listed(list(dict.fromkeys(name for pair in pairs for name in pair.sides))), pairs[0].record
+    if all(pair.record.verdict == EQUIVALENT for pair in pairs):
+        size = pairs[0].unit.size(effect.smallest_effect)
+        return f"{both} are equivalent on {_scorers(pairs)} within {size}."
+    return f"No difference between {both} is established on {_scorers(pairs, 'or')}."
+
+
+def _limits(pair: Pair) -> str:
+    return between(pair.record.joint_low, pair.record.joint_high, pair.unit.change)
+
+
+def _luck(lead: Pair, count: int) -> str:
+    one, sign = lead.record, -1 if lead.record.difference < 0 else 1
+    gain, *ends = (lead.unit.change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
+    together = f", and for {count} comparisons at once" if count > 1 else ""
+    said = (
+        f"{lead.sides[0]} is ahead by {gain.lstrip('+')} on {lead.scorer}, {percent(one.level)} interval "
+        f"**{' to '.join(ends[::sign])}**{' points' * lead.is_binary}. It allows for the luck of rows and "
+        f"answers{together}."
+    )
+    opening = "It is too small to matter" if one.verdict == EQUIVALENT else "**Yes**"
+    return f"{'**Unlikely**' if lead.is_decided else opening}: {said}"
+
+
+def _compared(one: JudgedDifference) -> str:
+    repeats = " and ".join(dict.fromkeys(f"{each:.3g}" for each in (one.repeats_first, one.repeats_second)))
+    alone = f" Rows of one side alone do not count: {one.unpaired_first} and {one.unpaired_second}."
+    unpaired = alone if one.unpaired_first or one.unpaired_second else ""
+    return f"**{counted(one.rows, 'row')}** that both answered; answers per row: {repeats}.{unpaired}"
+
+
+def _open(pairs: Sequence[Pair]) -> str:
+    undecided = [pair for pair in pairs if pair.record.verdict == UNDECIDED]
+    if not undecided:
+        return "**Nothing:** every comparison is decided."
+    one = min(undecided, key=lambda pair: pair.rows_needed)
+    what = f"about **{one.rows_needed:,.0f} rows**" if math.isfinite(one.rows_needed) else "no number of rows"
+    which = f"{len(undecided)} of {counted(len(pairs), 'comparison')}. On {one.scorer}" * (len(pairs) > 1)
+    settle = f"{which or 'The pair:'} {what} settle it with 80 % power, if the true difference is the one measured."
+    return f"{settle} {one.record.reason}".rstrip()
+
+
+def _steps(lead: Pair, source: Source) -> Iterator[Step]:
+    if lead.record.verdict == UNDECIDED and math.isnan(lead.record.smallest_effect):
+        text = "Name the largest difference that does not matter to you, such as:"
+        yield Step(text, source.command("compare", smallest_effect="2" if lead.is_binary else "0.1"))
+    if lead.record.verdict == UNDECIDED and max(lead.record.repeats_first, lead.record.repeats_second) == 1:
+        yield Step("Answer each row several times: evaluate again, and name the runs of a system as RUN_ID+RUN_ID.")
+
+
+def _first_table(pairs: Sequence[Pair]) -> Table:
+    """Return the comparisons as a first screen has them: verdict, interval around 0, and the difference."""
+    rows, axes, several = [], {}, len({(pair.first, pair.second) for pair in pairs}) > 1
+    for unit in dict.fromkeys(pair.unit for pair in pairs):
+        ends = [(0.0, pair.record.joint_low, pair.record.joint_high) for pair in pairs if pair.unit == unit]
+        axes[unit] = Axis.over((unit.scale * value for values in ends for value in values), ticks=4)
+    for pair in pairs:
+        one, scale = pair.record, pair.unit.scale
+        value, low, high = (scale * number for number in (one.difference, one.joint_low, one.joint_high))
+        margin = 0.0 if math.isnan(one.smallest_effect) else scale * one.smallest_effect
+        said = f"{pair.unit.change(one.difference)}\n({_limits(pair)})"
+        bar = difference_bar(value, low, high, axes[pair.unit], said.replace("\n", " "), margin=margin)
+        name = f"{pair.scorer}\n{pair.first} - {pair.second}" if several else pair.scorer
+        rows.append((name, verdict_cell(one.verdict), Drawn(bar), said))
+    lower = ", ".join(dict.fromkeys(pair.scorer for pair in pairs if not pair.record.higher_is_better))
+    return Table(
+        ("scorer", "verdict", next(iter(axes.values())).head("difference") if len(axes) == 1 else "", "difference"),
+        tuple(rows),
+        f"Verdict and difference: of {'the first of a pair' if several else pairs[0].first}. Higher values are "
+        f"better{f', except for {lower}' * bool(lower)}.",
+        texts=frozenset({1, 2}),
+        kind="bars",
+        kinds=tuple(pair.record.verdict for pair in pairs),
+    )

@@ -1,0 +1,150 @@
+"""The document of evaluation runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from mlflow_l3d.report.draw import Axis, dot, svg, text, whisker
+from mlflow_l3d.report.numbers import between, counted, listed, plain, share_text, with_limits
+from mlflow_l3d.report.page import Document, Drawing, Section
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.studies.judged.numbers import ScorerNumbers
+
+_ROWS = 50
+"""Rows of a table at most."""
+_NOTES = {
+    "Which luck moves the mean?": "Variance components; low and high: 95 % interval of the variance.",
+    "What would one more gain?": "Standard error of the mean, now and with one more of each.",
+    "Do the judges agree?": "equal: share of answers with equal verdicts; kappa: agreement beyond chance.",
+    "How often do k answers pass?": "all: pass^k, any: pass@k; unbiased, 95 % intervals clustered by row.",
+    "Which rows change?": "A row is named by its tag l3d.row, or by a hash of its inputs; all are in rows.json.",
+}
+
+
+def evaluation_document(
+    scorers: Sequence[ScorerNumbers], title: str, run_ids: Sequence[str], notes: Sequence[str], source: Source
+) -> Document:
+    """Return evaluation runs as people read them.
+
+    Parameters
+    ----------
+    scorers
+        The numbers, those of the headline first.
+    title, run_ids, notes, source
+        As in :class:`mlflow_l3d.studies.judged.results.JudgedEvaluation`.
+    """
+    first, (one, *_) = scorers[0], [each.components for each in scorers]
+    sections = [
+        Section(f"{question} ({each.scorer})", [frame_table(frame, _NOTES[question])])
+        for each in scorers
+        for question, frame in zip(
+            _NOTES, (each.components.frame, each.gains, each.agreement, each.passes, each.unstable), strict=True
+        )
+    ]
+    return Document(
+        title=title,
+        headline=f"{first.scorer} is {first.shown(one.mean)}, with a 95 % interval of {_limits(first)}.",
+        about=f"{title} · {counted(len(scorers), 'scorer')}",
+        place=source.place(counted(one.rows, "row"), counted(one.answers, "answer")),
+        answers=(Answer("Could it be luck?", "", (*_sure(first),)), _main_luck(first), _change(first)),
+        drawing=_stds(first),
+        table=_scorer_table(scorers),
+        steps=[*_steps(first, run_ids)],
+        lines=run_line(source),
+        notes=[*notes, *dict.fromkeys(note for each in scorers for note in each.components.notes)],
+        sections=sections,
+        settings={"evaluation runs": ", ".join(run_ids)},
+    )
+
+
+def run_line(source: Source) -> list[str]:
+    """Return the line that names the run of the result; none if it was not logged."""
+    return [f"MLflow run {source.run_id}; report.html is among its artifacts"] if source.run_id else []
+
+
+def frame_table(frame: pd.DataFrame | None, note: str) -> Table | None:
+    """Return the first rows of a frame as a table; None if it has none."""
+    if frame is None or frame.empty:
+        return None
+    heads = [str(name).replace("_", " ") for name in frame]
+    rows = [
+        [plain(each, 3) if isinstance(each, float) else str(each) for each in row] for row in frame.to_numpy(object)
+    ]
+    return Table.of([dict(zip(heads, row, strict=True)) for row in rows[:_ROWS]], note)
+
+
+def _limits(one: ScorerNumbers) -> str:
+    return between(one.components.mean_low, one.components.mean_high, one.shown)
+
+
+def _sure(one: ScorerNumbers) -> Iterator[str]:
+    own = one.components
+    yield (
+        f"The 95 % interval is **{_limits(one)}**: it allows for the luck of {counted(own.rows, 'row')} and "
+        f"{counted(own.answers, 'answer')}."
+    )
+    yield "It counts each row alike, and leaves out failed answers."
+    if not math.isnan(one.recorded_mean) and one.shown(one.recorded_mean) != one.shown(own.mean):
+        yield f"MLflow logged {one.shown(one.recorded_mean)}."
+    if own.failed_answers:
+        yield f"With the verdicts on {counted(own.failed_answers, 'failed answer')} it is {one.shown(one.naive_mean)}."
+
+
+def _main_luck(one: ScorerNumbers) -> Answer:
+    parts = one.components.frame.sort_values("share", ascending=False).head(3).to_dict("records")
+    if not parts or not parts[0]["std"] > 0:
+        return Answer("Which luck is it?", "", ("None is visible: all judgements are the same.",))
+    if len(parts) == 1:
+        return Answer("Which luck is it?", "", (f"Not known: {parts[0]['source']} cannot be separated here.",))
+    shares = listed([f"{part['source']} {share_text(part['share'])}" for part in parts])
+    return Answer("Which luck is it?", "", (f"Mostly **{parts[0]['source']}**. Shares of the variance: {shares}.",))
+
+
+def _change(one: ScorerNumbers) -> Answer:
+    own = one.components
+    said = f"**{len(one.unstable)} of {counted(own.rows, 'row')}** get different verdicts."
+    if own.judgements == own.rows:
+        said = "Not known: each row has one judgement. Repeat the evaluation to see it."
+    if one.agreement is not None:
+        said += f" Judges agree with kappa {plain(one.agreement['kappa'].iloc[-1])}."
+    return Answer("Do verdicts change?", "", (said,))
+
+
+def _steps(one: ScorerNumbers, run_ids: Sequence[str]) -> Iterator[Step]:
+    if one.components.answers == one.components.rows:
+        why = "Evaluate once more, and read the runs together: their answers count as repeats."
+        yield Step(why, f"mlflow-l3d evaluate {','.join(run_ids)},RUN_ID")
+    yield Step("Compare it with another version of the app:", f"mlflow-l3d compare --runs {'+'.join(run_ids)},RUN_ID")
+
+
+def _stds(one: ScorerNumbers) -> Drawing | None:
+    """Return one line per source of luck: its standard deviation, with its interval."""
+    scale, parts, y = one.unit.scale, [], 0
+    rows = one.components.frame.dropna(subset="std").to_dict("records")
+    ends = [[scale * math.sqrt(max(0.0, row[end])) for end in ("low", "high")] for row in rows]
+    axis = Axis.over([0.0, *(scale * row["std"] for row in rows), *(high for _, high in ends)])
+    for row, (low, high) in zip(rows, ends, strict=True):
+        parts += [text(0, y + 12, str(row["source"]), kind="strong", anchor="start")]
+        parts += whisker(axis.at(low), axis.at(high), y + 26) if math.isfinite(high) else []
+        parts += [dot(axis.at(scale * row["std"]), y + 26, f"{row['source']}: {one.unit.text(row['std'])}")]
+        y += 40
+    caption = f"A dot: [[standard deviation|std]] from one source ({one.unit.name}). Line: its 95 % interval."
+    label = f"Standard deviation of {one.scorer} by source of luck"
+    return Drawing(svg(y + 24, label, *parts, axis.drawn(y)), caption) if rows else None
+
+
+def _scorer_table(scorers: Sequence[ScorerNumbers]) -> Table:
+    rows = []
+    for one in scorers:
+        values = one.summary()
+        cells = {"scorer": one.scorer, "mean": with_limits(one.shown(values["mean"]), _limits(one), "({})")}
+        cells |= {"luck of\nthe mean": f"± {one.shown(values['mean_std'])}"}
+        cells |= {"MLflow's\nmean": one.shown(values["mlflow_mean"]).replace("n/a %", "n/a")}
+        rows.append(cells | {name.replace("_", "\n"): str(values[name]) for name in list(values)[5:]})
+    note = "Luck of the mean: its standard error if rows, answers, judges and prompts were all drawn again."
+    return Table.of(rows, f"In brackets: 95 % intervals, clustered by row. {note}").without_empty(["MLflow's\nmean"])

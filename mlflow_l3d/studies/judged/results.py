@@ -1,0 +1,121 @@
+"""The results of evaluation runs: numbers with their reports, and the files of their run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.files import save_report, write_tables
+from mlflow_l3d.studies.judged.numbers import Pair, ScorerNumbers
+from mlflow_l3d.studies.judged.report.comparison import comparison_document
+from mlflow_l3d.studies.judged.report.evaluation import evaluation_document
+from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.shown import OnOneScreen, built_once
+from mlflow_l3d.tracking import names
+
+
+@dataclass(frozen=True, repr=False)
+class JudgedEvaluation(OnOneScreen):
+    """Evaluation runs that exist, read together.
+
+    Attributes
+    ----------
+    run_id
+        The run of the result; empty if it was not logged.
+    run_ids, title
+        The evaluation runs, and what they are called.
+    scorers
+        Numbers of each scorer, the one that leads the report first.
+    notes
+        Sentences: what does not count, and why.
+    source
+        The run of the result, its page and its command.
+    """
+
+    run_id: str
+    run_ids: tuple[str, ...]
+    title: str
+    scorers: tuple[ScorerNumbers, ...]
+    notes: tuple[str, ...]
+    source: Source = field(default_factory=Source)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per scorer: mean, interval, and what counts."""
+        return pd.DataFrame([{"scorer": one.scorer, **one.summary()} for one in self.scorers])
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the run."""
+        return {name: value for one in self.scorers for name, value in one.metrics().items()}
+
+    @built_once
+    def report(self) -> Document:
+        """Return the result as people read it."""
+        return evaluation_document(self.scorers, self.title, self.run_ids, self.notes, self.source)
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Return the tables that MLflow's UI shows."""
+        parts = [one.components.frame.assign(scorer=one.scorer) for one in self.scorers]
+        rows = [one.unstable.assign(scorer=one.scorer) for one in self.scorers]
+        return {"scorers.json": self.to_frame(), "components.json": pd.concat(parts), "rows.json": pd.concat(rows)}
+
+
+@dataclass(frozen=True, repr=False)
+class JudgedComparison(OnOneScreen):
+    """Evaluation runs that were compared, row by row.
+
+    Attributes
+    ----------
+    run_id
+        The run of the result; empty if it was not logged.
+    systems
+        Name of each system -> its runs, joined by ``+`` if there are several.
+    pairs
+        The differences, adjusted for their number.
+    notes, source
+        As in :class:`JudgedEvaluation`.
+    """
+
+    run_id: str
+    systems: Mapping[str, str]
+    pairs: tuple[Pair, ...]
+    notes: tuple[str, ...]
+    source: Source = field(default_factory=Source)
+
+    @property
+    def title(self) -> str:
+        """The compared systems."""
+        return " vs ".join(self.systems)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per scorer and pair of systems."""
+        return pd.DataFrame([pair.summary() for pair in self.pairs])
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of the run."""
+        several = len(self.systems) > 2
+        return {
+            "/".join([pair.scorer, *[f"{pair.first}-{pair.second}"] * several, name]): value
+            for pair in self.pairs
+            for name, value in pair.metrics().items()
+        }
+
+    @built_once
+    def report(self) -> Document:
+        """Return the comparison as people read it."""
+        return comparison_document(self.pairs, self.systems, self.notes, self.source)
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Return the tables that MLflow's UI shows."""
+        return {"differences.json": self.to_frame()}
+
+
+def write_judged(folder: Path, result: JudgedEvaluation | JudgedComparison) -> list[str]:
+    """Write tables, report and result; return the names of the tables that MLflow's UI shows."""
+    save_report(folder, names.REPORT, result.report())
+    write_result(folder, result)
+    return write_tables(folder, result.tables())

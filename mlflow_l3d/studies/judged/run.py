@@ -1,0 +1,236 @@
+"""Evaluation runs that exist: `evaluate` reads them with their luck, and `compare` decides which one is better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Final, TypeVar
+
+import pandas as pd
+
+from mlflow_l3d.analysis.intervals import LEVEL
+from mlflow_l3d.analysis.judged.difference import difference, differences
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.about import heading
+from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.judged.numbers import Pair, is_zero_or_one, score_scorer
+from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation, write_judged
+from mlflow_l3d.studies.shown import shows_progress, under_way
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.children import found
+from mlflow_l3d.tracking.connection import Client, connect
+from mlflow_l3d.tracking.judged import Judged, is_evaluation, read_judged
+from mlflow_l3d.tracking.pages import link_of, runs_page
+
+_LOWER: Final = ":lower"
+"""Behind the name of a scorer of which lower values are better."""
+R = TypeVar("R", JudgedEvaluation, JudgedComparison)
+
+
+def evaluate_judged(
+    run_id: str,
+    *,
+    metric: str = "auto",
+    project_run: str | None = None,
+    log: bool = True,
+    progress: bool | None = None,
+) -> JudgedEvaluation:
+    """Determine how much of the scores of an evaluation is luck, and of which kind.
+
+    Parameters
+    ----------
+    run_id
+        A run of `mlflow.genai.evaluate` or `mlflow.evaluate`; or several, separated by commas, which are read together:
+        judgements of the same answers come from several judges, and other answers are repeats.
+    metric
+        The scorer that leads the report; ``auto`` is the first by name.
+    project_run
+        The run that `mlflow run` opened, for the result.
+    log
+        Whether to write a run with the result, in the experiment of the evaluation.
+    progress
+        Whether to report progress on stderr; None reports it in a notebook and on a terminal.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run, or it has no judgements.
+    """
+    run_ids = tuple(dict.fromkeys(part.strip() for part in run_id.split(",") if part.strip()))
+    client = connect()
+    with under_way("reading the judgements", shown=shows_progress(progress)):
+        judged = read_judged(client, *run_ids)
+    scorers = _chosen(metric, judged.scorers) if metric != "auto" else {}
+    order = [*scorers, *(name for name in judged.scorers if name not in scorers)]
+    numbers = []
+    for scorer in order:
+        own = {run.run_id: run.means[scorer] for run in judged.runs if scorer in run.means}
+        numbers.append(score_scorer(judged.table[judged.table["scorer"].eq(scorer)], own))
+    result = JudgedEvaluation("", run_ids, judged.title, tuple(numbers), judged.notes)
+    typed = {"run_id": ",".join(run_ids), "metric": metric}
+    return _written(client, result, judged, project_run, typed, "judged") if log else result
+
+
+def compare_judged(
+    *runs: str | Sequence[str],
+    smallest_effect: float | None = None,
+    metric: str = "auto",
+    level: float = LEVEL,
+    project_run: str | None = None,
+    log: bool = True,
+) -> JudgedComparison:
+    """Decide which of several evaluated systems is better, counting the luck of rows, answers and judges.
+
+    Parameters
+    ----------
+    runs
+        The evaluation runs of each system: one id, or several as a list or joined by ``+``, whose answers are repeats.
+        Rows are matched by the tag ``l3d.row`` or their inputs, repeats are averaged.
+    smallest_effect
+        The largest difference that does not matter: percentage points for verdicts, else the unit of the scorer.
+    metric
+        Scorers, separated by commas; ``auto`` compares all that the systems share. Higher values are better, unless
+        ``:lower`` follows the name.
+    level
+        Confidence level of intervals and verdicts, for all comparisons together.
+    project_run, log
+        As in :func:`evaluate_judged`.
+
+    Raises
+    ------
+    ParameterError
+        If a run is not an evaluation, or the systems share neither rows nor scorers.
+    """
+    client = connect()
+    named = ["+".join([each] if isinstance(each, str) else each) for each in runs]
+    sides = {each: read_judged(client, *each.split("+")) for each in named}
+    if len(sides) < max(2, len(named)):
+        raise ParameterError("runs", ",".join(named), "must be two or more different systems")
+    titles = [side.title for side in sides.values()]
+    systems = {
+        title if titles.count(title) == 1 else f"{title} {each[:8]}": each
+        for title, each in zip(titles, sides, strict=True)
+    }
+    shared = sorted(set.intersection(*(set(side.scorers) for side in sides.values())))
+    if not shared:
+        listed = "; ".join(f"{each[:8]}: {', '.join(side.scorers)}" for each, side in sides.items())
+        raise ParameterError("runs", ",".join(named), f"share no scorer ({listed})", "Evaluate both with the same one.")
+    scorers = _chosen(metric, shared) if metric != "auto" else dict.fromkeys(shared, True)
+    pairs = [
+        _pair(scorer, is_higher, (one, sides[systems[one]]), (other, sides[systems[other]]), smallest_effect, level)
+        for scorer, is_higher in scorers.items()
+        for one, other in combinations(systems, 2)
+    ]
+    if smallest_effect is not None and len({pair.is_binary for pair in pairs}) > 1:
+        fix = f"Name one scorer, as in metric={pairs[0].scorer}."
+        raise ParameterError("smallest_effect", smallest_effect, "would have several units, as the scorers have", fix)
+    adjusted = differences([pair.record for pair in pairs])
+    pairs = [replace(pair, record=record) for pair, record in zip(pairs, adjusted, strict=True)]
+    notes = tuple(f"{name}: {note}" for name, each in systems.items() for note in sides[each].notes)
+    result = JudgedComparison("", systems, tuple(pairs), notes)
+    typed = {"runs": ",".join(named), "metric": metric, "level": str(level)}
+    typed |= {} if smallest_effect is None else {"smallest_effect": f"{smallest_effect:g}"}
+    return _written(client, result, next(iter(sides.values())), project_run, typed, "compare") if log else result
+
+
+def compare_evaluations(
+    run_a: str | Sequence[str],
+    run_b: str | Sequence[str],
+    *,
+    smallest_effect: float | None = None,
+    metric: str = "auto",
+) -> JudgedComparison:
+    """Decide which of two evaluated systems is better; see :func:`compare_judged`, the same for any number."""
+    with entry_point() as project_run:
+        return compare_judged(
+            run_a, run_b, smallest_effect=smallest_effect, metric=metric, project_run=project_run.take()
+        )
+
+
+def are_evaluations(client: Client, systems: Sequence[str]) -> bool:
+    """Return whether all named runs are evaluations, and none is a study of ours."""
+    runs = [found(client.get_run, run_id) for each in systems for run_id in each.split("+")]
+    return all(
+        run is not None and run.data.tags.get(names.ROLE, "cell") == "cell" and is_evaluation(client, run)
+        for run in runs
+    )
+
+
+def _chosen(metric: str, scorers: Sequence[str]) -> dict[str, bool]:
+    """Return the named scorers -> whether higher values are better."""
+    chosen = {}
+    for text in [metric] if metric in scorers else [part.strip() for part in metric.split(",")]:
+        name = text if text in scorers else text.removesuffix(_LOWER)
+        if name not in scorers:
+            raise ParameterError("metric", text, f"must be a scorer of the evaluation: {', '.join(scorers)}")
+        chosen[name] = name == text
+    return chosen
+
+
+def _pair(
+    scorer: str,
+    is_higher: bool,
+    first: tuple[str, Judged],
+    second: tuple[str, Judged],
+    smallest_effect: float | None,
+    level: float,
+) -> Pair:
+    """Return the difference of two systems by one scorer."""
+    tables = [_counting(side, scorer) for _, side in (first, second)]
+    _check_rows(first[1], second[1], tables)
+    is_binary = is_zero_or_one(pd.concat(tables))
+    effect = None if smallest_effect is None else smallest_effect / (100 if is_binary else 1)
+    record = difference(*tables, smallest_effect=effect, higher_is_better=is_higher, level=level)
+    return Pair(scorer, is_binary, first[0], second[0], record)
+
+
+def _counting(side: Judged, scorer: str) -> pd.DataFrame:
+    return side.table[side.table["scorer"].eq(scorer)]
+
+
+def _check_rows(first: Judged, second: Judged, tables: Sequence[pd.DataFrame]) -> None:
+    """Raise a ParameterError if no row of one system is known to be one of the other."""
+    ids = ",".join("+".join(run.run_id for run in side.runs) for side in (first, second))
+    fix = "Evaluate both on the same data, or give their traces the tag l3d.row."
+    if set(tables[0]["row"]).isdisjoint(tables[1]["row"]):
+        raise ParameterError("runs", ids, "share no row: their inputs differ", fix)
+    contents = [run.contents for side in (first, second) for run in side.runs if run.contents]
+    if any(contents[0].items().isdisjoint(each.items()) for each in contents[1:]):
+        raise ParameterError("runs", ids, "have tables of rows in which no column is the same", fix)
+
+
+def _written(
+    client: Client, result: R, judged: Judged, project_run: str | None, typed: Mapping[str, str], role: str
+) -> R:
+    """Write a result to a run of its own, in the experiment of the evaluation; return it with its run."""
+    experiment_id = judged.runs[0].experiment_id
+    run_ids = [part for text in (typed.get("runs") or typed["run_id"]).split(",") for part in text.split("+")]
+    with (
+        temporary_folder() as folder,
+        auxiliary_run(
+            client, project_run, role=role, title=result.title[:250], parameters=typed, experiment_id=experiment_id
+        ) as opened,
+    ):
+        given = {name: text for name, text in typed.items() if text not in ("auto", str(LEVEL))}
+        source = Source(
+            run_id=opened.run_id,
+            address=runs_page(client, experiment_id),
+            given=given,
+            date=heading(opened.run_id)["date"][:10],
+        )
+        result = replace(result, run_id=opened.run_id, source=source)
+        tables = write_judged(folder, result)
+        document = result.report()
+        links = "Evaluation runs: " + ", ".join(link_of(experiment_id, each) for each in run_ids)
+        note = document.description(*document.notes, links)
+        opened.finish(
+            folder,
+            metrics=result.metrics(),
+            tags={names.INVESTIGATIONS: ",".join(run_ids), names.NOTE: note},
+            tables=tables,
+        )
+    return result

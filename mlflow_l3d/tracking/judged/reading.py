@@ -1,0 +1,266 @@
+"""Reading: traces with the judgements of one evaluation run, and the tables of `mlflow.models.evaluate`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
+from mlflow_l3d.tracking.judged.table import Judged, RunJudgements, joined, number_of
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run, Trace
+
+_TRACES_A_PAGE: Final = 500
+_REQUEST, _INPUTS = "mlflow.eval.requestId", "mlflow.traceInputs"
+_RUN, _DIGEST = "mlflow.assessment.sourceRunId", "mlflow.assessment.scorerDigest"
+_CUT: Final = "..."
+_TABLE: Final = "eval_results_table.json"
+_SCORE: Final = "/score"
+_STATIC: Final = 64
+"""Digits of a request id that is a hash of the inputs, which repeated rows share; others are of one call."""
+
+
+def is_evaluation(client: MlflowClient, run: Run) -> bool:
+    """Return whether a run is one of `mlflow.genai.evaluate`, or of `mlflow.evaluate` with scores of rows."""
+    if run.data.tags.get("mlflow.runType") == "genai_evaluate" or _table_of(run):
+        return True
+    where, run_id = [str(run.info.experiment_id)], str(run.info.run_id)
+    return bool(client.search_traces(locations=where, run_id=run_id, max_results=1, include_spans=False))
+
+
+def read_judged(client: MlflowClient, *run_ids: str) -> Judged:
+    """Return the judgements of an evaluation run, or of several together: judges of the same answers, or repeats.
+
+    Parameters
+    ----------
+    client
+        Client of the tracking server.
+    run_ids
+        The runs.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run, or it has no judgements.
+    """
+    keys: dict[str, str] = {}
+    runs = [parent_run(client, run_id, "run_id") for run_id in run_ids]
+    return joined([_read_table(client, run) if _table_of(run) else _read_traces(client, run, keys) for run in runs])
+
+
+def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJudgements:
+    """Return the judgements of a run; `keys` are the rows of answers that other runs judged, too."""
+    run_id = str(run.info.run_id)
+    traces = sorted(_traces(client, run), key=lambda trace: (trace.info.request_time, trace.info.trace_id))
+    feedback = {str(trace.info.trace_id): _feedback(trace, run_id) for trace in traces}
+    kept = [*_answers(traces, run_id)]
+    if not any(feedback.values()):
+        raise _no_judgements(run, traces)
+    _add_rows(client, run, kept, keys)
+    answers = pd.DataFrame([_answer(trace, keys[trace.info.trace_id]) for trace in kept])
+    rows = [row for trace in kept for row in feedback[str(trace.info.trace_id)]]
+    judgements = pd.DataFrame(rows, columns=["answer", "scorer", "source", "digest", "value", "failed", "number"])
+    expected = _rows_expected(run)
+    good = answers[~answers["failed"]]
+    incomplete = _incomplete(judgements[judgements["answer"].isin(good["answer"])], len(good))
+    notes = [*_left_out(run, traces, answers, expected), *incomplete]
+    return RunJudgements(*_about(run), answers, judgements, expected, _means(run, "/mean"), tuple(notes))
+
+
+def _traces(client: MlflowClient, run: Run, *, spans: bool = False) -> Iterator[Trace]:
+    """Yield the traces that a run made or judged, page after page."""
+    where, run_id, token = [str(run.info.experiment_id)], str(run.info.run_id), None
+    while True:
+        page = client.search_traces(
+            locations=where, run_id=run_id, max_results=_TRACES_A_PAGE, page_token=token, include_spans=spans
+        )
+        yield from page
+        if not (token := page.token):
+            return
+
+
+def _feedback(trace: Trace, run_id: str) -> list[dict[str, Any]]:
+    """Return the judgements that a run made of a trace, in their order; a correction counts in place of the first."""
+    from mlflow.entities import Feedback
+
+    every = {each.assessment_id: each for each in trace.info.assessments if isinstance(each, Feedback)}
+    rows = []
+    for each in sorted(every.values(), key=lambda one: (one.create_time_ms, one.assessment_id)):
+        first = each
+        while first.overrides in every:
+            first = every[first.overrides]
+        if each.valid is False or (first.metadata or {}).get(_RUN) != run_id:
+            continue
+        row = {"answer": str(trace.info.trace_id), "scorer": each.name, "source": first.source.source_id}
+        row |= {"digest": (first.metadata or {}).get(_DIGEST, ""), "failed": "judge" if each.error else ""}
+        number = number_of(each.value)
+        rows.append({**row, "value": number, "number": each.error is not None or number == number})
+    return rows
+
+
+def _is_judged(trace: Trace, run_id: str) -> bool:
+    """Return whether a run assessed a trace: judged it, or noted what was expected of it."""
+    return any((each.metadata or {}).get(_RUN) == run_id for each in trace.info.assessments)
+
+
+def _answers(traces: Sequence[Trace], run_id: str) -> Iterator[Trace]:
+    """Yield the traces that are answers: assessed by the run, or else evaluated by it and the only one of their call.
+
+    Others come from functions that scorers or the app call.
+    """
+    seen = {trace.info.tags.get(_REQUEST) for trace in traces if _is_judged(trace, run_id)}
+    for trace in traces:
+        request = trace.info.tags.get(_REQUEST)
+        if _is_judged(trace, run_id):
+            yield trace
+        elif request and (len(request) == _STATIC or request not in seen):
+            seen.add(request)
+            yield trace
+
+
+def _answer(trace: Trace, key: str) -> dict[str, Any]:
+    info, tags = trace.info, trace.info.tags
+    factors = f"{names.FACTOR}."
+    row = {"answer": str(info.trace_id), "row": key, "time": info.request_time, "failed": info.state == "ERROR"}
+    row["tagged"] = float(tags[names.REPEAT]) if tags.get(names.REPEAT, "").isdigit() else float("nan")
+    return row | {name.removeprefix(factors): value for name, value in tags.items() if name.startswith(factors)}
+
+
+def _add_rows(client: MlflowClient, run: Run, traces: Sequence[Trace], keys: dict[str, str]) -> None:
+    """Add the row of each answer: its tag, or a hash of its inputs; spans are read only if these were cut."""
+    for trace in traces:
+        text = trace.info.trace_metadata.get(_INPUTS)
+        tag = trace.info.tags.get(names.ROW)
+        if tag or (text and not text.endswith(_CUT)):
+            keys[trace.info.trace_id] = tag or _hash(text or "")
+    cut = {trace.info.trace_id for trace in traces} - keys.keys()
+    for trace in _traces(client, run, spans=True) if cut else ():
+        if trace.info.trace_id in cut:
+            keys[trace.info.trace_id] = _hash(trace.data.request) if trace.data.request else trace.info.trace_id
+
+
+def _hash(text: str) -> str:
+    """Return the hash of inputs, the same for any order of their names."""
+    with suppress(ValueError):
+        text = json.dumps(json.loads(text), sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _rows_expected(run: Run) -> int | None:
+    """Return the number of rows that a run was given, all data sets together; None if it does not say."""
+    inputs = run.inputs.dataset_inputs if run.inputs else ()
+    profiles = [json.loads(each.dataset.profile or "{}") for each in inputs]
+    numbers = [each["num_rows"] for each in profiles if isinstance(each, dict) and "num_rows" in each]
+    return sum(numbers) if numbers else None
+
+
+def _means(run: Run, ending: str) -> dict[str, float]:
+    return {name.removesuffix(ending): value for name, value in run.data.metrics.items() if name.endswith(ending)}
+
+
+def _about(run: Run) -> tuple[str, str, str]:
+    return str(run.info.run_id), str(run.info.experiment_id), str(run.info.run_name or run.info.run_id)
+
+
+def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame, expected: int | None) -> Iterator[str]:
+    """Yield what a run lacks, and traces that do not count."""
+    if run.info.status != "FINISHED":
+        yield f"The run has the status {run.info.status}: judgements may be missing."
+    there = len(answers)
+    if expected and there < expected:
+        yield (
+            f"{expected - there} of {counted(expected, 'answer')} are missing on the server, though MLflow's own means "
+            f"count them. Evaluate again with MLFLOW_GENAI_EVAL_MAX_WORKERS=4."
+        )
+    if expected and there > expected:
+        yield (
+            f"The run has {there} answers to {counted(expected, 'row')} of data: it was evaluated more than once. All "
+            f"answers count; the means that MLflow logged describe the last evaluation only."
+        )
+    if failed := int(answers["failed"].sum()):
+        yield (
+            f"Left out: {failed} of {counted(there, 'answer')}, as predict_fn raised. Scorers judged them anyway, and "
+            f"MLflow's own means count these judgements."
+        )
+    if helpers := len(traces) - there:
+        yield f"Left out: {counted(helpers, 'trace')}, made by functions that scorers or the app call."
+    people = sum(
+        _RUN not in (each.metadata or {}) and not getattr(each, "overrides", None)
+        for trace in traces
+        for each in trace.info.assessments
+    )
+    if people:
+        yield f"Left out: {counted(people, 'assessment')}, made outside evaluation runs."
+
+
+def _incomplete(judgements: pd.DataFrame, answers: int) -> Iterator[str]:
+    """Yield which scorers do not have a number for every answer."""
+    for scorer, rows in judgements.groupby("scorer", sort=False):
+        raised, texts = int(rows["failed"].eq("judge").sum()), int((~rows["number"]).sum())
+        if raised:
+            yield f"Left out: {raised} of {counted(answers, 'answer')} on which the scorer {scorer} raised."
+        if texts:
+            yield f"Left out: {counted(texts, 'judgement')} of {scorer}, neither a number nor yes or no."
+        if raised < len(rows) and (missing := answers - rows["answer"].nunique()):
+            yield f"No judgement of {scorer} for {missing} of {counted(answers, 'answer')}."
+
+
+def _no_judgements(run: Run, traces: Sequence[Trace]) -> ParameterError:
+    others = Counter(
+        source
+        for trace in traces
+        for each in trace.info.assessments
+        if (source := (each.metadata or {}).get(_RUN)) not in (None, run.info.run_id)
+    )
+    fix = "Evaluate with at least one scorer: mlflow.genai.evaluate(data=..., scorers=[...])."
+    if others:
+        fix = f"Its answers were judged by other runs; name one: {', '.join(map(str, others))}."
+    wrong = f"has {counted(len(traces), 'trace')} and no judgements" if traces else "is not an evaluation run"
+    return ParameterError("run_id", run.info.run_id, wrong, fix)
+
+
+def _table_of(run: Run) -> str:
+    """Return the artifact in which `mlflow.evaluate` left the scores of rows; the empty text if there is none."""
+    logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS) or "[]")
+    return next((str(each["path"]) for each in logged if str(each.get("path")).endswith(_TABLE)), "")
+
+
+def _read_table(client: MlflowClient, run: Run) -> RunJudgements:
+    """Return the judgements of `mlflow.evaluate`, whose rows are known by their place in its table."""
+    path = _table_of(run)
+    document = fetch_document(client, str(run.info.run_id), path) or {"columns": [], "data": []}
+    frame = pd.DataFrame(document["data"], columns=document["columns"])
+    scores = [name for name in frame if str(name).endswith(_SCORE)]
+    if not scores or frame.empty:
+        fix = "Add a metric that returns scores: mlflow.models.make_metric."
+        raise ParameterError("run_id", run.info.run_id, f"has no column <metric>{_SCORE} in {path}", fix)
+    run_id, expected, notes = str(run.info.run_id), _rows_expected(run), []
+    place = pd.Series(range(len(frame)))
+    times = len(frame) // expected if expected and len(frame) % expected == 0 else 1
+    if times > 1:
+        notes.append(f"{path} has {len(frame)} rows for {expected} rows of data: it was evaluated {times} times.")
+    answers = pd.DataFrame(
+        {"answer": run_id + ":" + place.astype(str), "row": (place % (len(frame) // times)).map(str)}
+    )
+    answers = answers.assign(tagged=float("nan"), time=place, failed=False)
+    parts = []
+    for name in scores:
+        numbers, scorer = frame[name].map(number_of), str(name).removesuffix(_SCORE)
+        part = pd.DataFrame({"answer": answers["answer"], "scorer": scorer, "source": scorer, "value": numbers})
+        parts.append(part.assign(digest="", failed="", number=numbers.notna()))
+    judgements = pd.concat(parts, ignore_index=True)
+    notes += _incomplete(judgements, len(answers))
+    contents = {str(name): _hash(frame[name].to_json()) for name in frame if name not in scores}
+    means = _means(run, "/mean")
+    return RunJudgements(*_about(run), answers, judgements, expected, means, tuple(notes), contents)

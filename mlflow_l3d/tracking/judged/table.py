@@ -1,0 +1,157 @@
+"""The table of judgements: numbers of repeats and judgements, names of judges, and values as numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pandas as pd
+
+COLUMNS: Final = ("row", "answer", "repeat", "scorer", "judge", "judgement", "value", "failed", "run_id")
+_WORDS: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+
+
+@dataclass(frozen=True)
+class RunJudgements:
+    """The judgements of one run as they were read, before repeats and judgements are numbered.
+
+    Attributes
+    ----------
+    run_id, experiment_id, name
+        The run.
+    answers
+        One row per answer of the app: ``answer``, ``row``, ``tagged`` (its number among the repeats, nan if it has
+        none), ``time``, ``failed``, and further factors.
+    judgements
+        One row per judgement: ``answer``, ``scorer``, ``source``, ``digest``, ``value``, ``failed``, in their order.
+    rows_expected
+        Rows of the data that were evaluated; None if the run does not say.
+    means
+        Scorer -> the mean that MLflow logged.
+    notes
+        Sentences: what does not count, and why.
+    contents
+        Column -> hash of its content, of a table whose rows are known by their place alone.
+    """
+
+    run_id: str
+    experiment_id: str
+    name: str
+    answers: pd.DataFrame
+    judgements: pd.DataFrame
+    rows_expected: int | None
+    means: Mapping[str, float]
+    notes: tuple[str, ...] = ()
+    contents: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> int:
+        """How many answers the run should have, and the server does not."""
+        return max(0, (self.rows_expected or 0) - len(self.answers))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Evaluation runs as one table.
+
+    Attributes
+    ----------
+    runs
+        The runs as they were read.
+    table
+        One row per judgement: :data:`COLUMNS`, and further factors of the answers. ``failed`` is ``answer`` if the app
+        raised (its judgements never count), ``judge`` if the scorer did.
+    answers
+        One row per answer: ``answer``, ``row``, ``repeat``, ``failed``.
+    notes
+        Sentences: what does not count, and why.
+    """
+
+    runs: tuple[RunJudgements, ...]
+    table: pd.DataFrame
+    answers: pd.DataFrame
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """Name of the first run, and how many more there are."""
+        more = len(self.runs) - 1
+        return f"{self.runs[0].name[:100]}{f' and {more} more' * (more > 0)}"
+
+    @property
+    def rows_expected(self) -> int | None:
+        """Answers that the runs should have, of which scoring runs over the same answers have each only once."""
+        known = [run.rows_expected for run in self.runs if run.rows_expected is not None]
+        return len(self.answers) + self.lost if len(self.runs) > 1 else next(iter(known), None)
+
+    @property
+    def lost(self) -> int:
+        """Answers that the server does not have."""
+        return max(run.lost for run in self.runs)
+
+    @property
+    def failed_answers(self) -> int:
+        """Answers without content, as the app raised."""
+        return int(self.answers["failed"].sum())
+
+    @property
+    def scorers(self) -> list[str]:
+        """The scorers with at least one number that counts, by their names."""
+        counts = self.table["value"].notna() & self.table["failed"].eq("")
+        return sorted(set(self.table.loc[counts, "scorer"]))
+
+
+def number_of(value: Any) -> float:
+    """Return a value as means of MLflow count it; true and false as words, too; nan if it is not a number."""
+    if isinstance(value, bool | int | float):
+        return float(value) if math.isfinite(value) else math.nan
+    return _WORDS.get(value.strip().lower(), math.nan) if isinstance(value, str) else math.nan
+
+
+def joined(runs: Sequence[RunJudgements]) -> Judged:
+    """Return the table of one or several runs: an answer that several runs judged is one answer.
+
+    Parameters
+    ----------
+    runs
+        The runs in the order of the user, each at least with one judgement.
+    """
+    every = pd.concat([run.answers for run in runs], ignore_index=True).drop_duplicates("answer")
+    factors = [name for name in every if name not in ("answer", "row", "tagged", "time", "failed")]
+    factors = [name for name in factors if every[name].nunique() > 1]
+    every = every.sort_values(["tagged", "time", "answer"], kind="stable")
+    of_row = every.groupby(["row", *factors], sort=False, dropna=False)
+    counted = of_row.cumcount()
+    whole = every["tagged"].notna() & ~every.duplicated(["row", *factors, "tagged"], keep=False)
+    is_tagged = whole.groupby([every[name] for name in ("row", *factors)], dropna=False).transform("all")
+    every["repeat"] = counted.where(~is_tagged, every["tagged"].fillna(0)).astype(int)
+    every = every.sort_index()
+    parts = [run.judgements.assign(run_id=run.run_id) for run in runs]
+    judgements = _with_judges(pd.concat(parts, ignore_index=True))
+    failed = every.loc[every["failed"], "answer"]
+    judgements["failed"] = judgements["failed"].mask(judgements["answer"].isin(failed), "answer")
+    judgements["judgement"] = judgements.groupby(["answer", "scorer", "judge"], sort=False).cumcount()
+    table = judgements.merge(every[["answer", "row", "repeat", *factors]], on="answer")
+    notes = [f"Run {run.run_id[:8]}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
+    order = [*COLUMNS[:6], *factors, *COLUMNS[6:]]
+    return Judged(tuple(runs), table[order], every[["answer", "row", "repeat", "failed"]], tuple(notes))
+
+
+def _with_judges(judgements: pd.DataFrame) -> pd.DataFrame:
+    """Return judgements with their judge: the source, and the definition of the scorer if one source has several.
+
+    The error of a scorer has the scorer itself as its source, not the judge that it asked.
+    """
+    good, judge = judgements[judgements["failed"].eq("")], judgements["source"]
+    for place in (["scorer", "run_id"], ["scorer", "digest"]):
+        sources = good.groupby(place)["source"].agg(["nunique", "first"])
+        asked = sources.loc[sources["nunique"].eq(1), "first"]
+        asked = asked.reindex(pd.MultiIndex.from_frame(judgements[place])).set_axis(judgements.index)
+        judge = judge.mask(judgements["failed"].ne("") & asked.notna(), asked)
+    judgements = judgements.assign(judge=judge)
+    digests = judgements[judgements["digest"].ne("")].groupby(["scorer", "judge"])["digest"].nunique()
+    several = pd.MultiIndex.from_frame(judgements[["scorer", "judge"]]).isin(digests[digests > 1].index)
+    named = judgements["judge"] + " (definition " + judgements["digest"].str.removeprefix("sha256:").str[:6] + ")"
+    return judgements.assign(judge=judgements["judge"].mask(several & judgements["digest"].ne(""), named))

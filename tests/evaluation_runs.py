@@ -1,0 +1,93 @@
+"""Evaluations that MLflow itself makes, without this package: small ones, each with a pitfall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import mlflow
+import pytest
+from mlflow.entities import AssessmentSource, Feedback
+from mlflow.genai.scorers import Scorer, scorer
+
+LIMITS: Final = {
+    "MLFLOW_GENAI_EVAL_MAX_WORKERS": "2",
+    "MLFLOW_GENAI_EVAL_PREDICT_RATE_LIMIT": "0",
+    "MLFLOW_GENAI_EVAL_SCORER_RATE_LIMIT": "0",
+    "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "true",
+}
+DISCORDANT: Final = (range(0, 3), range(3, 6))
+"""Of 20 answers, those that only the first judge accepts, and those that only the second does; 18 and 19 neither."""
+
+
+def rows(*questions: str) -> list[dict[str, Any]]:
+    """Return rows of data; the right answer to a question is the question in capitals."""
+    return [{"inputs": {"q": each}, "expectations": {"a": each.upper()}} for each in questions]
+
+
+@scorer
+def exact(outputs: Any, expectations: dict[str, Any]) -> bool:
+    return bool(outputs == expectations["a"])
+
+
+def judge(name: str, refused: Sequence[str] = (), scorer_name: str = "good") -> Scorer:
+    """Return a stand-in for a judge that a model is: it refuses the answers to some questions."""
+
+    @scorer(name=scorer_name)
+    def verdict(inputs: dict[str, Any]) -> Feedback:
+        if inputs["q"] == "raise":
+            raise ValueError("no verdict")
+        source = AssessmentSource(source_type="LLM_JUDGE", source_id=name)
+        return Feedback(value="no" if inputs["q"] in refused else "Yes", source=source)
+
+    return verdict
+
+
+@mlflow.trace
+def helper(text: Any) -> Any:
+    return text
+
+
+@scorer
+def traced(outputs: Any) -> float:
+    helper(outputs)
+    return 0.5
+
+
+def fails_on_q2(q: str) -> str:
+    if q == "q2":
+        raise RuntimeError("no answer")
+    return q.upper()
+
+
+class Caller:
+    """An app that counts its calls and gives the answers to each question one after the other."""
+
+    def __init__(self, answers: Mapping[str, Sequence[str]]) -> None:
+        self.calls: list[str] = []
+        self.answers = {q: iter(each) for q, each in answers.items()}
+
+    def __call__(self, q: str) -> str:
+        self.calls.append(q)
+        return next(self.answers[q])
+
+
+def evaluated(data: Any, **more: Any) -> str:
+    """Return the run of an evaluation."""
+    return str(mlflow.genai.evaluate(data=data, **more).run_id)
+
+
+@contextmanager
+def quick_evaluations(uri: str) -> Iterator[None]:
+    """Let MLflow evaluate on a store, in two threads and as quickly as it can."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in LIMITS.items():
+            patch.setenv(name, value)
+        mlflow.set_tracking_uri(uri)
+        mlflow.set_experiment("app")
+        try:
+            yield
+            mlflow.flush_trace_async_logging()
+        finally:
+            mlflow.set_tracking_uri(None)
