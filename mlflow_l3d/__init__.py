@@ -110,10 +110,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "genai":
+        return import_module("mlflow_l3d.genai")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from mlflow_l3d.parameters.verbs import module_of
 
     return getattr(import_module(module_of(name)), name)

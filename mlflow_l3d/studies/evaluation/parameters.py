@@ -58,6 +58,7 @@ EVALUATE_VERB = Verb(
         "mlflow_l3d.studies.investigation.results:Evaluation",
         "mlflow_l3d.studies.seeds.results:SeedsEvaluation",
         "mlflow_l3d.studies.sweep.results:SweepEvaluation",
+        "mlflow_l3d.studies.genai.results:GenaiInvestigation",
     ),
 )
 

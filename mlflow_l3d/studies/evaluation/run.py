@@ -21,7 +21,7 @@ from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import deleted_cells, latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, parent_run, read_investigation
 
-_NOT_EVALUATED: Final = ("gate", "compare", "comparison", "search", "ablation", "plan")
+_NOT_EVALUATED: Final = ("gate", "compare", "comparison", "search", "ablation", "plan", "genai")
 """Roles of runs whose result is read, not scored again."""
 
 

@@ -1,0 +1,281 @@
+"""Evaluations of `mlflow.genai` as runs of ours: the app answers in one run, and each judgement is a run of its own.
+
+MLflow evaluates in threads of its own and is not safe to be called from several, so one evaluation runs at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from unittest.mock import patch
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking import parent as parents
+from mlflow_l3d.tracking.connection import Client, error_line
+
+if TYPE_CHECKING:
+    from mlflow.entities import Trace
+    from mlflow.entities.model_registry import PromptVersion
+
+Answers: TypeAlias = "dict[tuple[str, str], Trace]"
+"""Row and repeat -> trace."""
+_ONE_AT_A_TIME: Final = threading.RLock()
+_SETTINGS: Final = {
+    "MLFLOW_GENAI_EVAL_MAX_WORKERS": "4",  # with more threads SQLite loses traces
+    "MLFLOW_GENAI_EVAL_PREDICT_RATE_LIMIT": "0",
+    "MLFLOW_GENAI_EVAL_SCORER_RATE_LIMIT": "0",
+}
+_NO_TRIAL: Final = "MLFLOW_GENAI_EVAL_SKIP_TRACE_VALIDATION"
+"""Without it MLflow calls the app once more, with the first row, to see whether it makes traces; ours always does."""
+_RUN: Final = "mlflow.assessment.sourceRunId"
+_PROMPT: Final = "prompts:/"
+_CONTENT: Final = ("template", "is_text_prompt", "variables", "model_config", "response_format")
+_substitutes: ContextVar[Substitutes | None] = ContextVar("substitutes", default=None)
+
+
+class Substitutes:
+    """Prompts that take the place of other versions of theirs while the app answers, in its own context alone.
+
+    Parameters
+    ----------
+    prompts
+        Name in the registry -> the version.
+
+    Attributes
+    ----------
+    count
+        How often one was loaded or read.
+    """
+
+    def __init__(self, prompts: Mapping[str, Any]) -> None:
+        self.prompts, self.count = prompts, 0
+
+    def get(self, name: str) -> Any:
+        """Return the version of this name, and count it; None if there is none."""
+        prompt = self.prompts.get(name)
+        self.count += prompt is not None
+        return prompt
+
+
+def prompts_named(client: Client, parameter: str, uri: str) -> list[PromptVersion]:
+    """Return the prompts of a URI, with the version that an alias has now; of ``prompts:/qa`` or ``qa@*`` all versions.
+
+    Raises
+    ------
+    ParameterError
+        If the registry has none.
+    """
+    from mlflow.exceptions import MlflowException
+
+    name, _, which = uri.removeprefix(_PROMPT).replace("@*", "").partition("@" if "@" in uri else "/")
+    try:
+        if which:
+            return [client.load_prompt(uri, cache_ttl_seconds=0)]
+        versions = sorted(each.version for each in client.search_prompt_versions(name))
+        return [client.load_prompt(f"{_PROMPT}{name}/{version}") for version in versions] or [client.load_prompt(uri)]
+    except MlflowException as error:
+        allowed = f"is not in the prompt registry ({error_line(error)})"
+        raise ParameterError(
+            parameter, uri, allowed, "Use prompts:/NAME/VERSION, prompts:/NAME@ALIAS or all versions: prompts:/NAME."
+        ) from error
+
+
+def prompt_content(prompt: PromptVersion) -> dict[str, Any]:
+    """Return all of a prompt that may change an answer."""
+    parts = {name: getattr(prompt, name) for name in ("template", "model_config", "response_format")}
+    return {"prompt": f"{prompt.name}/{prompt.version}", **parts}
+
+
+@contextmanager
+def cell_run(
+    client: Client, parent_id: str, name: str, tags: Mapping[str, str], params: Mapping[str, str]
+) -> Iterator[str]:
+    """Open the run of a cell below its parent, as MLflow's active one; end it FINISHED, or FAILED or KILLED.
+
+    Yields
+    ------
+    str
+        Its id.
+    """
+    import mlflow
+
+    shared = {names.ROLE: "cell", names.SCHEMA_TAG: names.SCHEMA, names.PARENT_RUN_ID: parent_id}
+    run_id = str(parents.attach(client, None, name, {**shared, **tags}).info.run_id)
+    try:
+        parents.log_params(client, run_id, params)
+        with mlflow.start_run(run_id=run_id, nested=True):
+            yield run_id
+    except BaseException as error:
+        status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+        parents.end_early(client, run_id, error_line(error), status)
+        raise
+
+
+def write_answers(
+    run_id: str,
+    app: Callable[..., Any],
+    rows: Sequence[Mapping[str, Any]],
+    passed: Mapping[str, Any],
+    substitutes: Substitutes,
+    workers: int | None,
+) -> None:
+    """Let the app answer each row once, in the active run, with a trace for each.
+
+    Parameters
+    ----------
+    run_id
+        The active run.
+    app
+        Called with the inputs of a row, by their names, and with those of `passed`.
+    rows
+        As `mlflow.genai.evaluate` takes them.
+    passed
+        Further arguments.
+    substitutes
+        Prompts that the app is to use.
+    workers
+        Threads; None for those of the user's environment, or 4.
+    """
+    from mlflow import MlflowClient
+    from mlflow.genai import evaluate
+
+    client = MlflowClient()
+    for prompt in {**substitutes.prompts, **passed}.values():
+        if hasattr(prompt, "to_single_brace_format"):
+            client.link_prompt_version_to_run(run_id, prompt)
+    with _evaluating(workers):
+        answer = _answering(app, passed, substitutes)
+        evaluate(data=copy.deepcopy([*rows]), predict_fn=answer, scorers=[])
+
+
+def write_judgements(pairs: Sequence[tuple[Mapping[str, Any], Trace]], scorer: Any, workers: int | None) -> None:
+    """Let a scorer judge answers, in the active run: pairs of a row and the answer to it.
+
+    Inputs and expectations are those of the data: in a trace MLflow keeps whole numbers of expectations as floats.
+    """
+    from mlflow.genai import evaluate
+
+    parts = [{name: row[name] for name in ("inputs", "expectations") if name in row} for row, _ in pairs]
+    data = [{**copy.deepcopy(part), "trace": trace} for part, (_, trace) in zip(parts, pairs, strict=True)]
+    with _evaluating(workers):
+        evaluate(data=data, scorers=[scorer])
+
+
+def answers_of(experiment_id: str, run_id: str, key: str, *, spans: bool = False) -> Answers:
+    """Return row and repeat -> answer, of those that the run of a cell holds."""
+    import mlflow
+
+    traces = mlflow.search_traces(locations=[experiment_id], run_id=run_id, include_spans=spans, return_type="list")
+    own = [trace for trace in traces if trace.info.tags.get(names.CELL_KEY) == key]
+    return {(trace.info.tags.get(names.ROW, ""), trace.info.tags.get(names.REPEAT, "")): trace for trace in own}
+
+
+def has_failed(trace: Trace) -> bool:
+    """Return whether the app raised in place of an answer."""
+    return str(trace.info.state.value) == "ERROR"
+
+
+def failure_of(answers: Answers) -> str:
+    """Return what the app raised first, in one line, of answers with their spans."""
+    spans = next(iter(answers.values())).data.spans
+    return " ".join(str(spans[0].status.description if spans else "").split())[:300]
+
+
+def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:
+    """Raise an L3DError if a run has no judgement of any answer, or the scorer always failed."""
+    every = [
+        each
+        for trace in traces
+        for each in trace.info.assessments
+        if each.feedback and (each.metadata or {}).get(_RUN) == run_id
+    ]
+    if not every:
+        raise L3DError(f"scorers={scorer}: returned nothing for all answers. Return a value or a Feedback.")
+    errors = [each.error for each in every if each.error is not None]
+    if len(errors) == len(every):
+        message = " ".join(str(errors[0].error_message).split())[:300]
+        fix = "Return bool(...) of it." if "Got bool" in message else "Correct the scorer."
+        raise L3DError(f"scorers={scorer}: failed on all {len(errors)} answers ({message}). {fix}")
+
+
+@contextmanager
+def _evaluating(workers: int | None) -> Iterator[None]:
+    """Let MLflow evaluate in silence, alone, with settings that lose nothing; all is as before afterwards."""
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import PromptVersion
+    from mlflow.genai.evaluation import base, harness
+
+    values = {name: os.environ.get(name, default) for name, default in _SETTINGS.items()} | {_NO_TRIAL: "true"}
+    if workers is not None:
+        values["MLFLOW_GENAI_EVAL_MAX_WORKERS"] = str(workers)
+    with _ONE_AT_A_TIME, ExitStack() as changes:
+        changes.enter_context(patch.dict(os.environ, values))
+        for module, name, value in ((base, "display_evaluation_output", lambda _: None), (harness, "tqdm", None)):
+            if hasattr(module, name):
+                changes.enter_context(patch.object(module, name, value))
+        changes.enter_context(patch.object(MlflowClient, "load_prompt", _loading(MlflowClient.load_prompt)))
+        changes.enter_context(patch.object(PromptVersion, "__init__", _marking(PromptVersion.__init__)))
+        for name in _CONTENT:
+            read = partial(_read, vars(PromptVersion)[name].fget)
+            changes.enter_context(patch.object(PromptVersion, name, property(read)))
+        yield
+
+
+def _answering(app: Callable[..., Any], passed: Mapping[str, Any], substitutes: Substitutes) -> Callable[..., Any]:
+    """Return the app as MLflow calls it: one trace per call, whose inputs are those of the row."""
+    import mlflow
+
+    name = getattr(app, "__name__", type(app).__name__)
+
+    def answer(**inputs: Any) -> Any:
+        with mlflow.start_span(name=name) as span:
+            span.set_inputs(inputs)
+            token = _substitutes.set(substitutes)
+            try:
+                output = app(**inputs, **passed)
+                output = asyncio.run(output) if inspect.iscoroutine(output) else output
+            finally:
+                _substitutes.reset(token)
+            span.set_outputs(output)
+            return output
+
+    return update_wrapper(answer, app)
+
+
+def _loading(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `MlflowClient.load_prompt`, which every way to load a prompt calls, with substitutes."""
+
+    def load_prompt(self: Any, name_or_uri: str, *args: Any, **kwargs: Any) -> Any:
+        active, name = _substitutes.get(), re.split("[/@]", name_or_uri.removeprefix(_PROMPT))[0]
+        prompt = active.get(name) if active else None
+        return load(self, name_or_uri, *args, **kwargs) if prompt is None else prompt
+
+    return load_prompt
+
+
+def _marking(init: Callable[..., None]) -> Callable[..., None]:
+    """Return the constructor of prompts, which marks those that the app makes: a prompt that it has filled in part."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        if _substitutes.get() is not None:
+            self._is_of_app = True
+
+    return __init__
+
+
+def _read(read: Callable[[Any], Any], prompt: Any) -> Any:
+    """Return a property of a prompt, or of its substitute if it was loaded before the app was called."""
+    active = _substitutes.get()
+    other = active.get(prompt.name) if active and not getattr(prompt, "_is_of_app", False) else None
+    return read(prompt if other is None else other)
