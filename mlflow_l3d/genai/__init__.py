@@ -10,22 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mlflow_l3d.studies.genai.annotations import annotate
     from mlflow_l3d.studies.genai.run import investigate
+    from mlflow_l3d.studies.judged.run import compare_evaluations as compare
 
-__all__ = ["annotate", "investigate"]
+__all__ = ["annotate", "compare", "investigate"]
 
-MODULES: Final = {
-    "investigate": "mlflow_l3d.studies.genai.run",
-    "annotate": "mlflow_l3d.studies.genai.annotations",
+TARGETS: Final = {
+    "investigate": "mlflow_l3d.studies.genai.run:investigate",
+    "compare": "mlflow_l3d.studies.judged.run:compare_evaluations",
+    "annotate": "mlflow_l3d.studies.genai.annotations:annotate",
 }
-"""Name -> module, in the order of the documentation."""
+"""Name -> ``module:function``, in the order of the documentation."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in MODULES:
+    if name not in TARGETS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(MODULES[name]), name)
+    module, _, function = TARGETS[name].partition(":")
+    return getattr(import_module(module), function)
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from unittest.mock import patch
 
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -206,6 +206,46 @@ def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:
         message = " ".join(str(errors[0].error_message).split())[:300]
         fix = "Return bool(...) of it." if "Got bool" in message else "Correct the scorer."
         raise L3DError(f"scorers={scorer}: failed on all {len(errors)} answers ({message}). {fix}")
+
+
+class Assessment(NamedTuple):
+    """What we say of an answer: its trace, and name, value and reason of the assessment."""
+
+    trace_id: str
+    name: str
+    value: bool | float
+    rationale: str
+
+
+def write_assessments(experiment_id: str, run_ids: Sequence[str], run_id: str, new: Sequence[Assessment]) -> int:
+    """Write assessments as those of a run, but for those that it has; return how many were written.
+
+    Parameters
+    ----------
+    experiment_id, run_ids
+        Evaluation runs that have the traces.
+    run_id
+        The run that makes them.
+    new
+        The assessments.
+    """
+    import mlflow
+    from mlflow.entities import AssessmentSource
+
+    there = {
+        (trace.info.trace_id, each.name)
+        for each_id in run_ids
+        for trace in mlflow.search_traces(
+            locations=[experiment_id], run_id=each_id, include_spans=False, return_type="list"
+        )
+        for each in trace.info.assessments
+        if (each.metadata or {}).get(_RUN) == run_id
+    }
+    missing = [each for each in new if (each.trace_id, each.name) not in there]
+    for each in missing:
+        source = AssessmentSource(source_type="CODE", source_id="mlflow-l3d")
+        mlflow.log_feedback(**each._asdict(), source=source, metadata={_RUN: run_id})
+    return len(missing)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Apps and judges whose answers are known: what they say depends on the question, the prompt and how often it was asked."""
+"""Judges whose answers are known: what they say depends on question, prompt and how often the app was asked."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from mlflow.genai.scorers import scorer
+from mlflow_l3d.tracking.judged import read_judged
 from stores import copy_store
 
 import mlflow_l3d
@@ -106,9 +107,12 @@ def test_numbers_are_those_of_a_few_lines(at_study: tuple[Any, Counter[str]]) ->
     assert by_name["judge"].components.mean == pytest.approx(np.mean(list(truth.values())))
     assert by_name["length"].components.mean == 5.0
     failed = table[table["failed"].eq("answer")]
-    assert {*failed["row"]} == {row_of({"q": apps.FAILS})} and failed["value"].isna().all() and len(failed) == 4 * 3
+    assert {*failed["row"]} == {row_of({"q": apps.FAILS})}
+    assert failed["value"].isna().all()
+    assert len(failed) == 4 * 3
     assert any("4 answers of 24 failed" in note for note in result.notes)
-    assert table["answer"].nunique() == 24 and set(table["judgement"]) == {0}
+    assert table["answer"].nunique() == 24
+    assert set(table["judgement"]) == {0}
 
 
 def test_runs_and_traces_say_what_they_are(at_study: tuple[Any, Counter[str]]) -> None:
@@ -130,8 +134,10 @@ def test_runs_and_traces_say_what_they_are(at_study: tuple[Any, Counter[str]]) -
     assert {trace.info.tags[names.ROW] for trace in traces} == {row_of({"q": q}) for q in range(ROWS)}
     for trace in traces:
         tags = trace.info.tags
-        assert tags[names.CELL_KEY] == answers.data.tags[names.CELL_KEY] and tags[names.PARENT] == result.run_id
-        assert tags[f"{names.FACTOR}.prompt"] == "qa/2" and tags[names.REPEAT] == answers.data.params["replicate"]
+        assert tags[names.CELL_KEY] == answers.data.tags[names.CELL_KEY]
+        assert tags[names.PARENT] == result.run_id
+        assert tags[f"{names.FACTOR}.prompt"] == "qa/2"
+        assert tags[names.REPEAT] == answers.data.params["replicate"]
         assert trace.data.spans[0].inputs.keys() == {"q"}
 
 
@@ -139,14 +145,41 @@ def test_report_and_load_say_the_same(at_study: tuple[Any, Counter[str]]) -> Non
     result, _ = at_study
     loaded = mlflow_l3d.load(result.run_id)
     pd.testing.assert_frame_equal(loaded.to_frame(), result.to_frame(), check_dtype=False)
-    assert loaded.summary() == result.summary() and "length is" in result.summary()
+    assert loaded.summary() == result.summary()
+    means = result.to_frame().query("failed == '' and scorer == 'judge'").groupby("prompt")["value"].mean()
+    (pair,) = [each for each in loaded.levels if each.scorer == "judge"]
+    assert (pair.first, pair.second) == ("qa/1", "qa/2")
+    assert pair.record.difference == pytest.approx(means["qa/1"] - means["qa/2"])
+
+
+def test_annotations_are_written_once_and_only_if_asked_for(at_study: tuple[Any, Counter[str]]) -> None:
+    result, _ = at_study
+    table = result.to_frame().query("failed == ''")
+    trace_id = table["answer"].iloc[0]
+
+    def own() -> dict[str, Any]:
+        every = mlflow.get_trace(trace_id).info.assessments
+        return {each.name: each.value for each in every if each.name.startswith("l3d.")}
+
+    assert own() == {}
+    assert genai.annotate(result.run_id) == 20 * 3  # of two scorers, and the agreement of two judges
+    verdicts = table[table["answer"].eq(trace_id) & table["scorer"].eq("judge")]["value"]
+    of_row = table[table["row"].eq(table["row"].iloc[0]) & table["scorer"].eq("judge")]["value"]
+    expected = {"l3d.agreement/judge": float(verdicts.nunique() == 1), "l3d.fragile_row/judge": of_row.nunique() > 1}
+    assert own() == {**expected, "l3d.fragile_row/length": False}
+    assert genai.annotate(result.run_id) == 0
+    runs = [run.info.run_id for run in cells()["FINISHED"] if run.data.tags[names.PHASE] == "judgements"]
+    assert len(read_judged(mlflow.MlflowClient(), *runs).table) == 20 * 3
+    with pytest.raises(ParameterError, match=r"is not an investigation of an app\."):
+        genai.annotate(runs[0])
 
 
 def test_the_same_call_asks_nobody_and_a_further_judge_only_judges(at_study: tuple[Any, Counter[str]]) -> None:
     result, _ = at_study
     calls.CALLS.clear()
     again = genai.investigate(loads_its_prompt, apps.rows(ROWS), [apps.length], factors(), progress=False)
-    assert again.run_id == result.run_id and not calls.CALLS
+    assert again.run_id == result.run_id
+    assert not calls.CALLS
 
 
 def test_judges_and_repeats_are_added_to_what_is_there(place: str) -> None:
@@ -155,16 +188,21 @@ def test_judges_and_repeats_are_added_to_what_is_there(place: str) -> None:
         given = {"style": ["plain"], "judge": [apps.judge("strict")], **more}
         return genai.investigate(styled, apps.rows(2), [], given, progress=False)
 
-    assert investigate().computed == 2 and calls.CALLS == {"app": 2, "strict": 2}
+    assert investigate().computed == 2
+    assert calls.CALLS == {"app": 2, "strict": 2}
     both = [*map(apps.judge, JUDGES)]
-    assert investigate(judge=both).computed == 1 and calls.CALLS == {"kind": 2}
+    assert investigate(judge=both).computed == 1
+    assert calls.CALLS == {"kind": 2}
     more = investigate(judge=both, replicate=2)
-    assert (more.computed, more.reused) == (3, 3) and calls.CALLS == {"app": 2, "strict": 2, "kind": 2}
+    assert (more.computed, more.reused) == (3, 3)
+    assert calls.CALLS == {"app": 2, "strict": 2, "kind": 2}
     twice = investigate(judgement=2)
-    assert (twice.computed, twice.reused) == (1, 2) and calls.CALLS == {"strict": 2}
-    assert twice.to_frame().groupby("judgement")["value"].apply(list).nunique() == 1
+    assert (twice.computed, twice.reused) == (1, 2)
+    assert calls.CALLS == {"strict": 2}
+    assert twice.to_frame().groupby("judgement")["value"].apply(tuple).nunique() == 1
     changed = investigate(style=["other"])
-    assert changed.computed == 2 and calls.CALLS == {"app": 2, "strict": 2}
+    assert changed.computed == 2
+    assert calls.CALLS == {"app": 2, "strict": 2}
 
 
 STOP_AT: list[str] = []
@@ -190,7 +228,8 @@ def test_after_an_interrupt_finished_cells_count_and_no_run_is_left_open(
     monkeypatch.delenv("STOP")
     calls.CALLS.clear()
     result = genai.investigate(stops, apps.rows(3), [], given, progress=False)
-    assert (result.computed, result.reused) == (2, 2) and calls.CALLS == {"app": 3, "strict": 3}
+    assert (result.computed, result.reused) == (2, 2)
+    assert calls.CALLS == {"app": 3, "strict": 3}
     assert {run.data.tags["mlflow.parentRunId"] for run in cells()["FINISHED"]} == {result.run_id}
 
 
@@ -231,7 +270,7 @@ def test_prompts_reach_an_unchanged_app_in_every_way_but_another_thread(place: s
 
     for app in (loaded_before, filled_in_part, by_client, asynchronous):
         answer, count = answer_with(app, prompts, 2, q="x")
-        assert answer == "v2 x " and count, app
+        assert (answer, count > 0) == ("v2 x ", True), app
     assert answer_with(lambda: chat.format(q="x"), prompts, 2) == ([{"role": "user", "content": "x"}], 0)
     with ThreadPoolExecutor(1) as pool:
         assert answer_with(lambda q: pool.submit(loaded_before, q).result(), prompts, 2, q="x") == ("v1 x ", 0)
@@ -248,7 +287,7 @@ def test_a_prompt_that_is_a_parameter_is_passed_and_one_without_effect_is_an_err
 
     result = genai.investigate(given, apps.rows(2), [apps.length], {"prompt": ["prompts:/qa@prod"]}, progress=False)
     assert set(result.to_frame()["prompt"]) == {"qa/2"}
-    error = r"^factors=prompt=qa: has no effect: deaf neither has a parameter prompt nor loads qa .* load_prompt, or"
+    error = r"^factors=prompt=qa: has no effect: deaf neither has a parameter prompt nor loads qa in the thread that "
 
     def deaf(q: int) -> str:
         return str(q)
@@ -299,7 +338,10 @@ def hits(outputs: str) -> bool:
         ({"factors": {"style": ["a"], "replicate": 0}}, r"factors=replicate=0: must be a whole number from 1"),
         ({"factors": {"style": ["a"], "judgement": 2}}, r"factors=judgement=2: needs judges\."),
         ({"factors": {"style": ["a"], "judge": [apps.length] * 2}}, r"factors=judge=length: is named twice\."),
-        ({"factors": {"prompt": ["prompts:/none/1"]}}, r"factors=prompt=prompts:/none/1: is not in the prompt registry"),
+        (
+            {"factors": {"prompt": ["prompts:/none/1"]}},
+            r"factors=prompt=prompts:/none/1: is not in the prompt registry",
+        ),
         ({"workers": 0}, r"workers=0: must be a whole number from 1"),
         ({"budget": "x"}, r"budget=x: must be none, a time"),
     ],
@@ -308,7 +350,8 @@ def test_a_call_that_cannot_be_carried_out_is_one_line(place: str, given: dict[s
     call = {"data": apps.rows(2), "scorers": [apps.length], "factors": {"style": ["a"]}, **given}
     with pytest.raises(ParameterError, match=f"^{line}") as caught:
         genai.investigate(styled, **call, progress=False)
-    assert "\n" not in str(caught.value) and not calls.CALLS
+    assert "\n" not in str(caught.value)
+    assert not calls.CALLS
 
 
 def test_settings_of_mlflow_are_as_before(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,11 +364,13 @@ def test_settings_of_mlflow_are_as_before(place: str, monkeypatch: pytest.Monkey
         assert os.environ["MLFLOW_GENAI_EVAL_SCORER_RATE_LIMIT"] == "0"
     with evaluating._evaluating(None):
         assert os.environ["MLFLOW_GENAI_EVAL_MAX_WORKERS"] == "4"
-    assert dict(os.environ) == before and mlflow.MlflowClient.load_prompt is load
+    assert dict(os.environ) == before
+    assert mlflow.MlflowClient.load_prompt is load
 
 
 def test_rows_of_equal_inputs_are_repeats_of_one(place: str) -> None:
     result = genai.investigate(
         styled, [*apps.rows(1), *apps.rows(1)], [apps.length], {"style": ["a"], "replicate": 2}, progress=False
     )
-    assert sorted(result.to_frame()["repeat"]) == [0, 1, 2, 3] and result.to_frame()["row"].nunique() == 1
+    assert sorted(result.to_frame()["repeat"]) == [0, 1, 2, 3]
+    assert result.to_frame()["row"].nunique() == 1
