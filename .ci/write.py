@@ -144,7 +144,8 @@ def api() -> str:
         for name, module in public.items():
             is_elsewhere = not {module, f"{module}.{name}"}.isdisjoint(elsewhere)
             page += f"\n[`{name}`][{module}.{name}]\n" if is_elsewhere else f"\n::: {module}.{name}\n"
-    targets = "".join(f"\n::: {target.replace(':', '.')}\n" for target in genai.TARGETS.values())
+    functions = [getattr(genai, name) for name in genai.__all__]
+    targets = "".join(f"\n::: {each.__module__}.{each.__name__}\n" for each in functions)
     return f"{page}\n## Evaluations of GenAI apps: `mlflow_l3d.genai`\n{targets}"
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unittest.mock import patch
 
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 Answers: TypeAlias = "dict[tuple[str, str], Trace]"
 """Row and repeat -> trace."""
 _ONE_AT_A_TIME: Final = threading.RLock()
+_WORKERS: Final = "MLFLOW_GENAI_EVAL_MAX_WORKERS"
 _SETTINGS: Final = {
-    "MLFLOW_GENAI_EVAL_MAX_WORKERS": "4",  # with more threads SQLite loses traces
+    _WORKERS: "4",  # with more threads SQLite loses traces
     "MLFLOW_GENAI_EVAL_PREDICT_RATE_LIMIT": "0",
     "MLFLOW_GENAI_EVAL_SCORER_RATE_LIMIT": "0",
 }
@@ -40,31 +41,51 @@ _NO_TRIAL: Final = "MLFLOW_GENAI_EVAL_SKIP_TRACE_VALIDATION"
 _RUN: Final = "mlflow.assessment.sourceRunId"
 _PROMPT: Final = "prompts:/"
 _CONTENT: Final = ("template", "is_text_prompt", "variables", "model_config", "response_format")
-_substitutes: ContextVar[Substitutes | None] = ContextVar("substitutes", default=None)
+_active: ContextVar[App | None] = ContextVar("active", default=None)
 
 
-class Substitutes:
-    """Prompts that take the place of other versions of theirs while the app answers, in its own context alone.
+class App:
+    """An app with what it is given beyond the inputs of a row.
 
     Parameters
     ----------
+    function, passed
+        Called with the inputs of a row, by their names, and with further arguments.
     prompts
-        Name in the registry -> the version.
+        Name in the registry -> the version that takes the place of others while the app answers, in its own context.
 
     Attributes
     ----------
     count
-        How often one was loaded or read.
+        How often a prompt took the place of another.
     """
 
-    def __init__(self, prompts: Mapping[str, Any]) -> None:
-        self.prompts, self.count = prompts, 0
+    def __init__(self, function: Callable[..., Any], passed: Mapping[str, Any], prompts: Mapping[str, Any]) -> None:
+        self.function, self.passed, self.prompts, self.count = function, passed, prompts, 0
 
     def get(self, name: str) -> Any:
-        """Return the version of this name, and count it; None if there is none."""
+        """Return the prompt of this name, and count it; None if there is none."""
         prompt = self.prompts.get(name)
         self.count += prompt is not None
         return prompt
+
+    def traced(self) -> Callable[..., Any]:
+        """Return the app as MLflow calls it: one trace per call, whose inputs are those of the row."""
+        import mlflow
+
+        def answer(**inputs: Any) -> Any:
+            with mlflow.start_span(name=getattr(self.function, "__name__", "predict_fn")) as span:
+                span.set_inputs(inputs)
+                token = _active.set(self)
+                try:
+                    output = self.function(**inputs, **self.passed)
+                    output = asyncio.run(output) if inspect.iscoroutine(output) else output
+                finally:
+                    _active.reset(token)
+                span.set_outputs(output)
+                return output
+
+        return update_wrapper(answer, self.function)
 
 
 def prompts_named(client: Client, parameter: str, uri: str) -> list[PromptVersion]:
@@ -85,9 +106,8 @@ def prompts_named(client: Client, parameter: str, uri: str) -> list[PromptVersio
         return [client.load_prompt(f"{_PROMPT}{name}/{version}") for version in versions] or [client.load_prompt(uri)]
     except MlflowException as error:
         allowed = f"is not in the prompt registry ({error_line(error)})"
-        raise ParameterError(
-            parameter, uri, allowed, "Use prompts:/NAME/VERSION, prompts:/NAME@ALIAS or all versions: prompts:/NAME."
-        ) from error
+        fix = "Use prompts:/NAME/VERSION, prompts:/NAME@ALIAS, or prompts:/NAME for all versions."
+        raise ParameterError(parameter, uri, allowed, fix) from error
 
 
 def prompt_content(prompt: PromptVersion) -> dict[str, Any]:
@@ -121,41 +141,20 @@ def cell_run(
         raise
 
 
-def write_answers(
-    run_id: str,
-    app: Callable[..., Any],
-    rows: Sequence[Mapping[str, Any]],
-    passed: Mapping[str, Any],
-    substitutes: Substitutes,
-    workers: int | None,
-) -> None:
-    """Let the app answer each row once, in the active run, with a trace for each.
+def write_answers(run_id: str, app: App, rows: Sequence[Mapping[str, Any]], workers: int | None) -> None:
+    """Let an app answer each row once, in the active run, with a trace for each.
 
-    Parameters
-    ----------
-    run_id
-        The active run.
-    app
-        Called with the inputs of a row, by their names, and with those of `passed`.
-    rows
-        As `mlflow.genai.evaluate` takes them.
-    passed
-        Further arguments.
-    substitutes
-        Prompts that the app is to use.
-    workers
-        Threads; None for those of the user's environment, or 4.
+    `workers` are threads; None for those of the user's environment, or 4.
     """
     from mlflow import MlflowClient
+    from mlflow.entities.model_registry import PromptVersion
     from mlflow.genai import evaluate
 
-    client = MlflowClient()
-    for prompt in {**substitutes.prompts, **passed}.values():
-        if hasattr(prompt, "to_single_brace_format"):
-            client.link_prompt_version_to_run(run_id, prompt)
+    for prompt in (*app.prompts.values(), *app.passed.values()):
+        if isinstance(prompt, PromptVersion):
+            MlflowClient().link_prompt_version_to_run(run_id, prompt)
     with _evaluating(workers):
-        answer = _answering(app, passed, substitutes)
-        evaluate(data=copy.deepcopy([*rows]), predict_fn=answer, scorers=[])
+        evaluate(data=copy.deepcopy([*rows]), predict_fn=app.traced(), scorers=[])
 
 
 def write_judgements(pairs: Sequence[tuple[Mapping[str, Any], Trace]], scorer: Any, workers: int | None) -> None:
@@ -185,10 +184,14 @@ def has_failed(trace: Trace) -> bool:
     return str(trace.info.state.value) == "ERROR"
 
 
-def failure_of(answers: Answers) -> str:
-    """Return what the app raised first, in one line, of answers with their spans."""
-    spans = next(iter(answers.values())).data.spans
-    return " ".join(str(spans[0].status.description if spans else "").split())[:300]
+def check_answers(answers: Iterable[Trace], rows: int) -> None:
+    """Raise an L3DError if rows have no answer on the server, or the app failed on all of them."""
+    failures = [each.data.spans[0].status.description for each in answers if has_failed(each)]
+    if len([*answers]) < rows:
+        fix = "Check that tracing is on and not sampled, or use fewer workers."
+        raise L3DError(f"predict_fn: only {len([*answers])} of {rows} answers have a trace on the server. {fix}")
+    if len(failures) == rows:
+        raise L3DError(f"predict_fn: failed on all {rows} rows ({failures[0][:300]}). Correct it, or the data.")
 
 
 def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:
@@ -208,44 +211,18 @@ def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:
         raise L3DError(f"scorers={scorer}: failed on all {len(errors)} answers ({message}). {fix}")
 
 
-class Assessment(NamedTuple):
-    """What we say of an answer: its trace, and name, value and reason of the assessment."""
-
-    trace_id: str
-    name: str
-    value: bool | float
-    rationale: str
-
-
-def write_assessments(experiment_id: str, run_ids: Sequence[str], run_id: str, new: Sequence[Assessment]) -> int:
-    """Write assessments as those of a run, but for those that it has; return how many were written.
-
-    Parameters
-    ----------
-    experiment_id, run_ids
-        Evaluation runs that have the traces.
-    run_id
-        The run that makes them.
-    new
-        The assessments.
-    """
+def write_assessment(trace_id: str, name: str, value: bool | float, run_id: str) -> bool:
+    """Write an assessment of ours as that of a run, and return True, unless the run has made it already."""
     import mlflow
     from mlflow.entities import AssessmentSource
 
-    there = {
-        (trace.info.trace_id, each.name)
-        for each_id in run_ids
-        for trace in mlflow.search_traces(
-            locations=[experiment_id], run_id=each_id, include_spans=False, return_type="list"
-        )
-        for each in trace.info.assessments
-        if (each.metadata or {}).get(_RUN) == run_id
-    }
-    missing = [each for each in new if (each.trace_id, each.name) not in there]
-    for each in missing:
-        source = AssessmentSource(source_type="CODE", source_id="mlflow-l3d")
-        mlflow.log_feedback(**each._asdict(), source=source, metadata={_RUN: run_id})
-    return len(missing)
+    trace = mlflow.get_trace(trace_id)
+    made = [] if trace is None else trace.info.assessments
+    if trace is None or any(each.name == name and (each.metadata or {}).get(_RUN) == run_id for each in made):
+        return False
+    source = AssessmentSource(source_type="CODE", source_id="mlflow-l3d")
+    mlflow.log_feedback(trace_id=trace_id, name=name, value=value, source=source, metadata={_RUN: run_id})
+    return True
 
 
 @contextmanager
@@ -256,66 +233,47 @@ def _evaluating(workers: int | None) -> Iterator[None]:
     from mlflow.genai.evaluation import base, harness
 
     values = {name: os.environ.get(name, default) for name, default in _SETTINGS.items()} | {_NO_TRIAL: "true"}
-    if workers is not None:
-        values["MLFLOW_GENAI_EVAL_MAX_WORKERS"] = str(workers)
+    values |= {} if workers is None else {_WORKERS: str(workers)}
+    replaced = {(base, "display_evaluation_output"): lambda _: None, (harness, "tqdm"): None}
+    replaced |= {(MlflowClient, "load_prompt"): _loading(MlflowClient.load_prompt)}
+    replaced |= {(PromptVersion, "__init__"): _marking(PromptVersion.__init__)}
+    for name in _CONTENT:
+        replaced[PromptVersion, name] = property(partial(_read, vars(PromptVersion)[name].fget))
     with _ONE_AT_A_TIME, ExitStack() as changes:
-        changes.enter_context(patch.dict(os.environ, values))
-        for module, name, value in ((base, "display_evaluation_output", lambda _: None), (harness, "tqdm", None)):
-            if hasattr(module, name):
-                changes.enter_context(patch.object(module, name, value))
-        changes.enter_context(patch.object(MlflowClient, "load_prompt", _loading(MlflowClient.load_prompt)))
-        changes.enter_context(patch.object(PromptVersion, "__init__", _marking(PromptVersion.__init__)))
-        for name in _CONTENT:
-            read = partial(_read, vars(PromptVersion)[name].fget)
-            changes.enter_context(patch.object(PromptVersion, name, property(read)))
+        for name, value in values.items():
+            changes.callback(_set_variable, name, os.environ.get(name))
+            os.environ[name] = value
+        for (place, name), new in replaced.items():
+            if hasattr(place, name):
+                changes.enter_context(patch.object(place, name, new))
         yield
 
 
-def _answering(app: Callable[..., Any], passed: Mapping[str, Any], substitutes: Substitutes) -> Callable[..., Any]:
-    """Return the app as MLflow calls it: one trace per call, whose inputs are those of the row."""
-    import mlflow
-
-    name = getattr(app, "__name__", type(app).__name__)
-
-    def answer(**inputs: Any) -> Any:
-        with mlflow.start_span(name=name) as span:
-            span.set_inputs(inputs)
-            token = _substitutes.set(substitutes)
-            try:
-                output = app(**inputs, **passed)
-                output = asyncio.run(output) if inspect.iscoroutine(output) else output
-            finally:
-                _substitutes.reset(token)
-            span.set_outputs(output)
-            return output
-
-    return update_wrapper(answer, app)
+def _set_variable(name: str, value: str | None) -> None:
+    os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 def _loading(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `MlflowClient.load_prompt`, which every way to load a prompt calls, with substitutes."""
+    """Return `MlflowClient.load_prompt`, which every way to load a prompt calls, with the prompts of an app."""
 
     def load_prompt(self: Any, name_or_uri: str, *args: Any, **kwargs: Any) -> Any:
-        active, name = _substitutes.get(), re.split("[/@]", name_or_uri.removeprefix(_PROMPT))[0]
-        prompt = active.get(name) if active else None
-        return load(self, name_or_uri, *args, **kwargs) if prompt is None else prompt
+        app, name = _active.get(), re.split("[/@]", name_or_uri.removeprefix(_PROMPT))[0]
+        return (app and app.get(name)) or load(self, name_or_uri, *args, **kwargs)
 
     return load_prompt
 
 
 def _marking(init: Callable[..., None]) -> Callable[..., None]:
-    """Return the constructor of prompts, which marks those that the app makes: a prompt that it has filled in part."""
+    """Return the constructor of prompts, which marks those that an app makes: a prompt that it has filled in part."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        if _substitutes.get() is not None:
-            self._is_of_app = True
+        self._is_of_app = _active.get() is not None
 
     return __init__
 
 
 def _read(read: Callable[[Any], Any], prompt: Any) -> Any:
-    """Return a property of a prompt, or of its substitute if it was loaded before the app was called."""
-    active = _substitutes.get()
-    other = active.get(prompt.name) if active and not getattr(prompt, "_is_of_app", False) else None
-    return read(prompt if other is None else other)
+    """Return a property of a prompt, or of the one that takes its place if it was loaded before the app was called."""
+    app = None if getattr(prompt, "_is_of_app", False) else _active.get()
+    return read((app and app.get(prompt.name)) or prompt)

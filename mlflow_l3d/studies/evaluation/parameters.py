@@ -55,10 +55,10 @@ EVALUATE_VERB = Verb(
     examples=("evaluate", "evaluate --metric accuracy", "evaluate --parent-run-id RUN_ID,RUN_ID"),
     order=100,
     returns=(
+        "mlflow_l3d.studies.genai.results:GenaiInvestigation",
         "mlflow_l3d.studies.investigation.results:Evaluation",
         "mlflow_l3d.studies.seeds.results:SeedsEvaluation",
         "mlflow_l3d.studies.sweep.results:SweepEvaluation",
-        "mlflow_l3d.studies.genai.results:GenaiInvestigation",
     ),
 )
 

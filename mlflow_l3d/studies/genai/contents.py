@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -101,12 +101,3 @@ def repeated(rows: Sequence[Mapping[str, Any]], replicate: int) -> list[tuple[st
     """Return row and repeat of the answers of a replicate, in the order of the rows."""
     times = 1 + max(int(row["tags"][names.REPEAT]) for row in rows)
     return [(row["tags"][names.ROW], str(replicate * times + int(row["tags"][names.REPEAT]))) for row in rows]
-
-
-def takes(function: Callable[..., Any], name: str, *, named: bool = False) -> bool:
-    """Return whether a function has a parameter of a name, or one for any name unless it must be `named`."""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-    return name in parameters or (not named and any(each.kind is each.VAR_KEYWORD for each in parameters.values()))

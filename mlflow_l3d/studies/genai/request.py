@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from itertools import product
 from typing import Any, Final
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.genai.contents import code_content, read_rows, scorer_content, takes
+from mlflow_l3d.parameters.values import Whole
+from mlflow_l3d.studies.genai.contents import code_content, read_rows, scorer_content
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.evaluating import prompt_content, prompts_named
 
-JUDGE, REPLICATE, JUDGEMENT, PROMPT = "judge", "replicate", "judgement", "prompt"
+JUDGE, REPLICATE, JUDGEMENT = "judge", "replicate", "judgement"
 _OF_TABLE: Final = ("row", "answer", "repeat", "scorer", "value", "failed", "run_id")
 
 
@@ -66,17 +68,12 @@ class AnswerCell:
         return {name: level.name for name, level in self.levels.items()}
 
     @property
-    def params(self) -> dict[str, str]:
-        """What its run logs as parameters."""
-        return {**self.labels, REPLICATE: str(self.replicate)}
-
-    @property
     def name(self) -> str:
-        """Name of its run."""
-        return " ".join(["answers", *self.labels.values(), f"replicate {self.replicate}"])
+        """What runs are called."""
+        return " ".join([*self.labels.values(), f"replicate {self.replicate}"])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class GenaiRequest:
     """A checked call of `investigate`.
 
@@ -92,8 +89,6 @@ class GenaiRequest:
         Answers per row.
     judgings
         Who judges.
-    budget, workers
-        The most that is asked, and how many threads ask.
     context_key
         Hash of the app and the rows: cells of one context differ in the levels of factors.
     """
@@ -104,8 +99,6 @@ class GenaiRequest:
     passed: tuple[str, ...]
     replicates: int
     judgings: tuple[Judging, ...]
-    budget: Budget
-    workers: int | None
     context_key: str
 
     @property
@@ -126,36 +119,17 @@ class GenaiRequest:
         return cells
 
     @property
-    def key(self) -> str:
-        """Hash of all that is asked for, but for budget and workers."""
-        judges = [{"content": each.content, "times": each.times, "judge": each.judge} for each in self.judgings]
-        return content_key({"cells": [cell.key for cell in self.cells], "judges": judges})
-
-    @property
     def parameters(self) -> dict[str, str]:
         """What the parent logs: nothing of the rows but their number."""
-        levels = {name: ", ".join(level.name for level in levels) for name, levels in self.factors.items()}
-        scorers = ", ".join(dict.fromkeys(each.rates for each in self.judgings))
-        judges = ", ".join(each.judge for each in self.judgings if each.is_judge)
-        more = {
-            "predict_fn": self.app_name,
-            "rows": str(len(self.rows)),
-            "scorers": scorers,
-            **({JUDGE: judges} if judges else {}),
-        }
-        return {**more, **levels, REPLICATE: str(self.replicates), "budget": str(self.budget)}
+        listed = {name: [level.name for level in levels] for name, levels in self.factors.items()}
+        listed["scorers"] = [each.judge for each in self.judgings if not each.is_judge]
+        listed[JUDGE] = [each.judge for each in self.judgings if each.is_judge]
+        texts = {name: ", ".join(values) for name, values in listed.items() if values}
+        return {"predict_fn": self.app_name, "rows": str(len(self.rows)), **texts, REPLICATE: str(self.replicates)}
 
 
 def specify(
-    client: Client,
-    predict_fn: Callable[..., Any],
-    data: Any,
-    scorers: Sequence[Any],
-    factors: Mapping[str, Any],
-    *,
-    budget: Any,
-    workers: int | None,
-    version: str,
+    client: Client, app: Callable[..., Any], data: Any, scorers: Any, factors: Mapping[str, Any], version: str
 ) -> GenaiRequest:
     """Return the request of a call.
 
@@ -164,130 +138,113 @@ def specify(
     ParameterError
         If something of it is not allowed, or a factor cannot reach the app.
     """
-    if not callable(predict_fn):
-        raise ParameterError("predict_fn", type(predict_fn).__name__, "must be a function that answers a row")
-    if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise ParameterError("workers", workers, "must be a whole number from 1")
+    if not callable(app):
+        raise ParameterError("predict_fn", type(app).__name__, "must be a function that answers a row")
     rows = read_rows(data)
     of_app = {name: value for name, value in factors.items() if name not in (JUDGE, REPLICATE, JUDGEMENT)}
-    levels = {name: _levels(client, name, value) for name, value in of_app.items()}
-    passed = tuple(name for name, each in levels.items() if _is_passed(predict_fn, name, each, rows))
-    judges = _listed(f"factors={JUDGE}", factors.get(JUDGE, ()))
-    times = _count(factors, JUDGEMENT)
-    if times > 1 and not judges:
-        raise ParameterError(f"factors={JUDGEMENT}", times, "needs judges", 'Add "judge": [...] to the factors.')
-    own = [
-        Judging(each, each.name, each.name, scorer_content("scorers", each, version))
-        for each in _scorers("scorers", scorers)
-    ]
-    judgings = (*own, *_judgings(_scorers(f"factors={JUDGE}", judges), times, version))
+    levels = {name: _levels(client, f"factors={name}", name, value) for name, value in of_app.items()}
+    judges, times = factors.get(JUDGE, []), _count(factors, JUDGEMENT)
+    judgings = _judgings("scorers", scorers, version)
+    judgings += _judgings(f"factors={JUDGE}", judges, version, times, is_judge=True)
     if not judgings:
-        raise ParameterError(
-            "scorers", "[]", "nobody judges the answers", 'Give scorers, or "judge" among the factors.'
-        )
-    if twice := [name for name, count in Counter(each.name for each in scorers).items() if count > 1]:
-        raise ParameterError(
-            "scorers", twice[0], "is the name of two scorers", 'Rename one, or give both as factors={"judge": [...]}.'
-        )
-    content = {"app": code_content("predict_fn", predict_fn, version), "rows": list(rows)}
+        raise ParameterError("scorers", "[]", "nobody judges the answers", f'Or add "{JUDGE}" to the factors.')
+    if times > 1 and not judges:
+        raise ParameterError(f"factors={JUDGEMENT}", times, f'needs "{JUDGE}" among the factors')
     return GenaiRequest(
-        app=predict_fn,
-        rows=rows,
-        factors=levels,
-        passed=passed,
-        replicates=_count(factors, REPLICATE),
-        judgings=judgings,
-        budget=Budget.parse("none" if budget is None else budget, requests=True),
-        workers=workers,
-        context_key=content_key(content),
+        app,
+        rows,
+        levels,
+        tuple(name for name, each in levels.items() if _is_passed(app, name, each, rows)),
+        _count(factors, REPLICATE),
+        tuple(judgings),
+        content_key({"app": code_content("predict_fn", app, version), "rows": rows}),
     )
 
 
 def _listed(parameter: str, value: Any) -> list[Any]:
     if isinstance(value, str | Mapping) or not hasattr(value, "__iter__"):
-        raise ParameterError(parameter, value, "must be a list of its levels")
+        raise ParameterError(parameter, value, "must be a list")
     return list(value)
 
 
+def _check_unique(parameter: str, texts: Sequence[str], fix: str = "Leave one out.") -> None:
+    for text, count in Counter(texts).items():
+        if count > 1:
+            raise ParameterError(parameter, text, "is named twice", fix)
+
+
 def _count(factors: Mapping[str, Any], name: str) -> int:
-    number = factors.get(name, 1)
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ParameterError(f"factors={name}", number, "must be a whole number from 1: how many of each")
-    return number
+    """Return how many of each there are: 1 if the factors do not say."""
+    return Whole(1).number(f"factors={name}", str(factors.get(name, 1)))
 
 
-def _levels(client: Client, name: str, value: Any) -> tuple[Level, ...]:
+def _levels(client: Client, parameter: str, name: str, value: Any) -> tuple[Level, ...]:
     """Return the levels of a factor of the app; prompts by their URI, all versions of one or those of an alias."""
-    parameter = f"factors={name}"
     if not name.isidentifier() or name in _OF_TABLE:
         fix = f"Rename it; {', '.join(_OF_TABLE)} are columns of the table."
         raise ParameterError(parameter, name, "must be the name of a parameter of predict_fn", fix)
     levels = []
     for each in _listed(parameter, value):
-        text = getattr(each, "uri", each) if hasattr(each, "to_single_brace_format") else each
-        if isinstance(text, str) and text.startswith("prompts:/"):
-            prompts = prompts_named(client, parameter, text)
+        uri = str(getattr(each, "uri", each))
+        if uri.startswith("prompts:/"):
+            prompts = prompts_named(client, parameter, uri)
             levels += [Level(f"{one.name}/{one.version}", one, prompt_content(one), is_prompt=True) for one in prompts]
         elif isinstance(each, str | int | float | bool):
             levels.append(Level(str(each), each, each))
         else:
-            raise ParameterError(
-                parameter, type(each).__name__, "must be texts, numbers, or prompts by their URI prompts:/NAME/VERSION"
-            )
-    if not levels or (twice := [one for one, count in Counter(level.name for level in levels).items() if count > 1]):
-        raise ParameterError(parameter, twice[0] if levels else "[]", "is named twice" if levels else "has no levels")
+            allowed = "must be texts, numbers, or prompts by their URI prompts:/NAME/VERSION"
+            raise ParameterError(parameter, type(each).__name__, allowed)
+    if not levels:
+        raise ParameterError(parameter, "[]", "has no levels")
+    _check_unique(parameter, [level.name for level in levels])
     return tuple(levels)
 
 
 def _is_passed(app: Callable[..., Any], name: str, levels: Sequence[Level], rows: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a factor is an argument of the app; prompts may also be loaded by it from the registry."""
     if any(name in row["inputs"] for row in rows):
-        raise ParameterError(f"factors={name}", name, "is also among the inputs of the data", "Rename one of them.")
-    is_prompt = all(level.is_prompt for level in levels)
-    if takes(app, name, named=is_prompt):
-        return True
-    if not is_prompt:
-        called = getattr(app, "__name__", type(app).__name__)
-        fix = f"Give it one: def {called}(..., {name})."
-        raise ParameterError(f"factors={name}", name, f"cannot reach {called}, which has no parameter {name}", fix)
-    return False
+        raise ParameterError("factors", name, "is also among the inputs of the data", "Rename one of them.")
+    is_prompt, parameters = all(level.is_prompt for level in levels), signature(app).parameters
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    is_passed = name in parameters or (takes_any and not is_prompt)
+    if not is_passed and not is_prompt:
+        fix = f"Give it one: def {getattr(app, '__name__', 'predict_fn')}(..., {name})."
+        raise ParameterError("factors", name, "cannot reach predict_fn, which has no such parameter", fix)
+    return is_passed
 
 
-def _scorers(parameter: str, scorers: Sequence[Any]) -> list[Any]:
-    """Return scorers that MLflow will be able to log."""
-    for each in (scorers := _listed(parameter, scorers)):
-        if not hasattr(each, "name") or not hasattr(each, "run"):
-            fix = "Decorate it: @mlflow.genai.scorer."
-            raise ParameterError(
-                parameter, getattr(each, "__name__", type(each).__name__), "is not a scorer of MLflow", fix
-            )
-        if names.accepted(each.name) != each.name:
-            clean = "".join(letter if letter.isalnum() else "_" for letter in each.name)
-            fix = f'Rename it: @scorer(name="{clean}").'
-            raise ParameterError(
-                parameter, each.name, "cannot be the name of a metric, and MLflow fails after all the work", fix
-            )
-        if getattr(each, "is_session_level_scorer", False):
-            raise ParameterError(
-                parameter, each.name, "judges whole sessions; only scorers of single answers are possible"
-            )
-    return scorers
+def _judgings(parameter: str, scorers: Any, version: str, times: int = 1, *, is_judge: bool = False) -> list[Judging]:
+    """Return scorers that each rate something of their own, or judges of one thing.
 
-
-def _judgings(judges: Sequence[Any], times: int, version: str) -> list[Judging]:
-    """Return the judges of one thing: with their names, or models or numbers if names are alike."""
-    alike = {each.name for each in judges}
-    rates = judges[0].name if len(alike) == 1 else JUDGE
-    labels = [
-        each.name if len(alike) == len(judges) else str(getattr(each, "model", "") or each.name) for each in judges
-    ]
-    if len({*labels}) < len(judges):
-        labels = [f"{label} {number}" for number, label in enumerate(labels, 1)]
-    contents = [scorer_content(f"factors={JUDGE}", each, version) for each in judges]
-    if len({content_key(content) for content in contents}) < len(judges):
-        fix = 'To let one judge several times, add "judgement": 2.'
-        raise ParameterError(f"factors={JUDGE}", judges[0].name, "is named twice", fix)
+    Judges are known by their names, or by numbers and models if names are alike.
+    """
+    scorers = _listed(parameter, scorers)
+    for each in scorers:
+        _check_scorer(parameter, each)
+    labels = [str(each.name) for each in scorers]
+    contents = [scorer_content(parameter, each, version) for each in scorers]
+    if not is_judge:
+        _check_unique(parameter, labels, f'Rename one, or give both as "{JUDGE}" among the factors.')
+        return [Judging(*each) for each in zip(scorers, labels, labels, contents, strict=True)]
+    keys = {content_key(content): label for content, label in zip(contents, labels, strict=True)}
+    if len(keys) < len(scorers):
+        raise ParameterError(parameter, labels[0], "is named twice", f'To let it judge twice, add "{JUDGEMENT}": 2.')
+    rates = labels[0] if len({*labels}) == 1 else JUDGE
+    if len({*labels}) < len(labels):
+        labels = [f"{number} {getattr(each, 'model', each.name)}" for number, each in enumerate(scorers, 1)]
     return [
         Judging(*each, times, is_judge=True)
-        for each in zip(judges, [rates] * len(judges), labels, contents, strict=True)
+        for each in zip(scorers, [rates] * len(labels), labels, contents, strict=True)
     ]
+
+
+def _check_scorer(parameter: str, scorer: Any) -> None:
+    """Raise a ParameterError if MLflow could not evaluate with a scorer, or could not log its name."""
+    if not hasattr(scorer, "name") or not hasattr(scorer, "run"):
+        name = getattr(scorer, "__name__", type(scorer).__name__)
+        raise ParameterError(parameter, name, "is not a scorer of MLflow", "Decorate it: @mlflow.genai.scorer.")
+    if getattr(scorer, "is_session_level_scorer", False):
+        raise ParameterError(parameter, scorer.name, "judges sessions", "Use a scorer of single answers.")
+    if names.accepted(scorer.name) != scorer.name:
+        fix = f'Rename it: @scorer(name="{re.sub(r"[^A-Za-z0-9]", "_", scorer.name)}").'
+        raise ParameterError(parameter, scorer.name, "cannot name a metric: MLflow would fail after all the work", fix)

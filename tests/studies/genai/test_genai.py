@@ -146,10 +146,10 @@ def test_report_and_load_say_the_same(at_study: tuple[Any, Counter[str]]) -> Non
     loaded = mlflow_l3d.load(result.run_id)
     pd.testing.assert_frame_equal(loaded.to_frame(), result.to_frame(), check_dtype=False)
     assert loaded.summary() == result.summary()
-    means = result.to_frame().query("failed == '' and scorer == 'judge'").groupby("prompt")["value"].mean()
-    (pair,) = [each for each in loaded.levels if each.scorer == "judge"]
-    assert (pair.first, pair.second) == ("qa/1", "qa/2")
-    assert pair.record.difference == pytest.approx(means["qa/1"] - means["qa/2"])
+    means = result.to_frame().query("failed == '' and scorer == 'strict'").groupby("prompt")["value"].mean()
+    first, second = (loaded.runs(prompt=f"qa/{version}") for version in VERSIONS)
+    compared = genai.compare(first, second, metric="strict")
+    assert compared.pairs[0].record.difference == pytest.approx(means["qa/1"] - means["qa/2"])
 
 
 def test_annotations_are_written_once_and_only_if_asked_for(at_study: tuple[Any, Counter[str]]) -> None:
@@ -246,9 +246,9 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
 
 def answer_with(app: Callable[..., Any], prompts: dict[int, Any], version: int, **inputs: Any) -> tuple[Any, int]:
     """Return what an app answers with a version of the prompt, and how often it took that from the factor."""
-    substitutes = evaluating.Substitutes({"qa": prompts[version]})
+    called = evaluating.App(app, {}, {"qa": prompts[version]})
     with evaluating._evaluating(None):
-        return evaluating._answering(app, {}, substitutes)(**inputs), substitutes.count
+        return called.traced()(**inputs), called.count
 
 
 def test_prompts_reach_an_unchanged_app_in_every_way_but_another_thread(place: str) -> None:
