@@ -146,7 +146,7 @@ def test_report_and_load_say_the_same(at_study: tuple[Any, Counter[str]]) -> Non
     loaded = mlflow_l3d.load(result.run_id)
     pd.testing.assert_frame_equal(loaded.to_frame(), result.to_frame(), check_dtype=False)
     assert loaded.summary() == result.summary()
-    means = result.to_frame().query("failed == '' and scorer == 'strict'").groupby("prompt")["value"].mean()
+    means = result.to_frame().query("failed == '' and judge == 'strict'").groupby("prompt")["value"].mean()
     first, second = (loaded.runs(prompt=f"qa/{version}") for version in VERSIONS)
     compared = genai.compare(first, second, metric="strict")
     assert compared.pairs[0].record.difference == pytest.approx(means["qa/1"] - means["qa/2"])
@@ -170,16 +170,17 @@ def test_annotations_are_written_once_and_only_if_asked_for(at_study: tuple[Any,
     assert genai.annotate(result.run_id) == 0
     runs = [run.info.run_id for run in cells()["FINISHED"] if run.data.tags[names.PHASE] == "judgements"]
     assert len(read_judged(mlflow.MlflowClient(), *runs).table) == 20 * 3
-    with pytest.raises(ParameterError, match=r"is not an investigation of an app\."):
+    with pytest.raises(ParameterError, match=r"is not a run of mlflow_l3d\.genai\.investigate\."):
         genai.annotate(runs[0])
 
 
-def test_the_same_call_asks_nobody_and_a_further_judge_only_judges(at_study: tuple[Any, Counter[str]]) -> None:
+def test_the_same_call_asks_nobody(at_study: tuple[Any, Counter[str]]) -> None:
     result, _ = at_study
     calls.CALLS.clear()
     again = genai.investigate(loads_its_prompt, apps.rows(ROWS), [apps.length], factors(), progress=False)
-    assert again.run_id == result.run_id
+    assert (again.computed, again.reused) == (0, result.computed)
     assert not calls.CALLS
+    pd.testing.assert_frame_equal(again.to_frame(), result.to_frame())
 
 
 def test_judges_and_repeats_are_added_to_what_is_there(place: str) -> None:
@@ -235,13 +236,13 @@ def test_after_an_interrupt_finished_cells_count_and_no_run_is_left_open(
 
 def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) -> None:
     given = {"style": ["a", "b"], "judge": [apps.judge("strict")]}
-    with pytest.raises(ParameterError, match=r"^budget=1 cells: allows no judgement\."):
+    with pytest.raises(ParameterError, match=r"^budget=1 cells: allows no judgement"):
         genai.investigate(styled, apps.rows(2), [], given, budget=1, progress=False)
-    part = genai.investigate(styled, apps.rows(2), [], given, budget="4 requests", progress=False)
-    assert (part.computed, part.reused, part.is_complete) == (2, 1, False)
-    assert "left out 1 cell of judgements: the same call continues" in part.summary()
+    part = genai.investigate(styled, apps.rows(2), [], given, budget=2, progress=False)
+    assert (part.computed, part.reused, part.missing) == (2, 1, 1)
+    assert "left out 1 of 4 cells: the same call continues" in part.summary()
     rest = genai.investigate(styled, apps.rows(2), [], given, progress=False)
-    assert (rest.computed, rest.reused, rest.is_complete) == (1, 3, True)
+    assert (rest.computed, rest.reused, rest.missing) == (1, 3, 0)
 
 
 def answer_with(app: Callable[..., Any], prompts: dict[int, Any], version: int, **inputs: Any) -> tuple[Any, int]:
@@ -287,7 +288,7 @@ def test_a_prompt_that_is_a_parameter_is_passed_and_one_without_effect_is_an_err
 
     result = genai.investigate(given, apps.rows(2), [apps.length], {"prompt": ["prompts:/qa@prod"]}, progress=False)
     assert set(result.to_frame()["prompt"]) == {"qa/2"}
-    error = r"^factors=prompt=qa: has no effect: deaf neither has a parameter prompt nor loads qa in the thread that "
+    error = r"^factors=prompt=qa/1: has no effect: deaf neither has a parameter prompt nor loads this "
 
     def deaf(q: int) -> str:
         return str(q)
@@ -324,19 +325,19 @@ def hits(outputs: str) -> bool:
         ({"data": [{"q": 1}]}, r"data=row 0: needs \"inputs\", a dict of the arguments of predict_fn\."),
         ({"data": [{"inputs": {"q": 1}, "outputs": 1}]}, r"data=row 0: has outputs, which predict_fn is to give\."),
         ({"data": [{"inputs": {"q": {1}}}]}, r"data=row 0: holds what JSON cannot represent"),
-        ({"scorers": [hits]}, r"scorers=hits@10: cannot be the name of a metric.*@scorer\(name=\"hits_10\"\)"),
+        ({"scorers": [hits]}, r"scorers=hits@10: cannot name a metric: .*@scorer\(name=\"hits_10\"\)"),
         ({"scorers": [len]}, r"scorers=len: is not a scorer of MLflow\. Decorate it"),
         ({"scorers": []}, r"scorers=\[\]: nobody judges the answers\."),
-        ({"scorers": [apps.length, apps.length]}, r"scorers=length: is the name of two scorers\."),
-        ({"factors": {"model": ["a"]}}, r"factors=model=model: cannot reach styled.* def styled\(\.\.\., model\)"),
-        ({"factors": {"q": [1]}}, r"factors=q=q: is also among the inputs of the data"),
+        ({"scorers": [apps.length, apps.length]}, r"scorers=length: is named twice\. Rename one"),
+        ({"factors": {"model": ["a"]}}, r"factors=model: cannot reach predict_fn.* def styled\(\.\.\., model\)"),
+        ({"factors": {"q": [1]}}, r"factors=q: is also among the inputs of the data"),
         ({"factors": {"row": [1]}}, r"factors=row=row: must be the name of a parameter"),
-        ({"factors": {"style": "plain"}}, r"factors=style=plain: must be a list of its levels"),
+        ({"factors": {"style": "plain"}}, r"factors=style=plain: must be a list\."),
         ({"factors": {"style": ["a", "a"]}}, r"factors=style=a: is named twice"),
         ({"factors": {"style": []}}, r"factors=style=\[\]: has no levels"),
         ({"factors": {"style": [{}]}}, r"factors=style=dict: must be texts, numbers, or prompts"),
-        ({"factors": {"style": ["a"], "replicate": 0}}, r"factors=replicate=0: must be a whole number from 1"),
-        ({"factors": {"style": ["a"], "judgement": 2}}, r"factors=judgement=2: needs judges\."),
+        ({"factors": {"style": ["a"], "replicate": 0}}, r"factors=replicate=0: must be a whole number of at least 1"),
+        ({"factors": {"style": ["a"], "judgement": 2}}, r"factors=judgement=2: needs \"judge\" among the factors\."),
         ({"factors": {"style": ["a"], "judge": [apps.length] * 2}}, r"factors=judge=length: is named twice\."),
         (
             {"factors": {"prompt": ["prompts:/none/1"]}},
