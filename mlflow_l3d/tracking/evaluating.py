@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unittest.mock import patch
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, error_line
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from mlflow.entities import Trace
     from mlflow.entities.model_registry import PromptVersion
 
-Answers: TypeAlias = "dict[tuple[str, str], Trace]"
-"""Row and repeat -> trace."""
+Place: TypeAlias = tuple[str, str]
+"""Row and repeat of an answer."""
+Answers: TypeAlias = "dict[Place, Trace]"
 _ONE_AT_A_TIME: Final = threading.RLock()
 _WORKERS: Final = "MLFLOW_GENAI_EVAL_MAX_WORKERS"
 _SETTINGS: Final = {
@@ -130,14 +132,17 @@ def cell_run(
     import mlflow
 
     shared = {names.ROLE: "cell", names.SCHEMA_TAG: names.SCHEMA, names.PARENT_RUN_ID: parent_id}
-    run_id = str(parents.attach(client, None, name, {**shared, **tags}).info.run_id)
+    run_id = ""
     try:
+        with deferred_interrupts():
+            run_id = str(parents.attach(client, None, name, {**shared, **tags}).info.run_id)
         parents.log_params(client, run_id, params)
         with mlflow.start_run(run_id=run_id, nested=True):
             yield run_id
     except BaseException as error:
         status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
-        parents.end_early(client, run_id, error_line(error), status)
+        if run_id:
+            parents.end_early(client, run_id, error_line(error), status)
         raise
 
 
@@ -179,19 +184,22 @@ def answers_of(experiment_id: str, run_id: str, key: str, *, spans: bool = False
     return {(trace.info.tags.get(names.ROW, ""), trace.info.tags.get(names.REPEAT, "")): trace for trace in own}
 
 
-def has_failed(trace: Trace) -> bool:
-    """Return whether the app raised in place of an answer."""
-    return str(trace.info.state.value) == "ERROR"
+def failed_answers(answers: Answers, rows: int = 0) -> dict[Place, str]:
+    """Return row and repeat -> trace, of those answers in place of which the app raised.
 
-
-def check_answers(answers: Iterable[Trace], rows: int) -> None:
-    """Raise an L3DError if rows have no answer on the server, or the app failed on all of them."""
-    failures = [each.data.spans[0].status.description for each in answers if has_failed(each)]
-    if len([*answers]) < rows:
+    Raises
+    ------
+    L3DError
+        If there are fewer answers than `rows`, or all of these failed; then the traces need their spans.
+    """
+    failed = {place: trace for place, trace in answers.items() if trace.info.state.value == "ERROR"}
+    if len(answers) < rows:
         fix = "Check that tracing is on and not sampled, or use fewer workers."
-        raise L3DError(f"predict_fn: only {len([*answers])} of {rows} answers have a trace on the server. {fix}")
-    if len(failures) == rows:
-        raise L3DError(f"predict_fn: failed on all {rows} rows ({failures[0][:300]}). Correct it, or the data.")
+        raise L3DError(f"predict_fn: only {len(answers)} of {rows} answers have a trace on the server. {fix}")
+    if rows and len(failed) == rows:
+        reason = next(iter(failed.values())).data.spans[0].status.description[:300]
+        raise L3DError(f"predict_fn: failed on all {rows} rows ({reason}). Correct it, or the data.")
+    return {place: str(trace.info.trace_id) for place, trace in failed.items()}
 
 
 def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:

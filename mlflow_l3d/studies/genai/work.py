@@ -22,7 +22,7 @@ from mlflow_l3d.tracking import evaluating, names
 from mlflow_l3d.tracking.children import condition, found, search
 from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.evaluating import Answers, App
+from mlflow_l3d.tracking.evaluating import App, Place
 from mlflow_l3d.tracking.judged import Judged, read_judged
 from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
 
@@ -49,7 +49,8 @@ class Work:
     computed: int = 0
     reused: int = 0
     missing: int = 0
-    _judged: dict[str, tuple[AnswerCell, Judging, int, Answers]] = field(default_factory=dict)
+    _judged: dict[str, tuple[AnswerCell, Judging, int]] = field(default_factory=dict)
+    _failed: dict[str, dict[Place, str]] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -90,10 +91,9 @@ class Work:
     def _carry_out(self, cell: AnswerCell) -> None:
         """Let the app answer, and all judge."""
         judgings = [(judging, number) for judging in self.request.judgings for number in range(judging.times)]
-        if (answering := self._answered(cell)) is None:
+        if not (answers_id := self._answered(cell)):
             self.missing += 1 + len(judgings)
             return
-        answers_id, answers = answering
         for judging, number in judgings:
             key = content_key({"answers": answers_id, "scorer": judging.content, "judgement": number})
             if (run := self._recorded.get(key)) is not None:
@@ -103,17 +103,18 @@ class Work:
             else:
                 self.missing += 1
                 continue
-            self._judged[run_id] = (cell, judging, number, answers)
+            self._judged[run_id] = cell, judging, number
 
-    def _answered(self, cell: AnswerCell) -> tuple[str, Answers] | None:
-        """Return the run of a cell, and its answers to all rows; None if the budget is spent."""
+    def _answered(self, cell: AnswerCell) -> str:
+        """Return the run that holds the answers of a cell to all rows; the empty text if the budget is spent."""
         places = repeated(self.request.rows, cell.replicate)
         if (run := self._recorded.get(cell.key)) is not None:
             answers = evaluating.answers_of(self._experiment_id, run.info.run_id, cell.key)
             if answers.keys() == {*places}:  # somebody may have deleted some
-                return self._reuse(run), answers
+                self._failed[cell.key] = evaluating.failed_answers(answers)
+                return self._reuse(run)
         if not self._affords():
-            return None
+            return ""
         values = {name: level.value for name, level in cell.levels.items()}
         passed = {name: values[name] for name in self.request.passed}
         app = App(self.request.app, passed, {each.name: each for name, each in values.items() if name not in passed})
@@ -126,16 +127,16 @@ class Work:
         with self._opened(cell, cell.key, f"answers {cell.name}", {names.PHASE: "answers"}) as run_id:
             evaluating.write_answers(run_id, app, rows, self.workers)
             answers = evaluating.answers_of(self._experiment_id, run_id, cell.key, spans=True)
-            evaluating.check_answers(answers.values(), len(rows))
+            self._failed[cell.key] = evaluating.failed_answers(answers, len(rows))
             if app.prompts and not app.count:
                 raise _no_effect(cell, self.request.app_name)
-        return run_id, answers
+        return run_id
 
     def _judge(self, cell: AnswerCell, key: str, answers_id: str, judging: Judging, number: int) -> str:
         """Return the new run in which a judge rates those answers of a cell that did not fail."""
         answers = evaluating.answers_of(self._experiment_id, answers_id, cell.key, spans=True)
         places = zip(self.request.rows, repeated(self.request.rows, cell.replicate), strict=True)
-        pairs = [(row, answers[place]) for row, place in places if not evaluating.has_failed(answers[place])]
+        pairs = [(row, answers[place]) for row, place in places if place not in self._failed[cell.key]]
         tags = {names.PHASE: "judgements", names.ANSWERS: answers_id}
         more = {"judge": judging.judge, "judgement": str(number)}
         with self._opened(cell, key, f"judgements of {judging.judge}: {cell.name}", tags, more) as run_id:
@@ -170,7 +171,7 @@ class Work:
     def _table(self, judged: Judged) -> pd.DataFrame:
         """Return the judgements of all cells, with the answers that failed: nobody judged these."""
         table = judged.table
-        cells, judgings, numbers, _ = zip(*(self._judged[run_id] for run_id in table["run_id"]), strict=True)
+        cells, judgings, numbers = zip(*(self._judged[run_id] for run_id in table["run_id"]), strict=True)
         is_own = [judging.scorer.name == name for judging, name in zip(judgings, table["scorer"], strict=True)]
         table["scorer"] = np.where(is_own, [judging.rates for judging in judgings], table["scorer"])
         is_judge = [judging.is_judge for judging in judgings]
@@ -179,19 +180,16 @@ class Work:
         for factor in self.request.factors:
             table[factor] = [cell.labels[factor] for cell in cells]
         failed = [
-            {
-                **like,
-                "row": row,
-                "answer": trace.info.trace_id,
-                "repeat": int(repeat),
-                "value": np.nan,
-                "failed": "answer",
-            }
-            for like in table.drop_duplicates(["run_id", "scorer", "judge"]).to_dict("records")
-            for (row, repeat), trace in self._judged[like["run_id"]][3].items()
-            if evaluating.has_failed(trace)
+            (run_id, row, int(repeat), answer)
+            for run_id, (cell, *_) in self._judged.items()
+            for (row, repeat), answer in self._failed[cell.key].items()
         ]
-        return pd.concat([table, pd.DataFrame(failed)], ignore_index=True) if failed else table
+        if not failed:
+            return table
+        answers = pd.DataFrame(failed, columns=["run_id", "row", "repeat", "answer"])
+        like = table.drop_duplicates(["run_id", "scorer", "judge"]).drop(columns=["row", "repeat", "answer"])
+        unjudged = like.assign(value=np.nan, failed="answer").merge(answers, on="run_id")
+        return pd.concat([table, unjudged[table.columns]], ignore_index=True)
 
 
 def _no_effect(cell: AnswerCell, app: str) -> ParameterError:

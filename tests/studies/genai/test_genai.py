@@ -201,12 +201,6 @@ def test_judges_and_repeats_are_added_to_what_is_there(place: str) -> None:
     assert (twice.computed, twice.reused) == (1, 2)
     assert calls.CALLS == {"strict": 2}
     assert twice.to_frame().groupby("judgement")["value"].apply(tuple).nunique() == 1
-    changed = investigate(style=["other"])
-    assert changed.computed == 2
-    assert calls.CALLS == {"app": 2, "strict": 2}
-
-
-STOP_AT: list[str] = []
 
 
 def stops(q: int, style: str) -> str:
@@ -347,7 +341,9 @@ def hits(outputs: str) -> bool:
         ({"budget": "x"}, r"budget=x: must be none, a time"),
     ],
 )
-def test_a_call_that_cannot_be_carried_out_is_one_line(place: str, given: dict[str, Any], line: str) -> None:
+@pytest.mark.usefixtures("at_study")
+def test_a_call_that_cannot_be_carried_out_is_one_line(given: dict[str, Any], line: str) -> None:
+    calls.CALLS.clear()
     call = {"data": apps.rows(2), "scorers": [apps.length], "factors": {"style": ["a"]}, **given}
     with pytest.raises(ParameterError, match=f"^{line}") as caught:
         genai.investigate(styled, **call, progress=False)
@@ -355,7 +351,7 @@ def test_a_call_that_cannot_be_carried_out_is_one_line(place: str, given: dict[s
     assert not calls.CALLS
 
 
-def test_settings_of_mlflow_are_as_before(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_mlflow_are_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_GENAI_EVAL_PREDICT_RATE_LIMIT", "7")
     monkeypatch.delenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", raising=False)
     before, load = dict(os.environ), mlflow.MlflowClient.load_prompt
