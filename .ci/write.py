@@ -13,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from mlflow_l3d import genai  # noqa: E402
 from mlflow_l3d.parameters.declaration import Parameter, Parameters  # noqa: E402
 from mlflow_l3d.parameters.values import Number, Registered, Whole  # noqa: E402
 from mlflow_l3d.parameters.verbs import (  # noqa: E402
@@ -150,7 +151,9 @@ def api() -> str:
         for name, module in public.items():
             is_elsewhere = not {module, f"{module}.{name}"}.isdisjoint(elsewhere)
             page += f"\n[`{name}`][{module}.{name}]\n" if is_elsewhere else f"\n::: {module}.{name}\n"
-    return page
+    functions = [getattr(genai, name) for name in genai.__all__]
+    targets = "".join(f"\n::: {each.__module__}.{each.__name__}\n" for each in functions)
+    return f"{page}\n## Evaluations of GenAI apps: `mlflow_l3d.genai`\n{targets}"
 
 
 def files() -> dict[Path, str]:

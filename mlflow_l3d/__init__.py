@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.evaluation.view import Viewed, view
     from mlflow_l3d.studies.gate.conduct import Gate
     from mlflow_l3d.studies.gate.run import GatePlan, gate, plan_gate
+    from mlflow_l3d.studies.genai.results import GenaiInvestigation
+    from mlflow_l3d.studies.groups.results import GroupsEvaluation
     from mlflow_l3d.studies.helpers import Names, names
     from mlflow_l3d.studies.importing.run import FilesEvaluation
     from mlflow_l3d.studies.investigation.results import Evaluation
     from mlflow_l3d.studies.investigation.run import Investigation, investigate, self_test
+    from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan
     from mlflow_l3d.studies.search.dry_run import plan_search
@@ -60,9 +63,13 @@ __all__ = [
     "FunctionApproach",
     "Gate",
     "GatePlan",
+    "GenaiInvestigation",
+    "GroupsEvaluation",
     "Hyperparameter",
     "HyperparameterSearch",
     "Investigation",
+    "JudgedComparison",
+    "JudgedEvaluation",
     "L3DError",
     "Names",
     "ParameterError",
@@ -111,10 +118,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "genai":
+        return import_module("mlflow_l3d.genai")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from mlflow_l3d.parameters.verbs import module_of
 
     return getattr(import_module(module_of(name)), name)

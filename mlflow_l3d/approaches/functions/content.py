@@ -180,6 +180,8 @@ class _Content:
             return f"{kind} {_full_name(value)}"
         if value is getattr(random, "_inst", None):  # what functions of `random` are methods of
             return kind
+        if library == "mlflow" and kind == "PromptVersion":  # whose content is that of its version
+            return f"{kind}({value.uri})"
         if isinstance(value, re.Pattern):  # shows its first 200 characters
             return f"{kind}({value.pattern!r}, {value.flags})"
         if isinstance(value, _SHOWN) or (library == "torch" and kind in ("dtype", "device")):

@@ -121,6 +121,7 @@ EVALUATE_VERB = Verb(
     },
     order=100,
     returns=(
+        "mlflow_l3d.studies.genai.results:GenaiInvestigation",
         "mlflow_l3d.studies.investigation.results:Evaluation",
         "mlflow_l3d.studies.seeds.results:SeedsEvaluation",
         "mlflow_l3d.studies.sweep.results:SweepEvaluation",

@@ -1,0 +1,1 @@
+"""Evaluations of GenAI apps over prompts, models, judges and repeats."""

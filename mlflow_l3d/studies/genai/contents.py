@@ -1,0 +1,103 @@
+"""What decides an answer or a judgement, as JSON: keys of cells are hashes of it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from mlflow_l3d.approaches.functions.content import content_texts
+from mlflow_l3d.approaches.functions.local_modules import local_modules
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tracking import names
+
+_VERSION: Final = 'Give a version, which you change with it: version="1".'
+
+
+def code_content(parameter: str, thing: Any, version: str) -> dict[str, str]:
+    """Return name -> source or content, of a function or class and of all that it names.
+
+    Parameters
+    ----------
+    parameter, thing
+        The parameter that errors name, and what it holds.
+    version
+        Stands for what has no content that is known; the source is part of the content anyway, if there is one.
+
+    Raises
+    ------
+    ParameterError
+        If something has no known content, and no version was given.
+    """
+    name = getattr(thing, "__name__", type(thing).__name__)
+    try:
+        texts = content_texts(thing, name)
+    except ParameterError as error:
+        if not version:
+            raise ParameterError(parameter, name, error.allowed, _VERSION) from None
+        texts = {"name": name}
+        with suppress(OSError, TypeError):
+            texts["source"] = inspect.getsource(inspect.unwrap(thing))
+    return {**texts, **local_modules(thing, "\n".join(texts.values())), **({"version": version} if version else {})}
+
+
+def scorer_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:
+    """Return what a scorer of MLflow is made of: its definition, and the sources of one that is the user's code."""
+    content: dict[str, Any] = {"name": scorer.name, "class": f"{type(scorer).__module__}.{type(scorer).__qualname__}"}
+    if function := getattr(scorer, "_original_func", None):
+        return content | code_content(parameter, function, version)
+    try:
+        definition = dict(scorer.model_dump())
+    except Exception:  # noqa: BLE001 - of a class of the user, which MLflow refuses to describe
+        from pydantic import BaseModel
+
+        definition = BaseModel.model_dump(scorer, mode="json") | code_content(parameter, type(scorer), version)
+    return content | {name: value for name, value in definition.items() if name != "mlflow_version"}
+
+
+def read_rows(data: Any) -> list[dict[str, Any]]:
+    """Return the rows of data as `mlflow.genai.evaluate` takes them, with tags that say which row and repeat each is.
+
+    Rows of equal inputs are one row, and its repeats.
+
+    Raises
+    ------
+    ParameterError
+        If there are none, they have outputs already, or their inputs are not JSON.
+    """
+    frame = data.to_df() if hasattr(data, "to_df") else data
+    records = frame.to_dict("records") if hasattr(frame, "to_dict") else list(frame)
+    if not records:
+        raise ParameterError("data", "[]", "has no rows", 'Give rows such as {"inputs": {"question": "..."}}.')
+    rows, seen = [], Counter[str]()
+    for number, record in enumerate(records):
+        if not isinstance(record, Mapping) or not isinstance(record.get("inputs"), Mapping):
+            raise ParameterError("data", f"row {number}", 'needs "inputs", a dict of the arguments of predict_fn')
+        if "outputs" in record:
+            fix = "Leave them out, or read an evaluation of them: mlflow_l3d.evaluate."
+            raise ParameterError("data", f"row {number}", "has outputs, which predict_fn is to give", fix)
+        kept = {name: record[name] for name in ("inputs", "expectations") if isinstance(record.get(name), Mapping)}
+        tags = record["tags"] if isinstance(record.get("tags"), Mapping) else {}
+        try:
+            json.dumps(kept, allow_nan=False)
+            row = str(tags.get(names.ROW) or row_of(kept["inputs"]))
+        except (TypeError, ValueError) as error:
+            raise ParameterError("data", f"row {number}", f"holds what JSON cannot represent ({error})") from None
+        rows.append({**kept, "tags": {**tags, names.ROW: row, names.REPEAT: str(seen[row])}})
+        seen[row] += 1
+    return rows
+
+
+def row_of(inputs: Mapping[str, Any]) -> str:
+    """Return the name of a row: a hash of its inputs, the same for any order of their names."""
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def repeated(rows: Sequence[Mapping[str, Any]], replicate: int) -> list[tuple[str, str]]:
+    """Return row and repeat of the answers of a replicate, in the order of the rows."""
+    times = 1 + max(int(row["tags"][names.REPEAT]) for row in rows)
+    return [(row["tags"][names.ROW], str(replicate * times + int(row["tags"][names.REPEAT]))) for row in rows]

@@ -1,0 +1,200 @@
+"""The cells of one call under way: found or carried out, one after the other, as far as the budget goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.genai.contents import repeated
+from mlflow_l3d.studies.genai.request import REPLICATE, AnswerCell, GenaiRequest, Judging
+from mlflow_l3d.tracking import evaluating, names
+from mlflow_l3d.tracking.children import condition, found, search
+from mlflow_l3d.tracking.claims import Claims
+from mlflow_l3d.tracking.connection import Client, Run
+from mlflow_l3d.tracking.evaluating import App, Place
+from mlflow_l3d.tracking.judged import Judged, read_judged
+from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
+
+
+@dataclass
+class Work:
+    """The cells of one call.
+
+    Attributes
+    ----------
+    request, client, parent_id
+        What is asked for, and where the runs go.
+    budget, workers
+        The most that is computed, and how many threads ask.
+    computed, reused, missing
+        Cells that were carried out now, that were found, and that the budget left out.
+    """
+
+    request: GenaiRequest
+    client: Client
+    parent_id: str
+    budget: Budget
+    workers: int | None
+    computed: int = 0
+    reused: int = 0
+    missing: int = 0
+    _judged: dict[str, tuple[AnswerCell, Judging, int]] = field(default_factory=dict)
+    _failed: dict[str, dict[Place, str]] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """How many cells are asked for."""
+        return len(self.request.cells) * (1 + sum(each.times for each in self.request.judgings))
+
+    def carry_out(self, bar: tqdm[Any]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+        """Return the table of judgements, of cells that are found and of those that the budget allows, and its notes.
+
+        Raises
+        ------
+        L3DError
+            If the app or a scorer always fails, the budget allows no judgement, or another process does the same.
+        """
+        self._began = time.monotonic()
+        self._experiment_id = current_experiment_id(self.client)
+        tags = {names.ROLE: "cell", names.CONTEXT_KEY: self.request.context_key}
+        runs = list(search(self.client, [self._experiment_id], condition(tags, "FINISHED")))
+        self._recorded = {run.data.tags.get(names.CELL_KEY, ""): run for run in runs}
+        parents = {run.data.tags.get(names.PARENT_RUN_ID, ""): None for run in runs}
+        holders = [found(self.client.get_run, parent_id) for parent_id in parents]
+        self._finished = {run.info.run_id for run in holders if run is not None and run.info.status == "FINISHED"}
+        claims = Claims(cache_folder() / "claims" / f"genai-{self._experiment_id}")
+        try:
+            if not claims.lock(self.request.context_key):
+                raise L3DError("Another process investigates this app on these data: wait for it, then call again.")
+            for cell in self.request.cells:
+                self._carry_out(cell)
+                bar.update(self.computed + self.reused + self.missing - bar.n)
+        finally:
+            claims.close()
+        if not self._judged:
+            allowed = f"allows no judgement: it needs 2 cells, and all together are {self.total}"
+            raise ParameterError("budget", self.budget, allowed)
+        judged = read_judged(self.client, *self._judged)
+        return self._table(judged), judged.notes
+
+    def _carry_out(self, cell: AnswerCell) -> None:
+        """Let the app answer, and all judge."""
+        judgings = [(judging, number) for judging in self.request.judgings for number in range(judging.times)]
+        if not (answers_id := self._answered(cell)):
+            self.missing += 1 + len(judgings)
+            return
+        for judging, number in judgings:
+            key = content_key({"answers": answers_id, "scorer": judging.content, "judgement": number})
+            if (run := self._recorded.get(key)) is not None:
+                run_id = self._reuse(run)
+            elif self._affords():
+                run_id = self._judge(cell, key, answers_id, judging, number)
+            else:
+                self.missing += 1
+                continue
+            self._judged[run_id] = cell, judging, number
+
+    def _answered(self, cell: AnswerCell) -> str:
+        """Return the run that holds the answers of a cell to all rows; the empty text if the budget is spent."""
+        places = repeated(self.request.rows, cell.replicate)
+        if (run := self._recorded.get(cell.key)) is not None:
+            answers = evaluating.answers_of(self._experiment_id, run.info.run_id, cell.key)
+            if answers.keys() == {*places}:  # somebody may have deleted some
+                self._failed[cell.key] = evaluating.failed_answers(answers)
+                return self._reuse(run)
+        if not self._affords():
+            return ""
+        values = {name: level.value for name, level in cell.levels.items()}
+        passed = {name: values[name] for name in self.request.passed}
+        app = App(self.request.app, passed, {each.name: each for name, each in values.items() if name not in passed})
+        own = {f"{names.FACTOR}.{name}": label for name, label in cell.labels.items()}
+        own |= {names.CELL_KEY: cell.key, names.PARENT: self.parent_id}
+        rows = [
+            {**row, "tags": {**row["tags"], names.REPEAT: repeat, **own}}
+            for row, (_, repeat) in zip(self.request.rows, places, strict=True)
+        ]
+        with self._opened(cell, cell.key, f"answers {cell.name}", {names.PHASE: "answers"}) as run_id:
+            evaluating.write_answers(run_id, app, rows, self.workers)
+            answers = evaluating.answers_of(self._experiment_id, run_id, cell.key, spans=True)
+            self._failed[cell.key] = evaluating.failed_answers(answers, len(rows))
+            if app.prompts and not app.count:
+                raise _no_effect(cell, self.request.app_name)
+        return run_id
+
+    def _judge(self, cell: AnswerCell, key: str, answers_id: str, judging: Judging, number: int) -> str:
+        """Return the new run in which a judge rates those answers of a cell that did not fail."""
+        answers = evaluating.answers_of(self._experiment_id, answers_id, cell.key, spans=True)
+        places = zip(self.request.rows, repeated(self.request.rows, cell.replicate), strict=True)
+        pairs = [(row, answers[place]) for row, place in places if place not in self._failed[cell.key]]
+        tags = {names.PHASE: "judgements", names.ANSWERS: answers_id}
+        more = {"judge": judging.judge, "judgement": str(number)}
+        with self._opened(cell, key, f"judgements of {judging.judge}: {cell.name}", tags, more) as run_id:
+            evaluating.write_judgements(pairs, judging.scorer, self.workers)
+            judged = evaluating.answers_of(self._experiment_id, answers_id, cell.key)
+            evaluating.check_judgements(judged.values(), run_id, judging.scorer.name)
+        return run_id
+
+    def _affords(self) -> bool:
+        """Return whether the budget allows one more cell."""
+        most, spent = self.budget, time.monotonic() - self._began
+        return (most.cells is None or self.computed < most.cells) and (most.seconds is None or spent < most.seconds)
+
+    def _reuse(self, run: Run) -> str:
+        """Return the id of a cell that was found; one of an interrupted parent becomes a child of this one."""
+        self.reused += 1
+        if run.data.tags.get(names.PARENT_RUN_ID, "") not in self._finished:
+            set_tags(self.client, run.info.run_id, {names.PARENT_RUN_ID: self.parent_id})
+        return str(run.info.run_id)
+
+    @contextmanager
+    def _opened(
+        self, cell: AnswerCell, key: str, name: str, tags: Mapping[str, str], more: Mapping[str, str] | None = None
+    ) -> Iterator[str]:
+        """Open the run of a cell with its tags and parameters."""
+        shared = {names.CELL_KEY: key, names.CONTEXT_KEY: self.request.context_key}
+        params = {**cell.labels, REPLICATE: str(cell.replicate), **(more or {})}
+        with evaluating.cell_run(self.client, self.parent_id, name, {**shared, **tags}, params) as run_id:
+            yield run_id
+        self.computed += 1
+
+    def _table(self, judged: Judged) -> pd.DataFrame:
+        """Return the judgements of all cells, with the answers that failed: nobody judged these."""
+        table = judged.table
+        cells, judgings, numbers = zip(*(self._judged[run_id] for run_id in table["run_id"]), strict=True)
+        is_own = [judging.scorer.name == name for judging, name in zip(judgings, table["scorer"], strict=True)]
+        table["scorer"] = np.where(is_own, [judging.rates for judging in judgings], table["scorer"])
+        is_judge = [judging.is_judge for judging in judgings]
+        table["judge"] = np.where(is_judge, [judging.judge for judging in judgings], table["judge"])
+        table["judgement"] = numbers
+        for factor in self.request.factors:
+            table[factor] = [cell.labels[factor] for cell in cells]
+        failed = [
+            (run_id, row, int(repeat), answer)
+            for run_id, (cell, *_) in self._judged.items()
+            for (row, repeat), answer in self._failed[cell.key].items()
+        ]
+        if not failed:
+            return table
+        answers = pd.DataFrame(failed, columns=["run_id", "row", "repeat", "answer"])
+        like = table.drop_duplicates(["run_id", "scorer", "judge"]).drop(columns=["row", "repeat", "answer"])
+        unjudged = like.assign(value=np.nan, failed="answer").merge(answers, on="run_id")
+        return pd.concat([table, unjudged[table.columns]], ignore_index=True)
+
+
+def _no_effect(cell: AnswerCell, app: str) -> ParameterError:
+    """Return the error of an app that did not take its prompt from the factors."""
+    factor, level = next((name, level) for name, level in cell.levels.items() if level.is_prompt)
+    why = f"has no effect: {app} neither has a parameter {factor} nor loads this prompt in the thread that calls it"
+    fix = f"Load it there with mlflow.genai.load_prompt, or write def {app}(..., {factor})."
+    return ParameterError(f"factors={factor}", level.name, why, fix)

@@ -1,0 +1,373 @@
+"""Investigations of apps by `mlflow.genai.evaluate`: who is asked, what is reused, and what the numbers are."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from typing import Any
+
+import genai_apps as apps
+import genai_calls as calls
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from mlflow.genai.scorers import scorer
+from stores import copy_store
+
+import mlflow_l3d
+from mlflow_l3d import genai
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.genai.contents import row_of
+from mlflow_l3d.tracking import evaluating, names
+from mlflow_l3d.tracking.judged import read_judged
+
+pytestmark = pytest.mark.filterwarnings("ignore:The `mlflow.load_prompt` API is moved:FutureWarning")
+"""MLflow hides this warning of its own in a way that is not safe in threads."""
+ROWS, VERSIONS, REPEATS, JUDGES = 6, (1, 2), (0, 1), ("strict", "kind")
+
+
+def loads_its_prompt(q: int) -> str:
+    """Answer by the prompt that the registry has now."""
+    text = mlflow.genai.load_prompt("prompts:/qa@latest").format(q=q)
+    repeat = calls.count("app", asked=text)
+    if q == apps.FAILS:
+        raise ValueError("no answer to this question")
+    return f"{text.split()[-1]} {repeat} {q}"
+
+
+def styled(q: int, style: str) -> str:
+    repeat = calls.count("app", asked=f"{style} {q}")
+    return f"1 {repeat} {q}"
+
+
+@pytest.fixture
+def place(tracking_uri: str) -> str:
+    """Work on an empty store; nobody was asked yet."""
+    mlflow.set_tracking_uri(tracking_uri)
+    calls.forget()
+    return tracking_uri
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory, migrated_store: Any) -> Iterator[tuple[str, Any, Counter[str]]]:
+    """Give the store, the result and the calls of 2 prompts x 2 replicates x 2 judges x 6 rows, of which one fails."""
+    folder = tmp_path_factory.mktemp("genai")
+    uri = copy_store(migrated_store, folder, (folder / "mlruns" / "0").as_uri())
+    mlflow.set_tracking_uri(uri)
+    calls.forget()
+    for version in VERSIONS:
+        mlflow.genai.register_prompt("qa", f"Answer {{{{q}}}} as {version}")
+    result = genai.investigate(loads_its_prompt, apps.rows(ROWS), [apps.length], factors(), progress=False)
+    yield uri, result, Counter(calls.CALLS)
+    mlflow.set_tracking_uri(None)
+
+
+@pytest.fixture
+def at_study(study: tuple[str, Any, Counter[str]]) -> tuple[Any, Counter[str]]:
+    """Work on the store of the study; give its result and calls."""
+    mlflow.set_tracking_uri(study[0])
+    return study[1:]
+
+
+def factors(**more: Any) -> dict[str, Any]:
+    return {"prompt": ["prompts:/qa"], "judge": [*map(apps.judge, JUDGES)], "replicate": len(REPEATS), **more}
+
+
+def cells() -> dict[str, list[Any]]:
+    """Return status -> runs of cells, whoever is their parent."""
+    found: dict[str, list[Any]] = {}
+    for run in mlflow.search_runs(["0"], "tags.`l3d.role` = 'cell'", output_format="list"):
+        found.setdefault(run.info.status, []).append(run)
+    return found
+
+
+def test_each_is_asked_exactly_once_per_row_and_cell(at_study: tuple[Any, Counter[str]]) -> None:
+    result, counts = at_study
+    answers = ROWS * len(VERSIONS) * len(REPEATS)
+    judged = answers - answers // ROWS  # one question fails, and nobody judges that
+    assert counts == {"app": answers, "strict": judged, "kind": judged, "length": judged}
+    assert (result.computed, result.reused) == (4 + 4 * 3, 0)
+
+
+def test_numbers_are_those_of_a_few_lines(at_study: tuple[Any, Counter[str]]) -> None:
+    result, _ = at_study
+    table = result.to_frame()
+    truth = {
+        (row_of({"q": q}), f"qa/{version}", repeat, judge): float(apps.says(judge, q, version, repeat))
+        for q, version, repeat, judge in product(range(ROWS), VERSIONS, REPEATS, JUDGES)
+        if q != apps.FAILS
+    }
+    judged = table[table["scorer"].eq("judge") & table["failed"].eq("")]
+    assert judged.set_index(["row", "prompt", "repeat", "judge"])["value"].to_dict() == truth
+    by_name = {one.scorer: one for one in result.scorers}
+    assert by_name["judge"].components.mean == pytest.approx(np.mean(list(truth.values())))
+    assert by_name["length"].components.mean == 5.0
+    failed = table[table["failed"].eq("answer")]
+    assert {*failed["row"]} == {row_of({"q": apps.FAILS})}
+    assert failed["value"].isna().all()
+    assert len(failed) == 4 * 3
+    assert any("4 answers of 24 failed" in note for note in result.notes)
+    assert table["answer"].nunique() == 24
+    assert set(table["judgement"]) == {0}
+
+
+def test_runs_and_traces_say_what_they_are(at_study: tuple[Any, Counter[str]]) -> None:
+    result, _ = at_study
+    client = mlflow.MlflowClient()
+    parent = client.get_run(result.run_id)
+    assert (parent.info.status, parent.data.tags[names.STATE]) == ("FINISHED", "complete")
+    assert parent.data.metrics["judge/mean"] == pytest.approx(result.scorers[1].components.mean)
+    artifacts = {each.path for each in client.list_artifacts(result.run_id)}
+    assert {names.REPORT, names.RESULT, names.JUDGEMENTS} <= artifacts
+    runs = cells()["FINISHED"]
+    phases = Counter(run.data.tags[names.PHASE] for run in runs)
+    assert phases == {"answers": 4, "judgements": 12}
+    assert {run.data.tags["mlflow.parentRunId"] for run in runs} == {result.run_id}
+    assert {run.data.tags["mlflow.runType"] for run in runs} == {"genai_evaluate"}
+    answers = next(run for run in runs if run.data.params.get("prompt") == "qa/2" and "judge" not in run.data.params)
+    assert '"version": "2"' in answers.data.tags["mlflow.linkedPrompts"]
+    traces = mlflow.search_traces(locations=["0"], run_id=answers.info.run_id, return_type="list")
+    assert {trace.info.tags[names.ROW] for trace in traces} == {row_of({"q": q}) for q in range(ROWS)}
+    for trace in traces:
+        tags = trace.info.tags
+        assert tags[names.CELL_KEY] == answers.data.tags[names.CELL_KEY]
+        assert tags[names.PARENT] == result.run_id
+        assert tags[f"{names.FACTOR}.prompt"] == "qa/2"
+        assert tags[names.REPEAT] == answers.data.params["replicate"]
+        assert trace.data.spans[0].inputs.keys() == {"q"}
+
+
+def test_report_and_load_say_the_same(at_study: tuple[Any, Counter[str]]) -> None:
+    result, _ = at_study
+    loaded = mlflow_l3d.load(result.run_id)
+    pd.testing.assert_frame_equal(loaded.to_frame(), result.to_frame(), check_dtype=False)
+    assert loaded.summary() == result.summary()
+    means = result.to_frame().query("failed == '' and judge == 'strict'").groupby("prompt")["value"].mean()
+    first, second = (loaded.runs(prompt=f"qa/{version}") for version in VERSIONS)
+    compared = genai.compare(first, second, metric="strict")
+    assert compared.pairs[0].record.difference == pytest.approx(means["qa/1"] - means["qa/2"])
+
+
+def test_annotations_are_written_once_and_only_if_asked_for(at_study: tuple[Any, Counter[str]]) -> None:
+    result, _ = at_study
+    table = result.to_frame().query("failed == ''")
+    trace_id = table["answer"].iloc[0]
+
+    def own() -> dict[str, Any]:
+        every = mlflow.get_trace(trace_id).info.assessments
+        return {each.name: each.value for each in every if each.name.startswith("l3d.")}
+
+    assert own() == {}
+    assert genai.annotate(result.run_id) == 20 * 3  # of two scorers, and the agreement of two judges
+    verdicts = table[table["answer"].eq(trace_id) & table["scorer"].eq("judge")]["value"]
+    of_row = table[table["row"].eq(table["row"].iloc[0]) & table["scorer"].eq("judge")]["value"]
+    expected = {"l3d.agreement/judge": float(verdicts.nunique() == 1), "l3d.fragile_row/judge": of_row.nunique() > 1}
+    assert own() == {**expected, "l3d.fragile_row/length": False}
+    assert genai.annotate(result.run_id) == 0
+    runs = [run.info.run_id for run in cells()["FINISHED"] if run.data.tags[names.PHASE] == "judgements"]
+    assert len(read_judged(mlflow.MlflowClient(), *runs).table) == 20 * 3
+    with pytest.raises(ParameterError, match=r"is not a run of mlflow_l3d\.genai\.investigate\."):
+        genai.annotate(runs[0])
+
+
+def test_the_same_call_asks_nobody(at_study: tuple[Any, Counter[str]]) -> None:
+    result, _ = at_study
+    calls.CALLS.clear()
+    again = genai.investigate(loads_its_prompt, apps.rows(ROWS), [apps.length], factors(), progress=False)
+    assert (again.computed, again.reused) == (0, result.computed)
+    assert not calls.CALLS
+    pd.testing.assert_frame_equal(again.to_frame(), result.to_frame())
+
+
+def test_judges_and_repeats_are_added_to_what_is_there(place: str) -> None:
+    def investigate(**more: Any) -> Any:
+        calls.CALLS.clear()
+        given = {"style": ["plain"], "judge": [apps.judge("strict")], **more}
+        return genai.investigate(styled, apps.rows(2), [], given, progress=False)
+
+    assert investigate().computed == 2
+    assert calls.CALLS == {"app": 2, "strict": 2}
+    both = [*map(apps.judge, JUDGES)]
+    assert investigate(judge=both).computed == 1
+    assert calls.CALLS == {"kind": 2}
+    more = investigate(judge=both, replicate=2)
+    assert (more.computed, more.reused) == (3, 3)
+    assert calls.CALLS == {"app": 2, "strict": 2, "kind": 2}
+    twice = investigate(judgement=2)
+    assert (twice.computed, twice.reused) == (1, 2)
+    assert calls.CALLS == {"strict": 2}
+    assert twice.to_frame().groupby("judgement")["value"].apply(tuple).nunique() == 1
+
+
+def stops(q: int, style: str) -> str:
+    calls.count("app")
+    if os.environ.get("STOP") == style and q == 1:
+        raise KeyboardInterrupt
+    return f"1 0 {q}"
+
+
+def test_after_an_interrupt_finished_cells_count_and_no_run_is_left_open(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"style": ["first", "second"], "judge": [apps.judge("strict")]}
+    monkeypatch.setenv("STOP", "second")
+    with pytest.raises(KeyboardInterrupt):
+        genai.investigate(stops, apps.rows(3), [], given, progress=False)
+    (parent,) = mlflow.search_runs(["0"], "tags.`l3d.role` = 'genai'", output_format="list")
+    assert parent.info.status == "KILLED"
+    assert {status: len(runs) for status, runs in cells().items()} == {"FINISHED": 2, "KILLED": 1}
+    monkeypatch.delenv("STOP")
+    calls.CALLS.clear()
+    result = genai.investigate(stops, apps.rows(3), [], given, progress=False)
+    assert (result.computed, result.reused) == (2, 2)
+    assert calls.CALLS == {"app": 3, "strict": 3}
+    assert {run.data.tags["mlflow.parentRunId"] for run in cells()["FINISHED"]} == {result.run_id}
+
+
+def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) -> None:
+    given = {"style": ["a", "b"], "judge": [apps.judge("strict")]}
+    with pytest.raises(ParameterError, match=r"^budget=1 cells: allows no judgement"):
+        genai.investigate(styled, apps.rows(2), [], given, budget=1, progress=False)
+    part = genai.investigate(styled, apps.rows(2), [], given, budget=2, progress=False)
+    assert (part.computed, part.reused, part.missing) == (2, 1, 1)
+    assert "left out 1 of 4 cells: the same call continues" in part.summary()
+    rest = genai.investigate(styled, apps.rows(2), [], given, progress=False)
+    assert (rest.computed, rest.reused, rest.missing) == (1, 3, 0)
+
+
+def answer_with(app: Callable[..., Any], prompts: dict[int, Any], version: int, **inputs: Any) -> tuple[Any, int]:
+    """Return what an app answers with a version of the prompt, and how often it took that from the factor."""
+    called = evaluating.App(app, {}, {"qa": prompts[version]})
+    with evaluating._evaluating(None):
+        return called.traced()(**inputs), called.count
+
+
+def test_prompts_reach_an_unchanged_app_in_every_way_but_another_thread(place: str) -> None:
+    prompts = {v: mlflow.genai.register_prompt("qa", f"v{v} {{{{q}}}} {{{{r}}}}") for v in VERSIONS}
+    chat = mlflow.genai.register_prompt("chat", [{"role": "user", "content": "{{q}}"}])
+    before = mlflow.genai.load_prompt("prompts:/qa/1")
+
+    def loaded_before(q: str) -> Any:
+        return before.format(q=q, r="")
+
+    def filled_in_part(q: str) -> Any:
+        return mlflow.genai.load_prompt("qa", version=1).format(q=q, allow_partial=True).format(r="")
+
+    def by_client(q: str) -> Any:
+        return mlflow.MlflowClient().load_prompt("prompts:/qa/1").template.replace("{{q}} {{r}}", f"{q} ")
+
+    async def asynchronous(q: str) -> Any:
+        return before.format(q=q, r="")
+
+    for app in (loaded_before, filled_in_part, by_client, asynchronous):
+        answer, count = answer_with(app, prompts, 2, q="x")
+        assert (answer, count > 0) == ("v2 x ", True), app
+    assert answer_with(lambda: chat.format(q="x"), prompts, 2) == ([{"role": "user", "content": "x"}], 0)
+    with ThreadPoolExecutor(1) as pool:
+        assert answer_with(lambda q: pool.submit(loaded_before, q).result(), prompts, 2, q="x") == ("v1 x ", 0)
+    assert loaded_before("x") == "v1 x "  # as before
+
+
+def test_a_prompt_that_is_a_parameter_is_passed_and_one_without_effect_is_an_error(place: str) -> None:
+    for version in VERSIONS:
+        mlflow.genai.register_prompt("qa", f"{version} 0")
+    mlflow.genai.set_prompt_alias("qa", "prod", 2)
+
+    def given(q: int, prompt: Any) -> str:
+        return f"{prompt.template} {q}"
+
+    result = genai.investigate(given, apps.rows(2), [apps.length], {"prompt": ["prompts:/qa@prod"]}, progress=False)
+    assert set(result.to_frame()["prompt"]) == {"qa/2"}
+    error = r"^factors=prompt=qa/1: has no effect: deaf neither has a parameter prompt nor loads this "
+
+    def deaf(q: int) -> str:
+        return str(q)
+
+    with pytest.raises(ParameterError, match=error):
+        genai.investigate(deaf, apps.rows(2), [apps.length], {"prompt": ["prompts:/qa/1"]}, progress=False)
+    assert len(cells()["FAILED"]) == 1
+
+
+def test_what_always_fails_is_an_error_with_its_reason(place: str) -> None:
+    @scorer
+    def numpy_verdict(outputs: str) -> Any:
+        return np.bool_(True) if mlflow.__version__ >= "3.18" and outputs == "" else np.array([1, 0])
+
+    def fails(q: int) -> str:
+        raise RuntimeError(f"no key {q}")
+
+    with pytest.raises(L3DError, match=r"^predict_fn: failed on all 2 rows \(.*no key \d\)\. Correct it, or the data"):
+        genai.investigate(fails, apps.rows(2), [apps.length], progress=False)
+    with pytest.raises(L3DError, match=r"^scorers=numpy_verdict: failed on all 2 answers \(.*\)\. Correct"):
+        genai.investigate(styled, apps.rows(2), [numpy_verdict], {"style": ["a"]}, progress=False)
+    assert "RUNNING" not in cells()
+
+
+@scorer(name="hits@10")
+def hits(outputs: str) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"data": []}, r"data=\[\]: has no rows\. Give rows such as"),
+        ({"data": [{"q": 1}]}, r"data=row 0: needs \"inputs\", a dict of the arguments of predict_fn\."),
+        ({"data": [{"inputs": {"q": 1}, "outputs": 1}]}, r"data=row 0: has outputs, which predict_fn is to give\."),
+        ({"data": [{"inputs": {"q": {1}}}]}, r"data=row 0: holds what JSON cannot represent"),
+        ({"scorers": [hits]}, r"scorers=hits@10: cannot name a metric: .*@scorer\(name=\"hits_10\"\)"),
+        ({"scorers": [len]}, r"scorers=len: is not a scorer of MLflow\. Decorate it"),
+        ({"scorers": []}, r"scorers=\[\]: nobody judges the answers\."),
+        ({"scorers": [apps.length, apps.length]}, r"scorers=length: is named twice\. Rename one"),
+        ({"factors": {"model": ["a"]}}, r"factors=model: cannot reach predict_fn.* def styled\(\.\.\., model\)"),
+        ({"factors": {"q": [1]}}, r"factors=q: is also among the inputs of the data"),
+        ({"factors": {"row": [1]}}, r"factors=row=row: must be the name of a parameter"),
+        ({"factors": {"style": "plain"}}, r"factors=style=plain: must be a list\."),
+        ({"factors": {"style": ["a", "a"]}}, r"factors=style=a: is named twice"),
+        ({"factors": {"style": []}}, r"factors=style=\[\]: has no levels"),
+        ({"factors": {"style": [{}]}}, r"factors=style=dict: must be texts, numbers, or prompts"),
+        ({"factors": {"style": ["a"], "replicate": 0}}, r"factors=replicate=0: must be a whole number of at least 1"),
+        ({"factors": {"style": ["a"], "judgement": 2}}, r"factors=judgement=2: needs \"judge\" among the factors\."),
+        ({"factors": {"style": ["a"], "judge": [apps.length] * 2}}, r"factors=judge=length: is named twice\."),
+        (
+            {"factors": {"prompt": ["prompts:/none/1"]}},
+            r"factors=prompt=prompts:/none/1: is not in the prompt registry",
+        ),
+        ({"workers": 0}, r"workers=0: must be a whole number from 1"),
+        ({"budget": "x"}, r"budget=x: must be none, a time"),
+    ],
+)
+@pytest.mark.usefixtures("at_study")
+def test_a_call_that_cannot_be_carried_out_is_one_line(given: dict[str, Any], line: str) -> None:
+    calls.CALLS.clear()
+    call = {"data": apps.rows(2), "scorers": [apps.length], "factors": {"style": ["a"]}, **given}
+    with pytest.raises(ParameterError, match=f"^{line}") as caught:
+        genai.investigate(styled, **call, progress=False)
+    assert "\n" not in str(caught.value)
+    assert not calls.CALLS
+
+
+def test_settings_of_mlflow_are_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_GENAI_EVAL_PREDICT_RATE_LIMIT", "7")
+    monkeypatch.delenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", raising=False)
+    before, load = dict(os.environ), mlflow.MlflowClient.load_prompt
+    with evaluating._evaluating(2):
+        assert os.environ["MLFLOW_GENAI_EVAL_MAX_WORKERS"] == "2"
+        assert os.environ["MLFLOW_GENAI_EVAL_PREDICT_RATE_LIMIT"] == "7"
+        assert os.environ["MLFLOW_GENAI_EVAL_SCORER_RATE_LIMIT"] == "0"
+    with evaluating._evaluating(None):
+        assert os.environ["MLFLOW_GENAI_EVAL_MAX_WORKERS"] == "4"
+    assert dict(os.environ) == before
+    assert mlflow.MlflowClient.load_prompt is load
+
+
+def test_rows_of_equal_inputs_are_repeats_of_one(place: str) -> None:
+    result = genai.investigate(
+        styled, [*apps.rows(1), *apps.rows(1)], [apps.length], {"style": ["a"], "replicate": 2}, progress=False
+    )
+    assert sorted(result.to_frame()["repeat"]) == [0, 1, 2, 3]
+    assert result.to_frame()["row"].nunique() == 1
