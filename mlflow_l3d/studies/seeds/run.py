@@ -58,7 +58,8 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
     @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
-        lines = [self.of_cells(f"{counted(self.computed, 'seed')} trained")]
+        failed = f" ({self.failed} failed)" if self.failed else ""
+        lines = [self.of_cells(f"{counted(self.computed, 'seed')} trained{failed}")]
         return seeds_document(self.study, **vars(self.about), runs=self.runs, failed=self.failed, lines=lines)
 
 
