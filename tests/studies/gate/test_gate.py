@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pictures import blank
 from run_helpers import Place, copied, sqlite_place, wait_until
 
 from mlflow_l3d import cli, compare
@@ -47,11 +46,9 @@ def simulate_little(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulate little and draw nothing, except where that is what is tested."""
+    """Simulate little, except where that is what is tested."""
     if "budget_is_planned" not in request.node.name:
         simulate_little(monkeypatch)
-    if "true_record" not in request.node.name:
-        blank(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +57,6 @@ def worse(whole: tuple[Place, str], tmp_path_factory: pytest.TempPathFactory) ->
     place = copied(whole[0], tmp_path_factory.mktemp("worse") / "place")
     with pytest.MonkeyPatch.context() as patch:
         simulate_little(patch)
-        blank(patch.setattr)
         return place, gated(place, LOWER, baseline=whole[1], **FINE)
 
 

@@ -1,0 +1,1 @@
+"""An ablation as people read it."""
