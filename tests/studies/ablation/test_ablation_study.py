@@ -24,7 +24,6 @@ from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import scores_of
-from mlflow_l3d.studies.ablation.report.figure import ablation_figure
 from mlflow_l3d.studies.ablation.numbers import (
     ABLATION_COLUMNS,
     NUMBERS,
@@ -35,6 +34,7 @@ from mlflow_l3d.studies.ablation.numbers import (
     part,
     rescored,
 )
+from mlflow_l3d.studies.ablation.report.figure import ablation_figure
 from mlflow_l3d.studies.ablation.report.page import ablation_table, range_table, spread
 from mlflow_l3d.studies.ablation.run import Ablation, ablation
 

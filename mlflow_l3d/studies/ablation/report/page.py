@@ -15,8 +15,8 @@ from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.ablation.report.figure import ablation_figure
 from mlflow_l3d.studies.ablation.numbers import NUMBERS
+from mlflow_l3d.studies.ablation.report.figure import ablation_figure
 
 _KEYS: Final = ["setting", "mitigation_runs", "investigation_runs", "test_examples", "share_of_baseline", "factor"]
 _WORDS: Final = {
