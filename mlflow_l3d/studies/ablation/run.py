@@ -25,7 +25,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
-from mlflow_l3d.studies.ablation.report.page import ablation_document, ablation_table, range_table, spread
+from mlflow_l3d.studies.ablation.report import ablation_document, ablation_table, range_table, spread
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables

@@ -11,7 +11,7 @@ from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.ablation.numbers import Setting, ablate_tables
-from mlflow_l3d.studies.ablation.report.page import ablation_document, spread
+from mlflow_l3d.studies.ablation.report import ablation_document, spread
 
 SOURCE = Source(approach="head", given={"task": "reviews.csv"})
 

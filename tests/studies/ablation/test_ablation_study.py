@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -24,6 +22,7 @@ from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import scores_of
+from mlflow_l3d.report.numbers import between, signed
 from mlflow_l3d.studies.ablation.numbers import (
     ABLATION_COLUMNS,
     NUMBERS,
@@ -34,13 +33,11 @@ from mlflow_l3d.studies.ablation.numbers import (
     part,
     rescored,
 )
-from mlflow_l3d.studies.ablation.report.figure import ablation_figure
-from mlflow_l3d.studies.ablation.report.page import ablation_table, range_table, spread
+from mlflow_l3d.studies.ablation.report import ablation_table, bar_table, range_table
 from mlflow_l3d.studies.ablation.run import Ablation, ablation
 
 pytestmark = pytest.mark.slow
 
-KINDS = ("mean", "axis")
 RUNS = {"metric": "f1_macro", "investigation_runs": 4, "mitigation_runs": 8, "golden_runs": 12}
 
 
@@ -152,33 +149,21 @@ def test_radial_rows_keep_base_and_swaps_together() -> None:
 
 
 @pytest.mark.parametrize("radial", [False, True])
-def test_the_figure(radial: bool) -> None:
+def test_the_bars(radial: bool) -> None:
     base = np.random.default_rng(0).random((2, 10))
     whole = Tables({"one": base[1:].T}, np.empty(0), base[0]) if radial else scores()
     settings = [Setting(), Setting(rows=3), *([] if radial else [Setting(columns=3)])]
     kind = RadialDesign if radial else CrossedDesign
     frame = ablate_tables(whole, settings, kind.importances, seed=0, repeats=2)
-    svg = ET.fromstring(ablation_figure(spread(frame)))
-    texts = [each.text for each in svg.iter("text")]
-    assert [text for text in texts if text in whole.tables] == [*whole.tables]
-    assert any("fewer columns" in text for text in texts) is not radial
-    assert svg.get("aria-label").endswith("base runs" if radial else "runs (rows x columns)")
-    # Rows of two numbers of runs; the largest is all there is, at the right. The blue line comes last.
-    runs = ["10", "3"] if radial else ["40", "24", "15"]
-    assert [text for text in texts if text.isdecimal() and text != "0"][: len(runs)] == runs
-    line = [*svg.iter("polyline")][-1]
-    places = [[float(each) for each in point.split(",")] for point in line.get("points").split()]
-    assert [x for x, _ in places] == pytest.approx([8.6 * 8, 8.6 * 98])
-    # The zero line and the value of all runs are as far apart as the value says.
-    heights = {
-        kind: [float(each.get("y1")) for each in svg.iter("line") if each.get("class") == kind] for kind in KINDS
-    }
-    numbers = [text.replace("\N{MINUS SIGN}", "-") for text in texts]
-    labels = [float(number) for number in numbers if re.fullmatch(r"-?[0-9]+[.][0-9]+", number)]
-    step = (heights["axis"][-1] - heights["axis"][-2]) / (labels[-1] - labels[-2])
-    means = spread(frame)
-    last = means[means["factor"].eq([*whole.tables][-1]) & means["number"].eq("importance") & means["setting"].eq(0)]
-    assert (places[-1][1] - heights["mean"][-1]) / step == pytest.approx(last["mean"].iloc[0], abs=0.02)
+    table = bar_table(frame)
+    assert [row[0] for row in table.rows] == [name for name in whole.tables for _ in settings]
+    assert len({row[1] for row in table.rows}) == len(settings)
+    heads = zip(table.head[2:], ("importance", "corrected"), strict=True)
+    assert all(word in head.html for head, word in heads)
+    line = frame[frame["setting"].eq(0) & frame["factor"].eq("one")].iloc[0]
+    assert f"one, importance (5 to 95 %): {signed(line['importance'])}, " in table.rows[0][2].html
+    limits = between(line["importance_corrected_ci_low"], line["importance_corrected_ci_high"])
+    assert f"one, corrected (95 %): {signed(line['importance_corrected'])}, {limits}" in table.rows[0][3].html
 
 
 def test_pooled_cells_are_those_of_the_part() -> None:
@@ -339,15 +324,11 @@ def test_the_attached_run(store, parent, monkeypatch, tmp_path, capsys) -> None:
     assert {item.path for item in store.client.list_artifacts(run_id)} == {
         "ablation.json",
         "ablation_table.json",
-        "ablation.svg",
         *("report.html", "result.json", "summary.svg"),
     }
     assert "How few runs are enough?" in store.download(run_id, "report.html", tmp_path).read_text()
     content = json.loads(store.download(run_id, "ablation.json", tmp_path).read_text())
     assert {"number", "mean", "low", "high"} <= set(content["columns"])
-    picture = store.download(run_id, "ablation.svg", tmp_path).read_text()
-    assert picture.startswith('<svg xmlns="http://www.w3.org/2000/svg"')
-    assert "<style>text{" in picture
     assert store.client.get_run(parent.run_id).to_dictionary() == before
 
 

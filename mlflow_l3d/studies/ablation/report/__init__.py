@@ -1,1 +1,0 @@
-"""An ablation as people read it."""
