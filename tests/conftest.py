@@ -18,8 +18,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from markupsafe import Markup
-from pictures import DRAWN, SVG, blank
 from stores import copy_store
 from warm_start import WarmStart
 
@@ -32,7 +30,6 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MPLBACKEND": "Agg",
     "TOKENIZERS_PARALLELISM": "false",
 }
 MLFLOW_STATE = [
@@ -125,15 +122,6 @@ def mlflow_state() -> Iterator[None]:
         mlflow.tracking.fluent._active_experiment_id = None
         mlflow.set_tracking_uri(None)
     clean()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def pictures(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Draw on nothing but where pictures are tested; what a module shares between its tests has none either."""
-    with pytest.MonkeyPatch.context() as patch:
-        if not request.path.relative_to(Path(__file__).parent).as_posix().startswith(DRAWN):
-            blank(patch.setattr)
-        yield
 
 
 @pytest.fixture
@@ -250,9 +238,3 @@ def mlflow_server(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path
         yield server.start().uri
     finally:
         server.stop()
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put empty pictures on pages of which only the words matter; no figure is made."""
-    monkeypatch.setattr("mlflow_l3d.report.page.Picture.svg", Markup(SVG))

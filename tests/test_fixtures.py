@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pictures import DRAWN
 
 SKIPS = """
 import pytest
@@ -24,11 +23,6 @@ def test_environment_is_the_tests_own() -> None:
     assert Path(os.environ["L3D_CACHE"]).is_dir()
     assert os.environ["HF_HUB_OFFLINE"] == "1"
     assert not [name for name in os.environ if name in {"MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"}]
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_what_looks_at_pictures_is_there(name: str) -> None:
-    assert Path(__file__).parent.joinpath(name).is_file()
 
 
 def test_store_is_fresh_and_keeps_artifacts_in_the_folder_of_the_test(tracking_uri: str, tmp_path: Path) -> None:
@@ -66,7 +60,6 @@ def test_what_fluent_calls_leave_behind_is_gone(turn: int, tracking_uri: str) ->
 )
 def test_a_skip_for_data_that_is_there_fails_the_session(tmp_path: Path, reason: str, variable: str, code: int) -> None:
     (tmp_path / "conftest.py").write_text(Path(__file__).with_name("conftest.py").read_text())
-    # One of those that look at pictures: what draws them need not be imported to make them blank.
     (tmp_path / "test_docs.py").write_text(SKIPS.format(reason=reason))
     environment = {
         **os.environ,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -21,16 +20,11 @@ def said(notebook: Any) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's own libraries
 def test_the_notebook_runs(tmp_path: Path, tracking_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a store that is made already, and without drawing: neither is shown."""
+    """In a store that is made already, which is not shown."""
     import nbformat
     from nbclient import NotebookClient
 
-    startup = tmp_path / "profile_default" / "startup"
-    startup.mkdir(parents=True)
-    (startup / "blank.py").write_text("from pictures import blank\n\nblank()\n", encoding="utf-8")
-    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    for name, value in (("IPYTHONDIR", str(tmp_path)), ("PYTHONPATH", os.pathsep.join(filter(None, paths)))):
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     shown = nbformat.read(NOTEBOOK, as_version=4)
     before = said(shown)

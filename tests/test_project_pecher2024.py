@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from mlflow.projects._project_spec import load_project
-from pictures import blank
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.studies.sweep.request import specify_sweep
@@ -124,14 +123,6 @@ def test_each_kind_of_command_runs_reduced(project, place, tmp_path, name, capsy
             part.points() * len(part.factors) for part in project.parts(what, tasks=["sst2"], reduced=True)
         )
         assert (tmp_path / name / f"{name}.png").exists() == name.startswith("figure")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def undrawn() -> Iterator[None]:
-    """Draw no figure of a sweep: its report is tested elsewhere."""
-    with pytest.MonkeyPatch.context() as patch:
-        blank(patch.setattr)
-        yield
 
 
 def run(project: ModuleType, place: Place, folder: Path, arguments: list[str], capsys: Any) -> str:

@@ -13,8 +13,6 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import mkdtemp
 
-from pictures import blank
-
 multiprocessing.get_context("forkserver").set_forkserver_preload(
     [
         "uvicorn",  # MLflow's server looks whether it is there
@@ -41,7 +39,7 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
 
 
 class WarmStart(ForkServerProcess):
-    """``python ARGUMENTS``, started in a session of its own, with empty pictures.
+    """``python ARGUMENTS``, started in a session of its own.
 
     It has what tests use of :class:`subprocess.Popen`.
     """
@@ -58,7 +56,6 @@ class WarmStart(ForkServerProcess):
         for number in (1, 2):
             os.dup2(os.open(self._texts / str(number), os.O_WRONLY | os.O_CREAT), number)
         os.chdir(self._cwd)
-        blank()
         os.environ.clear()
         os.environ.update(self._env)
         sys.path[:0] = filter(None, self._env.get("PYTHONPATH", "").split(os.pathsep))

@@ -136,9 +136,9 @@ def check_names(
     known = list(known)
     for name in given:
         if name == "dry_run" and parameter in ("parameter", "file"):
-            fix = (
-                "In Python call plan, plan_gate, plan_search, plan_seeds, plan_strategies or plan_sweep of mlflow_l3d."
-            )
+            plans = [registry.load("study", each).plans for each in registry.names("study")]
+            functions = sorted(target.partition(":")[2] for target in plans if target.startswith("mlflow_l3d."))
+            fix = f"In Python call {', '.join(functions[:-1])} or {functions[-1]} of mlflow_l3d."
             raise ParameterError(name, "...", "is an option of the command line, --dry-run", fix)
         if name not in known and name not in more:
             raise unknown_name(parameter, str(name), known, what)

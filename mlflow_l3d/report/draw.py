@@ -13,6 +13,18 @@ from mlflow_l3d.report.html import minus
 from mlflow_l3d.report.numbers import plain
 from mlflow_l3d.report.table import Drawn
 
+WIDTH: Final = 860
+"""Width of a sheet, in pixels."""
+_SHEET: Final = Markup(
+    '<svg class="sheet" role="img" aria-label="{0}" width="{1}" height="{2}" viewBox="0 0 {1} {2}">{3}</svg>'
+)
+_STYLE: Final = Markup(
+    "text{font:12px system-ui,Helvetica,Arial,sans-serif;fill:#59626d}"
+    ".title{font-size:20px;font-weight:600;fill:#1b1f24}.strong,.name{font-weight:600;fill:#1b1f24}"
+    ".dot{fill:#0067a3}.band{fill:#e6edf3}.mean{stroke:#1b1f24;stroke-width:2}.axis{stroke:#d8dde3}"
+    ".half{stroke:#1b1f24;stroke-dasharray:3 3}.interval{stroke:#1b1f24;stroke-width:2.5}.amount{fill:#a5cfe9}"
+    ".point{fill:#0067a3}"
+)
 _DOT: Final = Markup('<circle class="dot{}" data-run="{}" cx="{}%" cy="{}" r="{}"><title>{}</title></circle>')
 _LINE: Final = Markup('<line class="{}" x1="{}%" x2="{}%" y1="{}" y2="{}"/>')
 
@@ -83,6 +95,17 @@ def svg(height: float, label: str, *parts: Markup) -> Markup:
     """Return a picture; readers who cannot see it get `label`."""
     picture = Markup('<svg role="img" aria-label="{}" height="{}" width="100%">{}</svg>')
     return picture.format(label, short(height), Markup("").join(parts))
+
+
+def sheet(height: float, label: str, *parts: Markup) -> Markup:
+    """Return a picture of :data:`WIDTH`, which may be a file of its own, see :func:`as_file`."""
+    return _SHEET.format(label, WIDTH, short(height), Markup("").join(parts))
+
+
+def as_file(sheet: Markup) -> str:
+    """Return a sheet that needs no page around it: with its colours, on white."""
+    whole = str(sheet).replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    return whole.replace(">", f'><style>{_STYLE}</style><rect width="100%" height="100%" fill="#ffffff"/>', 1)
 
 
 def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "", shift: float = 0) -> Markup:

@@ -6,70 +6,29 @@ The file has no fonts, pictures or scripts from elsewhere. What it says can be r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
+from mlflow_l3d.report.draw import as_file
 from mlflow_l3d.report.html import Snippet, environment
-from mlflow_l3d.report.style import save_png, to_svg
 from mlflow_l3d.report.table import Part, Table, document
 from mlflow_l3d.report.text import Answer, Step, marked, wrap
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure of a document: on a page as SVG, and as a PNG of its own; drawn once, when it is needed.
-
-    Attributes
-    ----------
-    draw
-        Returns the figure.
-    name
-        Of the file; on a page its ids begin with it.
-    label
-        Text for readers who cannot see it.
-    caption
-        The line below it.
-    """
-
-    draw: Callable[[], Figure]
-    name: str
-    label: str = ""
-    caption: str = ""
-
-    @cached_property
-    def figure(self) -> Figure:
-        """The figure."""
-        return self.draw()
-
-    @property
-    def stem(self) -> str:
-        """The name without signs that stand for something else in a path."""
-        return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in self.name)
-
-    @property
-    def svg(self) -> Markup:
-        """The figure as an element of a page: matplotlib escapes every text in it."""
-        return Markup(to_svg(self.figure, self.stem))  # noqa: S704
-
-    def save(self, folder: Path) -> None:
-        """Write the figure as a PNG."""
-        save_png(self.figure, folder / f"{self.stem}.png")
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture that is part of a page alone: an element, and the line below it."""
+    """A picture of a page: an element, and the line below it.
+
+    It is also the file `name`.svg, if it has a name: a :func:`mlflow_l3d.report.draw.sheet`.
+    """
 
     html: Markup
     caption: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +58,7 @@ class Section:
     """
 
     title: str
-    parts: Sequence[str | Table | Picture | Drawing | Snippet | list[Item] | None]
+    parts: Sequence[str | Table | Drawing | Snippet | list[Item] | None]
     is_open: bool = False
     name: str = ""
 
@@ -158,7 +117,7 @@ class Document:
     settings: Mapping[str, str] = field(default_factory=dict)
     sources: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
-    files: Sequence[Picture] = ()
+    files: Sequence[Drawing] = ()
 
     def to_text(self) -> str:
         """Return what the terminal shows: lines of at most 100 characters, but for words of `lines` that are longer."""
@@ -201,13 +160,13 @@ class Document:
         return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))  # noqa: S704 - escaped
 
     @property
-    def pictures(self) -> list[Picture]:
-        """Those of the page, in its order, and those that are files alone."""
-        shown = [part for section in self.sections for part in section.parts if isinstance(part, Picture)]
-        return [*shown, *self.files]
+    def pictures(self) -> list[Drawing]:
+        """Those that are files: of the page, in its order, and those that are files alone."""
+        shown = [part for section in self.sections for part in section.parts if isinstance(part, Drawing)]
+        return [each for each in [*shown, *self.files] if each.name]
 
     def save(self, folder: Path, name: str) -> None:
-        """Write the page under a name, and every picture as a PNG."""
+        """Write the page under a name, and every picture that is a file."""
         (folder / name).write_text(self.to_html(), encoding="utf-8")
         for picture in self.pictures:
-            picture.save(folder)
+            (folder / f"{picture.name}.svg").write_text(f"{as_file(picture.html)}\n", encoding="utf-8")

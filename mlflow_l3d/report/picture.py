@@ -8,12 +8,12 @@ from typing import Final
 
 from markupsafe import Markup
 
+from mlflow_l3d.report.draw import WIDTH, as_file, sheet
 from mlflow_l3d.report.numbers import shorten
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import marked
 
-WIDTH: Final = 860
 _HEIGHT: Final = re.compile('<svg [^>]*height="([0-9.]+)"')
 _ROW: Final = 34
 _BAR: Final = 310
@@ -25,13 +25,6 @@ _COLOURS: Final = {
     "minor": ("#0067a3", "#a5cfe9"),
     "undecided": ("#59626d", "#cfd5dc"),
 }
-_STYLE: Final = Markup(
-    "text{font:12px system-ui,Helvetica,Arial,sans-serif;fill:#59626d}"
-    ".title{font-size:20px;font-weight:600;fill:#1b1f24}.strong,.name{font-weight:600;fill:#1b1f24}"
-    ".dot{fill:#0067a3}.band{fill:#e6edf3}.mean{stroke:#1b1f24;stroke-width:2}.axis{stroke:#d8dde3}"
-    ".half{stroke:#1b1f24;stroke-dasharray:3 3}.interval{stroke:#1b1f24;stroke-width:2.5}.amount{fill:#a5cfe9}"
-    ".point{fill:#0067a3}"
-)
 
 
 def picture(document: Document) -> str:
@@ -49,12 +42,7 @@ def picture(document: Document) -> str:
         for row, kind in [*zip(table.rows, table.kinds or [""] * len(table.rows), strict=True)][:_MOST]:
             parts += _row(row, kind, places, bottom)
             bottom += _ROW
-    inner = Markup("").join(parts)
-    whole = Markup(
-        '<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}"><style>{2}</style>'
-        '<rect width="100%" height="100%" fill="#ffffff"/>{3}</svg>\n'
-    )
-    return str(whole.format(WIDTH, bottom + 12, _STYLE, inner))
+    return f"{as_file(sheet(bottom + 12, document.title, *parts))}\n"
 
 
 def _places(table: Table) -> list[tuple[int, int]]:

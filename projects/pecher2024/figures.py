@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
+import style
 from figure_data import FIGURES, OURS, PUBLISHED, Layout, figure_data
 from published import CLASSES, FACTORS
 
-from mlflow_l3d.report import style
 from mlflow_l3d.report.numbers import shorten
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ TABLES: Mapping[str, Table] = {
     "table7": Table(("roberta-large",), "P, R and F1 beside them, in report.html"),
     "table8": Table(("llama-3.2-3b",), "P, R and F1 beside them, in report.html"),
     "figure2": Table(("roberta-large",), "all tasks with their sizes, in report.html, and the metrics size_pearson/*"),
-    "figure3": Table(("roberta-large",), "seed_by_task.png and the rows on seeds, in report.html"),
+    "figure3": Table(("roberta-large",), "seed_by_task.svg and the rows on seeds, in report.html"),
     # STS-B is in the earlier version only, with five seeds.
     "stsb": Table(("roberta-large",), "pearson, VAR and CON-PEAR, in report.html", ("stsb",)),
 }

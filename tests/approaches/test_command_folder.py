@@ -1,126 +1,45 @@
 """Commands in the folder of a user: which runs may be there at once, and which files are in the key of a cell."""
 
-import os
-import sys
-
 import pytest
 
 import mlflow_l3d
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.command import folder, key_files
+from mlflow_l3d.approaches.command import key_files
 from mlflow_l3d.approaches.command.approach import Command
-from mlflow_l3d.approaches.command.in_place import run_in_place
-from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.testing import one_cell
 
-
-def run_script(here, script, *, alone):
-    """Return what comes of a script in a folder, which has another folder to write to."""
-    output = here.parent / "output"
-    output.mkdir(exist_ok=True)
-    variables = {"L3D_OUTPUT": str(output), "PATH": os.environ["PATH"]}
-    outside = (here.parent / "shared", here.parent / "shared.txt")
-    return run_in_place([sys.executable, "-SE", "-c", script], here, output, variables, outside=outside, alone=alone)
+OWN = "import os; open(os.environ['L3D_OUTPUT'] + '/model', 'w')"
 
 
 @pytest.mark.parametrize(
-    ("does", "changed"),
+    ("does", "why"),
     [
-        ("pass", None),
-        ("open(os.environ['L3D_OUTPUT'] + '/model', 'w')", None),
-        ("open('mlflow.db-journal', 'w'); os.remove('mlflow.db-journal')", None),
-        ("os.mkdir('mlruns')", None),
-        ("open('model', 'w')", "model"),
-        ("open('train.csv', 'w').write('other')", "train.csv"),
-        ("open('.model', 'w')", ".model"),
-        ("open('model', 'w'); os.remove('model')", "model"),
-        ("os.remove('train.csv')", "train.csv"),
-        ("open('deep/model', 'w'); os.remove('deep/model')", "deep/"),
-        ("open('deep/linked/model', 'w')", "deep/linked/model"),
-        ("open('deep/linked/file', 'a').write('x')", "deep/linked/file"),
-        ("open('model', 'w'); sys.exit(1)", "model"),
-        ("open('../shared/model', 'w')", "/shared/model"),
-        ("open('../shared.txt', 'w')", "/shared.txt"),
-        ("open('../other.txt', 'w')", None),  # nothing names it
+        ("pass", "the command names no folder of its own"),
+        ("open('model', 'w')", "the command writes model into its folder"),
+        (OWN, ""),
+        (f"{OWN}; os.mkdir('mlruns'); open('mlflow.db-journal', 'w')", ""),
+        (f"{OWN}; open('model', 'w')", "the command writes model into its folder"),
+        (f"{OWN}; os.remove('train.csv')", "the command writes train.csv into its folder"),
+        (f"{OWN}; open('deep/model', 'w'); os.remove('deep/model')", "the command writes deep/ into its folder"),
+        (f"{OWN}; open('deep/linked/file', 'a').write('x')", "the command writes deep/linked/file into its folder"),
+        (f"{OWN}; open('predictions.csv', 'w')", "the command writes predictions.csv into its folder"),
     ],
 )
-def test_what_a_run_writes_into_the_folder_is_seen(does, changed, tmp_path):
+def test_runs_are_side_by_side_if_the_command_names_a_folder_of_its_own_and_writes_nowhere_else(
+    does, why, tmp_path, caplog
+):
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
-    (tmp_path / "shared").mkdir()
     (here / "deep").mkdir(parents=True)
     elsewhere.mkdir()
     (elsewhere / "file").write_text("")
     (elsewhere / "loop").symlink_to(here)
     (here / "deep" / "linked").symlink_to(elsewhere)
     (here / "train.csv").write_text("one")
-    (here / "mlflow.db").write_text("")
-    assert run_script(here, "pass", alone=False)[0] is None  # nobody knows how the folder was left
-    printed, visited = run_script(here, "print('hello')", alone=True)
-    assert (printed.stdout, visited.changed) == ("hello\n", [])
-    printed, visited = run_script(here, f"import os, sys; {does}", alone=False)
-    assert (printed is None) == (changed is not None)
-    assert [name.removeprefix(str(tmp_path)) for name in visited.changed[:1]] == ([changed] if changed else [])
-
-
-def test_a_folder_with_too_many_files_is_for_one_run_unless_there_is_another_place_to_write_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(folder, "MOST_FILES", 5)
-    for number in range(9):
-        (tmp_path / f"file{number}").write_text("")
-    visited = run_script(tmp_path, "pass", alone=True)[1]
-    assert "more than 5 files" in visited.reason("the command", can_be_trusted=False)
-    assert visited.reason("the command", can_be_trusted=True) == ""
-
-
-SHARED = """
-import pathlib, sys, time
-seed = int(sys.argv[1]) % 1000
-model = pathlib.Path(".model")
-if seed:
-    model.write_text(str(seed))
-    time.sleep(0.1)
-print("accuracy:", (int(model.read_text()) if seed else 5) / 1000)
-if seed:
-    model.unlink()
-"""
-
-
-@pytest.mark.slow
-def test_runs_that_share_a_file_only_after_the_first_one_are_repeated_alone(tmp_path):
-    """Each writes a hidden file, waits, reads it and deletes it."""
-    (tmp_path / "train.py").write_text(SHARED)
-    approach = Command("python -SE train.py {seed}", here=tmp_path)
-    hyperparameters = resolve_hyperparameters(approach, {})
-    task = approach.own_task(hyperparameters, tmp_path.parent / "cache")
-    assert approach.first.alone == ""
-    job = Job(approach, task, hyperparameters, model="", device="cpu", cache=tmp_path)
-    cells = {cell.key: cell for cell in (one_cell(approach.factors, configuration=number) for number in range(8))}
-    for outcome in ProcessExecutor(job=job, workers=4).run(iter(cells.values())):
-        assert outcome.metrics == {"accuracy": cells[outcome.key].seeds["seed"] % 2**31 % 1000 / 1000}
-
-
-def test_runs_wait_for_one_another_if_another_program_keeps_writing_into_the_folder(tmp_path, monkeypatch, caplog):
-    modes = []
-
-    def run_noisily(*arguments, alone, outside):
-        modes.append(alone)
-        printed, visited = run_in_place(*arguments, outside=outside, alone=True)
-        if alone:
-            return printed, visited
-        visited.changed = ["log"]
-        return None, visited
-
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "train.py").write_text("print('acc: 0.5')")
-    approach = Command("python -SE train.py {seed}", here=tmp_path / "here")
-    hyperparameters = resolve_hyperparameters(approach, {})
-    task = approach.own_task(hyperparameters, tmp_path / "cache")
-    monkeypatch.setattr("mlflow_l3d.approaches.command.approach.run_in_place", run_noisily)
-    session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=None)
-    outcomes = list(session.run(one_cell(approach.factors, configuration=number) for number in range(5)))
-    assert [outcome.metrics["acc"] for outcome in outcomes] == [0.5] * 5
-    assert modes == [False, True] * 3 + [True] * 2
-    assert "Runs follow one another from now on, since log in its folder keeps changing." in caplog.text
+    (here / "train.py").write_text(f"print('acc: 0.5'); {does}")
+    approach = Command("python -SE train.py {seed}", here=here)
+    approach.own_task(resolve_hyperparameters(approach, {}), tmp_path / "cache")
+    assert approach.first.alone == why
+    expected = f"Runs follow one another, since {why}. Write to {{output}} or $L3D_OUTPUT instead."
+    assert (expected in caplog.text) == bool(why)
 
 
 def key_of(command, here, **given):

@@ -62,6 +62,12 @@ def read(text, **more):
             {"train_loss": "0.1", "train_acc": "0.9", "test_acc": "0.8", "train_x": "1"},
         ),
         ("An accuracy of 0.87 after 20 steps. Exact match is 45%.", {"an_accuracy": "0.87", "exact_match": "45%"}),
+        ("accuracy: [0.9] R^2: 0.5 f1: [0.5, 0.6]", {"accuracy": "0.9", "r2": "0.5"}),
+        ('{"accuracy": [0.9], "f1": [0.5, 0.6]}', {"accuracy": "0.9"}),
+        (
+            "{'test': {'f1': np.float64(0.7),\n          'loss': 0.5},\n 'train': {'acc': 0.99,\n  'f1': 0.98}}",
+            {"test/f1": "0.7", "test/loss": "0.5", "train/acc": "0.99", "train/f1": "0.98"},
+        ),
         # Credentials, in their own line or next to a score.
         (
             "password: 778899\napi key: 4242, f1: 0.5\nhttp://bob:12345@host\nacc=0.5 access_token=4",
@@ -79,6 +85,10 @@ def read(text, **more):
 )
 def test_scores_of_a_text(text, scores):
     assert read(text) == scores
+
+
+def test_blank_lines_count_as_one():
+    assert read("== Test ==" + "\n \t" * 9 + "\nacc: 0.5" + "\n" * 9 + "f1: 0.5") == {"test_acc": "0.5", "f1": "0.5"}
 
 
 def test_names_of_placeholders_are_no_scores_and_there_are_at_most_fifty():

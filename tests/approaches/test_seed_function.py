@@ -13,6 +13,8 @@ import pytest
 import mlflow_l3d
 from mlflow_l3d import SeedFunction
 from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.command import folder
+from mlflow_l3d.approaches.functions import of_seeds
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.testing import one_cell
 
@@ -94,24 +96,26 @@ def by_file(seed):
     return float(Path("best.txt").read_text())
 
 
-def by_late_file(seed):
-    return by_file(seed) if seed else 0.5
+def by_same_file(seed):
+    return by_file(seed)
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "most", "why"),
     [
-        (by_file, "Runs follow one another, since the function writes best.txt into its folder. Write to a folder"),
-        (by_late_file, "Runs follow one another from now on, since the function writes best.txt into its folder."),
+        (by_file, 20_000, "the function writes best.txt into its folder"),
+        (by_same_file, 1, "more than 1 files, too many"),
     ],
 )
 def test_runs_of_a_function_that_writes_into_the_folder_follow_one_another(
-    function, said, tmp_path, monkeypatch, caplog
+    function, most, why, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.chdir(tmp_path)
+    for module in (folder, of_seeds):
+        monkeypatch.setattr(module, "MOST_FILES", most)
     approach, _, seeds, outcomes = outcomes_of(function)
-    assert said in caplog.text
-    assert "best.txt" in approach.first.alone
+    assert why in approach.first.alone
+    assert f"Runs follow one another, since {approach.first.alone}. Write to a folder that" in caplog.text
     assert [outcome.metrics["score"] for outcome in outcomes] == [seed % 100 / 128 for seed in seeds]
 
 

@@ -131,7 +131,7 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
 def test_the_picture_stands_alone():
     document = investigation_document(simulated("crossed"), title="t", source=SOURCE)
     drawn = picture(document)
-    assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg" width="860"')
+    assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg" ')
     assert "var(--" not in drawn
     assert "[[" not in drawn
     assert drawn.count('class="bar"') == 5

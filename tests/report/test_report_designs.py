@@ -18,7 +18,7 @@ from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("undrawn")]
+pytestmark = pytest.mark.slow
 
 DESIGNS = ("crossed", "nested", "radial", "random", "fixed")
 MINUS = "\N{MINUS SIGN}"

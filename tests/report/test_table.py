@@ -1,4 +1,6 @@
 import re
+import subprocess
+import sys
 
 from markupsafe import Markup
 
@@ -56,3 +58,8 @@ def test_pictures_stand_on_a_page_alone_and_columns_for_the_paper_wait_there():
     text = Document(title="t", sections=[Section("S", [table])]).to_html()
     assert '<tr class="minor">' in text
     assert re.search(r'<td class=" more" data-label="p">2</td>', text)
+
+
+def test_templates_are_loaded_with_the_first_page():
+    code = "import sys, mlflow_l3d.studies.sweep.report.page; assert 'jinja2' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pictures import blank
 from run_helpers import Place, copied, sqlite_place
 
 from mlflow_l3d.studies.investigation.run import Investigation
@@ -19,10 +18,8 @@ def place(tmp_path: Path, migrated_store: Path) -> Place:
 
 @pytest.fixture(scope="session")
 def _investigated(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Investigation]:
-    with pytest.MonkeyPatch.context() as patch:
-        blank(patch.setattr)
-        place = sqlite_place(migrated_store, tmp_path_factory.mktemp("investigated"))
-        return place, place.investigate()
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("investigated"))
+    return place, place.investigate()
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from typing import Final
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.command import key_files
-from mlflow_l3d.approaches.command.folder import Visit
+from mlflow_l3d.approaches.command.folder import Stamps, alone_in, changed_name, stamps
 from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
 from mlflow_l3d.approaches.command.said import is_public, printed_scores
 from mlflow_l3d.approaches.command.scores import Printed, chosen_score, has_result, scale_of, unscaled
-from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines, listed
+from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines, listed, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, CommandSession, Written, read
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
@@ -42,7 +42,6 @@ OTHER_KINDS: Final[Mapping[str, TaskKind]] = {
 """What `classes` says if there are none."""
 
 _MOST_FIRST_RUNS: Final = 3
-_MOST_REPEATED: Final = 3  # runs of a process, until it has them follow those of other processes
 
 _log = logging.getLogger(__name__)
 
@@ -91,12 +90,11 @@ class Command(Approach):
 
     def __init__(self, command: str | Iterable[str], metric: str = AUTO, here: Path | None = None) -> None:
         self.template = Template.of(command, here)
-        self.factors = self.template.factors
+        self.factors, self.here = self.template.factors, self.template.here
         self._ask_for(metric)
 
     first: FirstRun | None = None  # decides how later runs are read; None while it is under way
     _has_sure_outputs = True
-    _repeated = 0
 
     def _ask_for(self, metric: str) -> None:
         self.asked = metric
@@ -112,7 +110,7 @@ class Command(Approach):
         """Return hashes of the command with its folder and environment, and of what it names but does not write."""
         del model
         variables = {name: os.environ.get(name) for name in listed(hyperparameters["environment"])}
-        typed = {"words": self.template.words, "here": str(self.template.here.resolve()), "environment": variables}
+        typed = {"words": self.template.words, "here": str(self.here.resolve()), "environment": variables}
         files = {
             **key_files.deciding_files(self.template),
             **self.template.more_files(listed(hyperparameters["files"])),
@@ -223,12 +221,31 @@ class Command(Approach):
         L3DError
             If it fails, or what it wrote cannot be used.
         """
-        may_share = self.first is not None and self.first.alone == ""
-        written = self._run(seeds, hyperparameters, alone=False) if may_share else None
-        return written or self._run(seeds, hyperparameters, alone=True)  # type: ignore[return-value]
+        if self.first is not None and self.first.alone == "":
+            return self._run(seeds, hyperparameters, alone=False)
+        is_first = self.first is None or self.first.alone is None
+        with alone_in(self.here):
+            before, named = (stamps(self.here), self._named_files()) if is_first else ({}, {})
+            written = self._run(seeds, hyperparameters, alone=True)
+            if is_first:
+                self._has_sure_outputs = not self.not_in_key or key_files.note_outputs(self.template, named)
+                self.first = replace(self.first or FirstRun(), alone=self._why_alone(before))
+        return written
 
-    def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written | None:
-        """Run the command; return None if the folder changed while others were there, too."""
+    def _named_files(self) -> dict[str, str]:
+        return key_files.named_files(self.template) if self.not_in_key else {}
+
+    def _why_alone(self, before: Stamps) -> str:
+        """Return why later runs follow one another, after the first run; empty if they may be side by side."""
+        shared = "" if self.template.has_output else f"{self.what} names no folder of its own"
+        return self._writes(before) or shared
+
+    def _writes(self, before: Stamps) -> str:
+        changed = changed_name(self.here, before)
+        return f"{self.what} writes {changed} into its folder" if changed else ""
+
+    def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written:
+        """Run the command; if it is `alone`, predictions and metrics that it writes into its folder count, too."""
         inherited = environment(listed(hyperparameters["environment"]))
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
         with tempfile.TemporaryDirectory(prefix="l3d-command-", ignore_cleanup_errors=True) as place:
@@ -237,29 +254,9 @@ class Command(Approach):
             ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
             store = {} if "MLFLOW_TRACKING_URI" in inherited else tracking(folder, inherited, ready=ready)
             variables = {"L3D_OUTPUT": place, "PYTHONDONTWRITEBYTECODE": "1", **store, **inherited}
-            is_first = self.first is None or self.first.alone is None
-            before = key_files.named_files(self.template) if is_first else {}
-            where = (self.template.here, folder, variables)
-            printed, visited = run_in_place(words, *where, outside=key_files.outside_paths(self.template), alone=alone)
-            written = None
-            if printed is not None:
-                written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
-                written = self._scored(written, printed, logged_metrics(folder))
-        self._note(visited, alone=alone, can_be_trusted=self.template.has_output)
-        if is_first:
-            self._has_sure_outputs = key_files.note_outputs(self.template, before)
-        return written
-
-    def _note(self, visited: Visit, *, alone: bool, can_be_trusted: bool = False) -> None:
-        """Note whether later runs are to be alone in the folder; see :meth:`Visit.reason`."""
-        assert self.first is not None
-        self._repeated += not alone and bool(visited.changed)
-        reason = visited.reason(self.what, can_be_trusted=can_be_trusted) if alone else ""
-        if not alone and self._repeated >= _MOST_REPEATED:
-            reason = f"{visited.changed[0]} in its folder keeps changing"
-        if reason and self.first.alone == "":
-            _log.warning("Runs follow one another from now on, since %s.", reason)
-        self.first = replace(self.first, alone=reason or self.first.alone or "")
+            printed = run_in_place(words, self.here, folder, variables) if alone else run(words, self.here, variables)
+            written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
+            return self._scored(written, printed, logged_metrics(folder))
 
     def _scored(self, written: Written, printed: Output, logged: Mapping[str, float]) -> Written:
         """Return what was written with the scores of all sources, as fractions."""

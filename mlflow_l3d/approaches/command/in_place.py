@@ -6,16 +6,16 @@ import json
 import logging
 import math
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache, partial
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from shutil import copyfile
 from typing import Final
 
-from mlflow_l3d.approaches.command.folder import Visit, visit
+from mlflow_l3d.approaches.command.folder import Stamps, file_stamp
 from mlflow_l3d.approaches.command.key_files import read_notes, write_whole
 from mlflow_l3d.approaches.command.template import Output, run
 from mlflow_l3d.approaches.command.written import COLUMNS, METRICS, PREDICTIONS
@@ -84,44 +84,33 @@ class FirstRun:
             _log.warning("Runs follow one another, since %s. Write to %s instead.", self.alone, own_folder)
 
 
-def run_in_place(
-    words: Sequence[str],
-    here: Path,
-    output: Path,
-    variables: Mapping[str, str],
-    *,
-    outside: Collection[Path] = (),
-    alone: bool,
-) -> tuple[Output | None, Visit]:
-    """Run a command in the folder where it was typed, and return what it printed, and what it changed there.
+def run_in_place(words: Sequence[str], here: Path, output: Path, variables: Mapping[str, str]) -> Output:
+    """Run a command alone in the folder where it was typed, and return what it printed.
 
     Predictions there are copied to `output`, and metrics there count as printed, if it wrote none of them to `output`.
-
-    Parameters
-    ----------
-    outside
-        Files and folders elsewhere that the command may write, too.
-    alone
-        Whether no other run may be in the folder. If others may, the output may be None, see :meth:`Visit.run`.
 
     Raises
     ------
     L3DError
         If it fails.
     """
-    with visit(here, outside, alone=alone) as visited:
-        if (printed := visited.run(partial(run, words, here, variables))) is None:
-            return None, visited
-        written = () if any((output / name).is_file() for name in _FILES) else {*_FILES}.intersection(visited.changed)
-        for name in (name for name in written if (here / name).is_file()):
-            if name == METRICS:
-                text = " ".join((here / name).read_text("utf-8", "replace").split())
-                printed = printed._replace(stdout=f"{printed.stdout}\n{text}")
-            elif why := _unusable(here / name):
-                _warn(f"{name} is not used: {why}.")
-            else:
-                copyfile(here / name, output / name)
-    return printed, visited
+    before = _stamps_of_results(here)
+    printed = run(words, here, variables)
+    if any((output / name).is_file() for name in _FILES):
+        return printed
+    for name in (name for name, stamp in _stamps_of_results(here).items() if before.get(name) != stamp):
+        if name == METRICS:
+            text = " ".join((here / name).read_text("utf-8", "replace").split())
+            printed = printed._replace(stdout=f"{printed.stdout}\n{text}")
+        elif why := _unusable(here / name):
+            _warn(f"{name} is not used: {why}.")
+        else:
+            copyfile(here / name, output / name)
+    return printed
+
+
+def _stamps_of_results(here: Path) -> Stamps:
+    return {name: file_stamp((here / name).stat()) for name in _FILES if (here / name).is_file()}
 
 
 def _unusable(predictions: Path) -> str:

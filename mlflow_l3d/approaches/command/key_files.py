@@ -10,7 +10,6 @@ import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +24,7 @@ _SMALL: Final = 10**7
 _SCRIPTS: Final = frozenset({".py", ".sh"})
 _SETTINGS: Final = frozenset({".yaml", ".yml", ".json", ".toml"})
 _WORD: Final = re.compile(r"[\w.-]+")
-OUTSIDE: Final = re.compile(r"(?<![\w.:/~{}-])(?!/(?:proc|sys)/)(?:~/|\.\./|/)[\w./-]*\w")
+_OUTSIDE: Final = re.compile(r"(?<![\w.:/~{}-])(?!/(?:proc|sys)/)(?:~/|\.\./|/)[\w./-]*\w")
 _SURE: Final = 2  # runs that changed a file, which is an output then
 
 _log = logging.getLogger(__name__)
@@ -49,13 +48,6 @@ def named_files(template: Template) -> dict[str, str]:
     return {**hashes, **template.files()}
 
 
-@cache
-def outside_paths(template: Template) -> tuple[Path, ...]:
-    """Return the files and folders outside its folder that a command or its scripts name."""
-    names = _names_in_scripts(template)[1]
-    return tuple(Path(os.path.normpath(template.here / Path(name).expanduser())) for name in names)
-
-
 def _names_in_scripts(template: Template) -> tuple[list[str], list[str]]:
     """Return the files in the folder, and the paths outside it, that a command or its scripts name."""
     names: dict[str, list[str]] = {}
@@ -67,7 +59,7 @@ def _names_in_scripts(template: Template) -> tuple[list[str], list[str]]:
     texts, inside, outside = [*map(_text, by_command), " ".join(template.words)], set[str](), set[str]()
     while texts:
         text = texts.pop()
-        outside.update(OUTSIDE.findall(text))
+        outside.update(_OUTSIDE.findall(text))
         words = {word.strip(".") for word in _WORD.findall(text)}
         words |= {part for word in words for part in word.split(".")}
         for name in {name for word in words for name in names.pop(word, ())} - inside:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -15,9 +17,11 @@ from mlflow_l3d.privacy import public_text
 MOST: Final = 50  # scores that are kept
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _NUMBER: Final = r"(?P<number>[+-]?(?>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?))"
-# The number may be wrapped: np.float64(0.5), '0.5'. Not meant are 3.2s, 1.2.3, 10:50:09, x.py:3:, 0,87, 1 234, 45%|.
+# The number may be wrapped: np.float64(0.5), '0.5', [0.5].
+# Not meant are 3.2s, 1.2.3, 10:50:09, x.py:3:, 0,87, 1 234, 45%|.
 _VALUE: Final = re.compile(
-    rf"(?P<equals>[:=│])\s*(?:[a-z_][\w.]*\(|[\"'])?(?![+-]?\d{{1,3}}[ \xa0\u202f']\d{{3}}\b){_NUMBER}"
+    r"(?P<equals>[:=│])\s*(?:[a-z_][\w.]*\(|[\"']|\[\s*(?=[\w.+-]+\s*\]))?"
+    rf"(?![+-]?\d{{1,3}}[ \xa0\u202f']\d{{3}}\b){_NUMBER}"
     r"(?:(?P<percent>\s?%)(?!\|)|/(?P<whole>\d+)(?![\w.])|(?!\s?%|[\w:]|[.,/-]\d))",
     re.IGNORECASE,
 )
@@ -27,6 +31,8 @@ _BARE: Final = re.compile(
     re.IGNORECASE,
 )
 """A number with nothing between it and its name, which must end like that of a metric: ``test acc 0.87``."""
+_LONGEST_DICTIONARY: Final = 20_000
+_JSON_START: Final = re.compile(r"\{\s*[\"}]")
 _FRACTION: Final = re.compile(r"\.\d|\d\s?%")
 _DELIMITER: Final = re.compile(r"[,;:|=\[\]{}<>\"'│]|\s-+\s|\t|\s{3,}")
 _COUNTED: Final = re.compile(
@@ -76,7 +82,8 @@ def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Printe
     left_out = {normalised(name) for name in without}
     last: dict[str, Printed] = {}
     heading = Heading()
-    for line, record in _lines(re.sub(r"\x08+", "\n", _ESCAPES.sub("", text))):
+    plain = re.sub(r"\x08+", "\n", _ESCAPES.sub("", text))
+    for line, record in _lines(re.sub(r"\n(?:[ \t]*\n)+", "\n\n", plain)):
         is_record = record is not None
         pairs = {
             name: value
@@ -113,7 +120,7 @@ def normalised(name: str) -> str:
     >>> normalised("Epoch 3/10 Val F1 (macro)"), normalised("recall@5")
     ('val_f1_macro', 'recall_at_5')
     """
-    words = _COUNTED.sub(" ", name.lower()).replace("@", "_at_")
+    words = _COUNTED.sub(" ", name.lower()).replace("@", "_at_").replace("^2", "2").replace("²", "2")
     name = re.sub(r"_{2,}", "_", re.sub(r"[^\w./-]+", "_", words)).strip("_./-")
     return name if len(name) <= 80 and re.search(r"[^\W\d_]", name) else ""
 
@@ -177,19 +184,36 @@ def _whole_name(name: str, scores: Collection[str]) -> str:
 
 
 def _lines(text: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield each line with the JSON object that ends it, if one does, which may take more lines: they are one then."""
-    end = 0
+    """Yield each line with the JSON object or dictionary that ends it, if one does; its lines are one then."""
+    end, open_braces, ends = 0, list[int](), dict[int, int]()
+    for match in re.finditer("[{}]", text):
+        if match[0] == "{":
+            open_braces.append(match.start())
+        elif open_braces:
+            ends[open_braces.pop()] = match.end()
     for match in re.finditer(r"[^\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+|(?<=\n)(?=\n)", text):
         if match.start() < end:
             continue
         line, record, brace = match[0], None, match.start() + match[0].find("{")
-        with suppress(ValueError, RecursionError):
+        with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             if "{" in line:
-                document, stop = json.JSONDecoder().raw_decode(text, brace)
+                document, stop = _mapping_at(text, brace, ends.get(brace, 0))
                 if not text[stop:].partition("\n")[0].strip():
                     *_, split = "", *_split_at_end(text[match.start() : brace])
                     record, line, end = {split: document} if split else document, text[match.start() : stop], stop
         yield line, record
+
+
+def _mapping_at(text: str, start: int, end: int) -> tuple[dict[Any, Any], int]:
+    """Return the JSON object at a place, or the dictionary that pprint wrote there over several lines, and its end."""
+    if _JSON_START.match(text, start):  # elsewhere json would count all lines up to here for its message
+        with suppress(ValueError):
+            return json.JSONDecoder().raw_decode(text, start)
+    literal = text[start:end] if end - start < _LONGEST_DICTIONARY else ""
+    if "\n" not in literal:
+        raise ValueError
+    with warnings.catch_warnings(action="ignore"):
+        return dict(ast.literal_eval(re.sub(r"[a-zA-Z_][\w.]*\(([^(),]*)\)", r"\1", literal))), end
 
 
 def _split_at_end(text: str) -> list[str]:
@@ -202,7 +226,8 @@ def _split_at_end(text: str) -> list[str]:
 
 def _items(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Printed]]:
     """Yield names and numbers of a mapping and of those in it, whose names follow a slash."""
-    for key, value in record.items():
+    for key, values in record.items():
+        value = values[0] if isinstance(values, list) and len(values) == 1 else values
         if isinstance(value, dict):
             yield from _items(value, f"{above}{key}/")
         elif isinstance(value, int | float) and not isinstance(value, bool):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, Command
-from mlflow_l3d.approaches.command.folder import visit
-from mlflow_l3d.approaches.command.key_files import OUTSIDE
+from mlflow_l3d.approaches.command.folder import MOST_FILES, Stamps
 from mlflow_l3d.approaches.command.template import Output
 from mlflow_l3d.approaches.command.written import Written
 from mlflow_l3d.approaches.functions.content import BySource
@@ -79,6 +77,7 @@ class SeedFunction(BySource, Command):
             raise ParameterError("function", self.label({}), "takes no seed", fix)
         self.version = version or self.version
         self.is_versioned = bool(version)
+        self.here = Path.cwd()
         self._ask_for(metric)
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
@@ -95,16 +94,16 @@ class SeedFunction(BySource, Command):
         del hyperparameters
         return str(getattr(self.function, "__name__", self.name))
 
-    def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written | None:
-        """Call the function once; return None if the folder changed while others were there, too."""
-        del hyperparameters
-        outside = [Path(name).expanduser() for text in self.texts.values() for name in OUTSIDE.findall(text)]
-        with visit(Path.cwd(), outside, alone=alone) as visited:
-            written = visited.run(partial(self._called, seeds))
-        if written is not None:
-            written = self._scored(written, Output(), {})
-        self._note(visited, alone=alone)
-        return written
+    def _why_alone(self, before: Stamps) -> str:
+        """Return why later calls follow one another: a function has no other folder than ours."""
+        if len(before) >= MOST_FILES:
+            return f"its folder has more than {MOST_FILES:,} files, too many to see what it writes there"
+        return self._writes(before)
+
+    def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written:
+        """Call the function once."""
+        del hyperparameters, alone
+        return self._scored(self._called(seeds), Output(), {})
 
     def _called(self, seeds: Mapping[str, int]) -> Written:
         """Return what the function gives.

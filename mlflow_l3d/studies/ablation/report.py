@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.numbers import Unit, between, shorten, signed, unit_of
-from mlflow_l3d.report.page import Document, Picture, Section
+from mlflow_l3d.report.draw import Axis, difference_bar
+from mlflow_l3d.report.numbers import Unit, between, signed, unit_of
+from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.style import BLUE, GREY, INK, ORANGE, Axes, Figure, dress, panels
-from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.ablation.numbers import NUMBERS
 
@@ -96,8 +96,6 @@ def ablation_document(
         Answer("Which factor needs most?", "", (_first_lost(fewer[~fewer["kept"]]),)),
         Answer("Do fewer test examples do?", "", (_fewer_examples(fewer),)),
     ]
-    label = "Importance of each factor against the number of runs"
-    picture = Picture(partial(ablation_figure, frame), "ablation", label, f"{label}, with 5 to 95 % ranges.")
     return Document(
         title=title,
         headline=_headline(fewer, fewer[whole]),
@@ -108,7 +106,7 @@ def ablation_document(
         lines=[title],
         notes=notes,
         sections=[
-            Section("The importance in each setting", [range_table(frame), picture]),
+            Section("The importance in each setting", [range_table(frame), bar_table(frame)]),
             Section("Every number", [_numbers(frame, metric), _legend(frame, metric)]),
         ],
     )
@@ -126,6 +124,30 @@ def range_table(frame: pd.DataFrame, settings: Sequence[int] | None = None) -> T
         rows.setdefault(row["factor"], {"factor": row["factor"]})[_setting(row).replace(" on ", "\n")] = importance
     note = f"Importance: mean and 5 to 95 % range over {int(frame['repeat'].max()) + 1} random choices."
     return Table.of([*rows.values()], note)
+
+
+def bar_table(frame: pd.DataFrame) -> Table:
+    """Return a row per factor and setting: the importance with its range, and the corrected one with its interval."""
+    means = spread(frame)
+    means = means[means["factor"].ne(GOLDEN_ROW)]
+    bars = []
+    for factor, of_factor in means.groupby("factor", sort=False):
+        for _, part in of_factor.groupby("setting"):
+            numbers = part.set_index("number")
+            corrected = numbers.loc[[*with_interval("importance_corrected")], "mean"].tolist()
+            published = numbers.loc[["importance"], ["mean", "low", "high"]].to_numpy()[0].tolist()
+            bars.append((str(factor), _setting(part.iloc[0]), (published, corrected)))
+    axis = Axis.over([0.0, *(value for *_, both in bars for each in both for value in each)])
+    kinds = ("importance (5 to 95 %)", "corrected (95 %)")
+    rows = []
+    for factor, setting, both in bars:
+        drawn = []
+        for kind, (value, low, high) in zip(kinds, both, strict=True):
+            label = f"{factor}, {kind}: {signed(value)}, {between(low, high)}"
+            drawn.append(Drawn(difference_bar(value, low, high, axis, label)))
+        rows.append((factor, setting, *drawn))
+    heads = [Drawn(Markup("{}{}").format(kind, axis.head(kind).html)) for kind in kinds]
+    return Table(("factor", "setting", *heads), tuple(rows), texts=frozenset({1}), kind="found")
 
 
 def _steps(means: pd.DataFrame, whole: pd.DataFrame, source: Source) -> list[Step]:
@@ -197,55 +219,6 @@ def _legend(frame: pd.DataFrame, metric: Metric) -> str:
 
 def _size(row: Any) -> str:
     return "all" if pd.isna(row["test_examples"]) else str(row["test_examples"])
-
-
-def ablation_figure(frame: pd.DataFrame) -> Figure:
-    """Return importance and corrected interval of every factor against the number of runs, one panel a factor."""
-    means = spread(frame)
-    radial = bool(means["investigation_runs"].isna().all())
-    means = means.assign(investigation_runs=means["investigation_runs"].fillna(1).astype(int))
-    means = means.assign(runs=(means["mitigation_runs"] * means["investigation_runs"]).astype(float))
-    means = means[means["test_examples"].isna()]
-    runs, fewer = ("base runs", "base runs") if radial else ("runs (rows x columns)", "rows")
-    factors = [name for name in means["factor"].unique() if name != GOLDEN_ROW]
-    with panels(0.6 + 2.3 * len(factors), len(factors)) as (figure, every):
-        for axes, factor in zip(every, factors, strict=True):
-            part = means[means["factor"] == factor]
-            base = part.loc[part["setting"].idxmin()]
-            by_rows = part[part["investigation_runs"] == base["investigation_runs"]]
-            by_columns = part[part["mitigation_runs"] == base["mitigation_runs"]]
-            dress(axes, x=runs, y="importance", title=shorten(str(factor), 60), grid="y")
-            _line(axes, by_rows, BLUE, f"importance, fewer {fewer}")
-            if not radial:
-                _line(axes, by_columns, GREY, "importance, fewer columns")
-            wide = by_rows.pivot(index="runs", columns="number", values="mean")
-            corrected, *ends = (wide[name] for name in with_interval("importance_corrected"))
-            axes.vlines(wide.index, *ends, color=ORANGE, linewidth=1.6)
-            label = f"corrected, fewer {fewer}, 95 % interval"
-            axes.plot(wide.index, corrected, "s", color=ORANGE, markersize=4, label=label)
-            axes.axhline(0, color=INK, linewidth=1)
-            axes.set_xscale("log")
-            axes.set_xticks(ticks := _ticks(part["runs"]), map(str, ticks))
-            axes.set_xticks([], minor=True)
-        figure.legend(
-            *every[0].get_legend_handles_labels(), loc="outside lower left", ncols=3, fontsize=8, frameon=False
-        )
-    return figure
-
-
-def _ticks(runs: pd.Series) -> list[int]:
-    """Return the numbers of runs, largest first, without those that are too close to a larger one for a label."""
-    labelled: list[int] = []
-    for number in sorted({int(each) for each in runs}, reverse=True):
-        if not labelled or labelled[-1] / number > 1.15:
-            labelled.append(number)
-    return labelled
-
-
-def _line(axes: Axes, part: pd.DataFrame, colour: str, label: str) -> None:
-    line = part[part["number"] == "importance"].sort_values("share_of_baseline")
-    axes.plot(line["runs"], line["mean"], "o-", color=colour, markersize=4, label=label)
-    axes.fill_between(line["runs"], line["low"], line["high"], color=colour, alpha=0.15, linewidth=0)
 
 
 def _text(name: str, value: float, unit: Unit) -> str:

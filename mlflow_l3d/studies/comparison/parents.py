@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mlflow_l3d.designs import all_designs
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
@@ -92,8 +93,9 @@ class Parent:
         verb, declared = ("seeds", SEEDS) if is_seeds else ("investigate", MAIN)
         texts = typed_parameters(self.document).items()
         changed = {name: str(text) for name, text in texts if name in declared and text != declared[name].default}
-        base_runs = self.run.data.tags.get(names.DESIGN) == "radial"
-        runs = "seeds" if is_seeds else "mitigation_runs" if base_runs else "golden_runs"
+        layout = all_designs().get(self.run.data.tags.get(names.DESIGN, ""))
+        has_base_runs = layout is not None and layout.tables_are_golden
+        runs = "seeds" if is_seeds else "mitigation_runs" if has_base_runs else "golden_runs"
         source = Source(approach=str(approach.get("name")), given=changed)
         return Side(choices=shown, source=source, verb=verb, runs_parameter=runs)
 

@@ -56,7 +56,8 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
     def report(self) -> Document:
         """Return the result as people read it."""
         verb = "trained" if self.study.changes is None else "asked for"
-        lines = [self.of_cells(f"{counted(self.computed, self.study.unit)} {verb}")]
+        failed = f" ({self.failed} failed)" if self.failed else ""
+        lines = [self.of_cells(f"{counted(self.computed, self.study.unit)} {verb}{failed}")]
         return seeds_document(self.study, **vars(self.about), runs=self.runs, failed=self.failed, lines=lines)
 
 

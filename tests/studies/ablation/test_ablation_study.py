@@ -22,7 +22,7 @@ from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import scores_of
-from mlflow_l3d.report.style import GRID
+from mlflow_l3d.report.numbers import between, signed
 from mlflow_l3d.studies.ablation.numbers import (
     ABLATION_COLUMNS,
     NUMBERS,
@@ -33,7 +33,7 @@ from mlflow_l3d.studies.ablation.numbers import (
     part,
     rescored,
 )
-from mlflow_l3d.studies.ablation.report import ablation_figure, ablation_table, range_table
+from mlflow_l3d.studies.ablation.report import ablation_table, bar_table, range_table
 from mlflow_l3d.studies.ablation.run import Ablation, ablation
 
 pytestmark = pytest.mark.slow
@@ -149,23 +149,21 @@ def test_radial_rows_keep_base_and_swaps_together() -> None:
 
 
 @pytest.mark.parametrize("radial", [False, True])
-def test_the_figure(radial: bool) -> None:
+def test_the_bars(radial: bool) -> None:
     base = np.random.default_rng(0).random((2, 10))
     whole = Tables({"one": base[1:].T}, np.empty(0), base[0]) if radial else scores()
     settings = [Setting(), Setting(rows=3), *([] if radial else [Setting(columns=3)])]
     kind = RadialDesign if radial else CrossedDesign
-    figure = ablation_figure(ablate_tables(whole, settings, kind.importances, seed=0, repeats=2))
-    figure.canvas.draw()
-    assert len(figure.axes) == len(whole.tables)
-    axes = figure.axes[0]
-    assert axes.get_xlabel() == ("base runs" if radial else "runs (rows x columns)")
-    [legend] = figure.legends
-    assert any("columns" in text.get_text() for text in legend.get_texts()) is not radial
-    # Rows of two numbers of runs; the largest is all there is.
-    assert sorted(np.asarray(axes.lines[0].get_xdata()).tolist()) == ([3, 10] if radial else [15, 40])
-    assert [text.get_text() for text in axes.get_xticklabels()] == (["10", "3"] if radial else ["40", "24", "15"])
-    assert {str(tick.tick1line.get_color()) for tick in axes.xaxis.get_major_ticks()} == {GRID}
-    assert axes.xaxis.get_minor_ticks() == []
+    frame = ablate_tables(whole, settings, kind.importances, seed=0, repeats=2)
+    table = bar_table(frame)
+    assert [row[0] for row in table.rows] == [name for name in whole.tables for _ in settings]
+    assert len({row[1] for row in table.rows}) == len(settings)
+    heads = zip(table.head[2:], ("importance", "corrected"), strict=True)
+    assert all(word in head.html for head, word in heads)
+    line = frame[frame["setting"].eq(0) & frame["factor"].eq("one")].iloc[0]
+    assert f"one, importance (5 to 95 %): {signed(line['importance'])}, " in table.rows[0][2].html
+    limits = between(line["importance_corrected_ci_low"], line["importance_corrected_ci_high"])
+    assert f"one, corrected (95 %): {signed(line['importance_corrected'])}, {limits}" in table.rows[0][3].html
 
 
 def test_pooled_cells_are_those_of_the_part() -> None:
@@ -326,13 +324,11 @@ def test_the_attached_run(store, parent, monkeypatch, tmp_path, capsys) -> None:
     assert {item.path for item in store.client.list_artifacts(run_id)} == {
         "ablation.json",
         "ablation_table.json",
-        "ablation.png",
         *("report.html", "result.json", "summary.svg"),
     }
     assert "How few runs are enough?" in store.download(run_id, "report.html", tmp_path).read_text()
     content = json.loads(store.download(run_id, "ablation.json", tmp_path).read_text())
     assert {"number", "mean", "low", "high"} <= set(content["columns"])
-    assert store.download(run_id, "ablation.png", tmp_path).read_bytes()[:4] == b"\x89PNG"
     assert store.client.get_run(parent.run_id).to_dictionary() == before
 
 

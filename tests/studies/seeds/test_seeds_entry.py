@@ -354,7 +354,7 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
     assert run.data.tags["l3d.investigations"] == wanted
     artifacts = {item.path for item in place.client.list_artifacts(result.run_id)}
     assert artifacts == {"tasks.csv", "tasks.json", "report.html", "result.json", "summary.svg"} | {
-        *("seed_by_task.csv", "seed_by_task.png")
+        *("seed_by_task.csv", "seed_by_task.svg")
     }
     rows = pd.read_csv(place.download(result.run_id, "tasks.csv", tmp_path))
     assert rows["task"].tolist() == ["a", "b", "c", "numbers"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,6 @@ from seeds_report_cases import SEEDS, all_studies, regression, study
 
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.style import save_png
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, study_rows
@@ -317,7 +317,7 @@ def test_page_over_tasks(found):
     assert len(first.split()) <= 600
     assert len(document.to_text().splitlines()) <= 25
     (picture,) = document.pictures
-    assert picture.stem == "seed_by_task"
+    assert picture.name == "seed_by_task"
 
 
 def test_next_step_over_tasks_is_the_task_with_the_largest_spread(found):
@@ -328,38 +328,45 @@ def test_next_step_over_tasks_is_the_task_with_the_largest_spread(found):
     assert over_steps(found, {}) == []
 
 
-def test_heat_map_shows_distances_from_the_tasks_mean(found, tmp_path):
+def drawn(svg, name):
+    """Return the elements of a picture that have a name, in their order."""
+    return [*ET.fromstring(svg).iter(name)]
+
+
+def test_heat_map_shows_distances_from_the_tasks_mean(found):
     one = found[0]
-    figure = seed_heatmap(one.matrix, one.better_seed, title="model $x$")
-    axes = figure.axes[0]
-    shown = np.array([float(text.get_text()) for text in axes.texts]).reshape(10, 7)
+    svg = seed_heatmap(one.matrix, one.better_seed, title="model <x>")
+    texts = [each.text for each in drawn(svg, "text")]
+    assert texts[0] == "model <x>"
+    shown = np.array([float(text) for text in texts if re.fullmatch(r"[+-][0-9.]+", text)]).reshape(10, 7)
     values = 100 * one.matrix.to_numpy().T
     np.testing.assert_allclose(shown, values - values.mean(axis=0), atol=0.0501)
-    image = axes.images[0].get_array()
-    np.testing.assert_allclose(image, (values - values.mean(axis=0)) / values.std(axis=0), atol=1e-9)
-    labels = axes.get_yticklabels()
-    assert [label.get_text() for label in labels] == [str(seed) for seed in SEEDS]
-    assert [label.get_fontweight() for label in labels].count("bold") == 1
-    assert "model $x$" in axes.get_title(loc="left")
-    save_png(figure, tmp_path / "heat.png", 40)
-    assert (tmp_path / "heat.png").stat().st_size > 5000
+    z = np.array([float(each.text.split()[-1]) for each in drawn(svg, "title")]).reshape(10, 7)
+    np.testing.assert_allclose(z, (values - values.mean(axis=0)) / values.std(axis=0), atol=0.00501)
+    cells = drawn(svg, "rect")
+    assert {(cell.get("fill"), sign) for cell, sign in zip(cells, np.sign(z.ravel()), strict=True) if sign} == {
+        ("#0072b2", 1.0),
+        ("#d55e00", -1.0),
+    }
+    depth = [float(cell.get("fill-opacity")) for cell in cells]
+    np.testing.assert_allclose(depth, 0.75 * np.minimum(np.abs(z.ravel()) / 2.5, 1), atol=0.003)
+    assert [each.text for each in drawn(svg, "text") if each.get("class") == "strong" and each.text == "42"] == ["42"]
+    assert [text for text in texts if text in map(str, SEEDS)] == [str(seed) for seed in SEEDS]
+    assert [text for text in texts if text in one.matrix.index] == [*one.matrix.index]
 
 
-def test_heat_map_of_missing_and_many(tmp_path):
+def test_heat_map_of_missing_and_many():
     rng = np.random.default_rng(0)
     matrix = pd.DataFrame(rng.uniform(size=(3, 4)), index=["a", "b", "c"], columns=[1, 2, 3, 4])
     matrix.loc["a", 2] = math.nan
     matrix.loc["c"] = 0.5
-    figure = seed_heatmap(matrix)
-    assert len(figure.axes[0].texts) == 11
-    save_png(figure, tmp_path / "missing.png", 40)
+    titles = [each.text for each in drawn(seed_heatmap(matrix), "title")]
+    assert [title for title in titles if title.endswith("no score")] == ["a, seed 2: no score"]
+    assert len(drawn(seed_heatmap(matrix), "text")) == 11 + 4 + 3
     large = pd.DataFrame(rng.uniform(size=(20, 60)), index=[f"t{at}" for at in range(20)], columns=range(60))
-    figure = seed_heatmap(large)
-    assert len(figure.axes[0].texts) == 0
-    save_png(figure, tmp_path / "large.png", 40)
+    assert len(drawn(seed_heatmap(large), "text")) == 30 + 20
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_better_seed_is_named_with_its_differences():
     rng = np.random.default_rng(1)
     made = []
@@ -375,7 +382,6 @@ def test_a_better_seed_is_named_with_its_differences():
     assert f"{SEEDS[6]} before" in Page(over_tasks_document(found, title="t").to_html()).text
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_one_task_alone_has_no_test():
     found = over_tasks([study("mrpc")])
     assert over_answers(found)[1].lead == "One task alone cannot show it."

@@ -15,14 +15,14 @@ from markupsafe import Markup
 from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
 from mlflow_l3d.report.html import prose
 from mlflow_l3d.report.numbers import counted, metric_text, plain, shorten
-from mlflow_l3d.report.page import Document, Drawing, Item, Picture, Section
+from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.strip import score_strip, strip
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.report import figures as draw
 from mlflow_l3d.studies.seeds.report import over_words, tables, words
+from mlflow_l3d.studies.seeds.report.figures import seed_heatmap
 
 _SOURCES: Final = (
     "Zhou, Savova, Wang 2025: Assessing the Macro and Micro Effects of Random Seeds on Fine-Tuning Large Language "
@@ -145,13 +145,8 @@ def over_tasks_document(
     files = []
     for number, model in enumerate(models):
         name, ending = f" ({model.model})" if model.model else "", f"-{number}" if several else ""
-        heat = Picture(
-            partial(draw.seed_heatmap, model.matrix, model.better_seed, title=model.model),
-            f"seed_by_task{ending}",
-            "Normalised scores of seeds on tasks",
-            _HEAT,
-        )
-        tested: list[Picture | Table | None] = []
+        heat = Drawing(seed_heatmap(model.matrix, model.better_seed, title=model.model), _HEAT, f"seed_by_task{ending}")
+        tested: list[Drawing | Table | None] = []
         if model.better_seed is not None:
             tested = [heat, tables.rank_table(model.better_seed), tables.difference_table(model.better_seed)]
         files += [] if tested else [heat]

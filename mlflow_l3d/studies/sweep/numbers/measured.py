@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.importance.estimate import Estimate, importances_of_var
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 
 LeftOut = tuple[FloatArray, ...]
@@ -173,7 +174,7 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
         scores = record.golden[np.isfinite(record.golden)]
         if record.golden_pooled or len(scores) < _FEWEST or not np.ptp(scores) > 0:
             continue
-        if record.design == "radial":
+        if design_named(record.design).tables_are_golden:
             low, high = record.golden_std_ci_low, record.golden_std_ci_high
             if low > 0 and math.isfinite(high):
                 numbers[at] = math.log(record.golden_std)
