@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from drawn_examples import draw_fewer
 from stores import copy_store
 from warm_start import WarmStart
 
@@ -45,6 +46,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Set the environment before anything is imported: some libraries read it only then."""
     os.environ.update(ENVIRONMENT)
+    draw_fewer(config)
+    gc.disable()  # until all are collected: what is imported and collected stays
     if not _is_worker(config):
         os.environ["L3D_CACHE"] = tempfile.mkdtemp(prefix="l3d-test-cache-")
 
@@ -66,6 +69,7 @@ def pytest_collection_finish() -> None:
     """Leave what was imported and collected out of the collection of garbage, which some libraries ask for often."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

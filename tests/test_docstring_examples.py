@@ -11,12 +11,14 @@ import pytest
 from stores import copy_store
 
 import mlflow_l3d
-from mlflow_l3d.parameters.verbs import public_names
+from mlflow_l3d.parameters.verbs import public_names, verbs
 
 PACKAGE = Path(mlflow_l3d.__file__).parent
 RETURNED = {*public_names()["What they return"], *public_names()["Errors"]}
 """Classes that functions return or raise; nobody calls them."""
 CALLED = sorted({*mlflow_l3d.__all__} - RETURNED - {"__version__"})
+TRAINS = re.compile(rf">>> .*\b({'|'.join(verb.function for verb in verbs().values() if verb.plans)})\(")
+"""A line that trains a whole study."""
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +49,23 @@ def failures(test: doctest.DocTest) -> str:
     return "".join(lines)
 
 
+def test_every_public_name_has_an_example_of_its_own() -> None:
+    for name in CALLED:
+        examples = examples_of(getattr(mlflow_l3d, name), name).examples
+        assert any(f"mlflow_l3d.{name}" in example.source for example in examples)
+        assert not any(example.options.get(doctest.SKIP) for example in examples)
+
+
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("name", CALLED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if TRAINS.search(getattr(mlflow_l3d, name).__doc__) else [])
+        for name in CALLED
+    ],
+)
 def test_example_of_a_public_name_gives_what_it_says(name: str) -> None:
-    test = examples_of(getattr(mlflow_l3d, name), name)
-    assert any(f"mlflow_l3d.{name}" in example.source for example in test.examples)
-    assert not any(example.options.get(doctest.SKIP) for example in test.examples)
-    assert failures(test) == ""
+    assert failures(examples_of(getattr(mlflow_l3d, name), name)) == ""
 
 
 def test_name_without_an_example_is_named() -> None:

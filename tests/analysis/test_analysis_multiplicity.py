@@ -28,25 +28,29 @@ def difference(tables, first, second, design):
     return paired_difference(first, second, estimates, rows=len(tables[first]))
 
 
-def records(generator, design, shares, rows=20, columns=10):
-    """Importance of factors that act by themselves with the given variances, on shared rows."""
+def drawn(generator, design, shares, rows=20, columns=10):
+    """Return base scores, and factor -> table, of factors that act by themselves with the given variances."""
     own = np.sqrt(shares) * generator.standard_normal((rows, len(shares)))
     names = [f"factor_{place}" for place in range(len(shares))]
-    if design == "radial":
-        swaps = {}
-        for place, name in enumerate(names):
-            changed = own.copy()
-            changed[:, place] = math.sqrt(shares[place]) * generator.standard_normal(rows)
-            swaps[name] = changed.sum(axis=1)
-        return radial_importance(own.sum(axis=1), swaps)
-    found = {}
+    base, tables = own.sum(axis=1), {}
     for place, name in enumerate(names):
         others = np.delete(own, place, axis=1).sum(axis=1, keepdims=True)
-        shape = (1, columns) if design == "crossed" else (rows, columns)
+        shape = {"crossed": (1, columns), "nested": (rows, columns), "radial": (rows, 1)}[design]
         table = others + math.sqrt(shares[place]) * generator.standard_normal(shape)
-        noise = 1e-3 * generator.standard_normal((rows, columns))
-        found[name] = importance(table + noise, table.ravel(), factor=name, model=design_named(design).model)
-    return found
+        if design == "radial":
+            tables[name] = np.column_stack([base, table])
+        else:
+            tables[name] = table + 1e-3 * generator.standard_normal((rows, columns))
+    return base, tables
+
+
+def records(generator, design, shares, **size):
+    """Return the importance of each factor."""
+    base, tables = drawn(generator, design, shares, **size)
+    if design == "radial":
+        return radial_importance(base, {name: table[:, 1] for name, table in tables.items()})
+    model = design_named(design).model
+    return {name: importance(table, table.ravel(), factor=name, model=model) for name, table in tables.items()}
 
 
 @pytest.mark.parametrize(
@@ -93,8 +97,7 @@ def test_equal_factors_are_rarely_told_apart(design):
     generator = np.random.default_rng(3)
     wrong = 0
     for _ in range(200):
-        found = records(generator, design, (0.4, 0.4, 0.2), rows=15, columns=8)
-        tables = {name: record.table for name, record in found.items()}
+        _, tables = drawn(generator, design, (0.4, 0.4, 0.2), rows=15, columns=8)
         wrong += difference(tables, "factor_0", "factor_1", design).p <= 0.05
     assert wrong <= 0.05 * 200 + 3 * math.sqrt(200 * 0.05 * 0.95)
 

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawn_examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, crossed, nested
@@ -67,7 +68,7 @@ def test_without_a_missing_cell_it_is_the_usual_analysis(shape):
 
 
 @given(st.integers(2, 8), st.integers(2, 8), st.floats(0, 0.5), st.integers(0, 10_000))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_equal_to_least_squares_whatever_is_missing(rows, columns, share, seed):
     generator = np.random.default_rng(seed)
     table = with_scores(lacking(generator, drawn(generator, rows, columns), share))

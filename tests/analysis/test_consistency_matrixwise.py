@@ -9,7 +9,8 @@ import statistics
 import numpy as np
 import pytest
 from analysis_oracle import consistency_matrixwise
-from hypothesis import given, settings
+from drawn_examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -37,7 +38,7 @@ def runs_and_labels(draw, lowest=-1, highest=3, min_runs=2):
 
 
 @given(runs_and_labels())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_equal_to_brute_force_over_pairs(data):
     predictions, labels = data
     found = consistency_matrixwise(predictions, labels)
@@ -66,7 +67,7 @@ def test_equal_to_brute_force_over_pairs(data):
 
 
 @given(runs_and_labels(lowest=0, highest=1))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_with_two_classes_correct_consistency_follows_from_accuracy_and_consistency(data):
     predictions, labels = data
     predictions, labels = np.minimum(predictions, 1), np.minimum(labels, 1)

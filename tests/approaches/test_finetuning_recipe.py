@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from drawn_examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
@@ -149,7 +150,7 @@ def test_schedule_is_that_of_transformers(steps, share):
     assert learning_rates(recipe(learning_rate=2e-5, warmup_share=share), steps) == pytest.approx(expected)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.integers(2, 5).flatmap(
         lambda c: st.tuples(st.just(c), st.lists(st.tuples(*[st.integers(0, c - 1)] * 2), min_size=1))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import meta_learning_reference as reference
 import pytest
 import torch
-from hypothesis import given, settings
+from drawn_examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from meta_learning_cases import Case, Given, case
 
@@ -54,7 +55,7 @@ def test_gradients_are_those_of_the_definition(name: str, inner_steps: int, clas
     )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     name=st.sampled_from(LEARNERS),
     cells=st.integers(1, 3),

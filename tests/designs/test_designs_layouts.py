@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from designs_helpers import ALL, TABLES, build, differing, sizes, table
-from hypothesis import given, settings
+from drawn_examples import examples
+from hypothesis import given
 
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import stream
@@ -99,7 +100,7 @@ def test_strategies_by_hand() -> None:
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(size=sizes)
 def test_nested_rows_share_nothing(size: dict[str, Any]) -> None:
     design = build("nested", **size)
@@ -112,7 +113,7 @@ def test_nested_rows_share_nothing(size: dict[str, Any]) -> None:
                     assert differing(cell, other) == (members if row == row2 else set(ALL))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(size=sizes)
 def test_a_swap_differs_from_its_base_in_its_factor_alone(size: dict[str, Any]) -> None:
     design = build("radial", **size)
@@ -127,7 +128,7 @@ def test_a_swap_differs_from_its_base_in_its_factor_alone(size: dict[str, Any]) 
             assert all(differing(cell, other) == set(ALL) for other in rows[:position])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(size=sizes)
 def test_strategies_vary_what_they_say(size: dict[str, Any]) -> None:
     for kind in ("random", "fixed"):
@@ -139,7 +140,7 @@ def test_strategies_vary_what_they_say(size: dict[str, Any]) -> None:
                 assert all(differing(cell, other) == wanted for other in row[:position])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(size=sizes)
 def test_tables_of_several_factors_share_the_draws_of_factors_mitigated_in_both(size: dict[str, Any]) -> None:
     for kind in ("crossed", "nested", "random", "fixed"):

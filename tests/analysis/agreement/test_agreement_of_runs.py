@@ -10,7 +10,8 @@ import statistics
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from drawn_examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.agreement.base import Scoring
@@ -80,7 +81,7 @@ def fed(stability, cells, runs, truth):
 
 
 @given(st.data(), st.sampled_from(sorted(KINDS)), st.sampled_from(["crossed", "nested", "radial", "random", "fixed"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_equal_to_brute_force(data, name, design):
     cells = list(cells_of(design, 2, 3, 3))
     keys = [f"q{place}" for place in range(4)]

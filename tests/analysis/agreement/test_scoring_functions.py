@@ -7,7 +7,8 @@ import sys
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from drawn_examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.agreement.base import Similarity
@@ -69,7 +70,7 @@ def test_symmetric_in_range_and_one_for_equal_predictions(name):
     function, predictions = ANY[name]
 
     @given(predictions, predictions, predictions)
-    @settings(max_examples=25, deadline=None)
+    @examples(25)
     def check(one, other, truth):
         value = function(one, other)
         assert 0 <= value <= 1
@@ -202,7 +203,7 @@ def test_published_examples_of_squad(answers, truths, exact, f1):
 
 
 @given(TEXTS, TEXTS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_squad_f1_is_precision_and_recall_of_words(one, other):
     a, b = (Counter(normalised(each)) for each in (one, other))
     shared = sum(min(a[word], b[word]) for word in a)
@@ -243,7 +244,7 @@ def rbo_by_definition(one, other, p):
 
 
 @given(st.permutations(list("abcdefgh")), st.permutations(list("efghijkl")), st.sampled_from([0.5, 0.9]))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_rank_biased_overlap_is_its_definition_for_equal_lengths(one, other, p):
     assert RankBiasedOverlap(p)(list(one), list(other)) == pytest.approx(rbo_by_definition(one, other, p), abs=1e-9)
 
@@ -265,7 +266,7 @@ def dcg(gains):
 
 
 @given(RANKINGS, RANKINGS, st.integers(1, 5))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_ndcg_is_its_definition(one, other, k):
     def one_way(answer, reference):
         gains = {each: k - rank for rank, each in enumerate(reference[:k])}

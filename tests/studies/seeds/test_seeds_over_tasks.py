@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from drawn_examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from seeds_cases import drawn_regression, drawn_study
 
@@ -130,7 +131,7 @@ def test_the_same_task_of_two_benchmarks_is_two_tasks(studies):
 
 
 @given(st.lists(st.tuples(st.integers(10, 10**6), st.floats(0, 1)), min_size=5, max_size=20, unique_by=lambda x: x[0]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_correlations_equal_scipy(pairs):
     sizes, values = np.array(pairs).T
     values = np.round(values, 3)
