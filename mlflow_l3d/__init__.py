@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.evaluation.view import Viewed, view
     from mlflow_l3d.studies.gate.conduct import Gate
     from mlflow_l3d.studies.gate.run import GatePlan, gate, plan_gate
+    from mlflow_l3d.studies.groups.results import GroupsEvaluation
     from mlflow_l3d.studies.helpers import Names, names
     from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
     from mlflow_l3d.studies.investigation.results import Evaluation
@@ -59,6 +60,7 @@ __all__ = [
     "FunctionApproach",
     "Gate",
     "GatePlan",
+    "GroupsEvaluation",
     "Hyperparameter",
     "HyperparameterSearch",
     "ImportedRuns",

@@ -131,7 +131,7 @@ class _Columns:
         self.numbers: dict[str, array[float]] = {}
 
     def add(self, run: Run) -> dict[str, str]:
-        """Add a run; return what is known of it besides."""
+        """Add a run; return its row of the frame."""
         tags: Mapping[str, str] = run.data.tags
         texts = {f"params.{name}": text for name, text in run.data.params.items()}
         texts |= {f"tags.{name}": text for name, text in tags.items() if not name.startswith(("mlflow.", "l3d."))}
