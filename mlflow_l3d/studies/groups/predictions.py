@@ -67,9 +67,7 @@ def agreement_of_groups(
         if fragile is None:
             fragile = example_votes(predictions, true, ids.to_numpy()).most_fragile(MOST)
     if not rows and not notes:
-        notes.append(
-            f"The runs hold no predictions ({', '.join(_FILES)}, or a logged table with label and prediction)."
-        )
+        notes.append(f"The runs hold no predictions ({', '.join(_FILES)}, or a table with label and prediction).")
     columns = ["group", "compared", "examples", *with_interval("consistency"), *SHARES]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float)), fragile, notes
 

@@ -110,8 +110,8 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
 
     Notes
     -----
-    Names of runs or folders distinguish groups if their texts without digits do, each in two runs or more:
-    ``baseline-1, baseline-2, new-1, new-2`` are two groups even if nothing else was logged.
+    Tags, and names of runs or folders without their digits, distinguish groups if each of their texts is in two runs or
+    more: ``baseline-1, baseline-2, new-1, new-2`` are two groups even if nothing else was logged.
     """
     values = pd.DataFrame({name: _texts(params[name]) for name in params if params[name].notna().any()}, params.index)
     columns = [str(name) for name in values]
@@ -128,16 +128,21 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
     else:
         keys = _columns("group_by", group_by, columns)
     settings = values[[name for name in keys if name not in seeds]].copy()
-    for name in ["run name", *filter(_SCHEMES.fullmatch, writes)] if group_by == AUTO else []:
-        texts = params[name].astype(object) if name in params else names
-        scheme = texts.str.replace(r"\d+", "#", regex=True)
-        if name not in seeds and _splits(_numbered(settings), scheme):
-            settings[name] = scheme
+    schemes = {name: params[name].astype(object) for name in writes if _SCHEMES.fullmatch(name)}
+    schemes = {
+        name: texts.str.replace(r"\d+", "#", regex=True) for name, texts in {"run name": names, **schemes}.items()
+    }
+    schemes |= {name: values[name] for name in varying if name.startswith("tags.") and name not in writes}
+    for name, texts in schemes.items() if group_by == AUTO else ():
+        if name not in seeds and _splits(_numbered(settings), texts):
+            settings[name] = texts
     group = _numbered(settings)
-    labels = tuple(_labels(settings.iloc[np.unique(group, return_index=True)[1]]))
+    labels = pd.Series(_labels(settings.iloc[np.unique(group, return_index=True)[1]]))
+    again = labels.groupby(labels).cumcount()  # long values may be cut to the same text
+    labels = labels.where(again == 0, labels + " (" + (again + 1).astype(str) + ")")
     rest = [name for name in varying if name not in (*seeds, *settings)]
     fixed = [name for name in columns if _sounds_like_seed(name) and name not in (*varying, *settings)]
-    return Grouping(group, labels, tuple(seeds), tuple(fixed), tuple(rest), values[seeds], settings)
+    return Grouping(group, tuple(labels), tuple(seeds), tuple(fixed), tuple(rest), values[seeds], settings)
 
 
 def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
