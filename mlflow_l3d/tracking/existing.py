@@ -131,7 +131,7 @@ class _Columns:
         self.numbers: dict[str, array[float]] = {}
 
     def add(self, run: Run) -> dict[str, str]:
-        """Add a run; return what is known of it besides."""
+        """Add a run; return its row of the frame."""
         tags: Mapping[str, str] = run.data.tags
         texts = {f"params.{name}": text for name, text in run.data.params.items()}
         texts |= {f"tags.{name}": text for name, text in tags.items() if not name.startswith(("mlflow.", "l3d."))}
@@ -187,10 +187,10 @@ def histories(client: MlflowClient, run_ids: Sequence[str], metric: str) -> Iter
 
 
 def read_table(client: MlflowClient, uri: str, artifact: str) -> pd.DataFrame | None:
-    """Return an artifact that is a table: Parquet, CSV, or JSON as of MLflow's ``log_table``; None if it is not one."""
+    """Return a table that is Parquet, CSV, or JSON as of MLflow's ``log_table``; None if it cannot be read."""
     with tempfile.TemporaryDirectory() as folder:
-        path = file_of(uri, artifact, Path(folder), str(client.tracking_uri))
         try:
+            path = file_of(uri, artifact, Path(folder), str(client.tracking_uri))
             return None if path is None else _FORMS[path.suffix](path)
-        except (ValueError, KeyError, TypeError, OSError, RecursionError):
+        except Exception:  # noqa: BLE001 - stores and files of other code may raise anything, and scores need none
             return None

@@ -11,6 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, example_votes
 from mlflow_l3d.analysis.consistency.runs import class_agreement
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.examples import MOST
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import read_table
@@ -18,7 +19,6 @@ from mlflow_l3d.tracking.existing import read_table
 MOST_RUNS: Final = 20
 """Runs of a group whose predictions are read."""
 SHARES: Final = ("robust_share", "fragile_share", "never_right_share")
-_ENDS: Final = ("", "_ci_low", "_ci_high")
 _FILES: Final = ("predictions.parquet", "predictions.csv")
 _ROLES: Final = {
     "example_id": ["example_id", "id", "idx", "index", "row_id", "sample_id", "uid"],
@@ -30,7 +30,7 @@ _ROLES: Final = {
 
 def agreement_of_groups(
     client: Client, groups: Mapping[str, pd.DataFrame]
-) -> tuple[pd.DataFrame | None, pd.DataFrame | None, list[str]]:
+) -> tuple[pd.DataFrame, pd.DataFrame | None, list[str]]:
     """Return how predictions agree in each group, the examples on which runs of the best group differ most, and notes.
 
     Parameters
@@ -44,8 +44,8 @@ def agreement_of_groups(
     -------
     tuple
         One row per group with predictions: ``group``, ``compared`` runs, ``examples``, ``consistency`` with its
-        interval, and shares of robust, fragile and never right examples; and the frame of
-        :class:`~mlflow_l3d.analysis.consistency.examples.ExampleVotes`. None if there are none.
+        interval, and shares of robust, fragile and never right examples; and rows of the frame of
+        :class:`~mlflow_l3d.analysis.consistency.examples.ExampleVotes`, None if there are none.
     """
     rows, fragile, notes = [], None, []
     for name, runs in groups.items():
@@ -61,16 +61,15 @@ def agreement_of_groups(
         codes = pd.factorize(pd.concat([labels, *(each["prediction"].astype(str) for each in tables)]))[0]
         true, predictions = codes[: len(ids)], codes[len(ids) :].reshape(len(tables), -1)
         agreement = class_agreement(predictions, true)
-        limits = {f"consistency{end}": getattr(agreement.pairs["consistency"], f"mean{end}") for end in _ENDS}
-        shares = {share: agreement.together[share] for share in SHARES}
-        rows.append({"group": name, "compared": len(tables), "examples": len(ids), **limits, **shares})
+        limits = [getattr(agreement.pairs["consistency"], number) for number in with_interval("mean")]
+        shares = [agreement.together[share] for share in SHARES]
+        rows.append((name, len(tables), len(ids), *limits, *shares))
         if fragile is None:
             fragile = example_votes(predictions, true, ids.to_numpy()).most_fragile(MOST)
     if not rows and not notes:
-        notes.append(
-            f"The runs hold no predictions ({', '.join(_FILES)}, or a logged table with label and prediction)."
-        )
-    return pd.DataFrame(rows) if rows else None, fragile, notes
+        notes.append(f"The runs hold no predictions ({', '.join(_FILES)}, or a table with label and prediction).")
+    columns = ["group", "compared", "examples", *with_interval("consistency"), *SHARES]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float)), fragile, notes
 
 
 def _read(client: Client, runs: Sequence[Mapping[Any, str]]) -> Iterator[pd.DataFrame]:

@@ -27,8 +27,6 @@ class GroupsEvaluation(OnOneScreen):
         Groups, pairs and settings in numbers, in the unit of the metric.
     counts
         What became of the runs: ``found``, ``used``, ``failed``, ``running``, ``without a score``, and so on.
-    agreement
-        One row per group whose predictions were compared; None if there are none.
     examples
         The examples on which runs of the best group differ most, by their ids; None if there are none.
     about
@@ -38,7 +36,6 @@ class GroupsEvaluation(OnOneScreen):
     run_id: str
     study: GroupsStudy
     counts: Mapping[str, int]
-    agreement: pd.DataFrame | None
     examples: pd.DataFrame | None
     about: About
 
@@ -68,4 +65,4 @@ class GroupsEvaluation(OnOneScreen):
     @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
-        return groups_document(self.study, self.counts, self.agreement, self.examples, **vars(self.about))
+        return groups_document(self.study, self.counts, self.examples, **vars(self.about))

@@ -98,11 +98,12 @@ def evaluate_groups(
         grouped = frame[~study.runs["repeated"]].groupby(study.runs["group"])
         members = {name: grouped.get_group(name) for name in study.several["group"].head(_WITH_PREDICTIONS)}
         agreement, examples, remarks = agreement_of_groups(client, members)
+        study = replace(study, groups=study.groups.merge(agreement, on="group", how="left"))
     title = f"luck in {typed['source'].removeprefix('experiment:')}"[:250]
-    given = {name: text for name, text in typed.items() if text not in ("auto", "last")}
-    origin = Source(task=typed["source"], address=runs_page(client, runs.experiment_id), given=given)
+    options = {name: text for name, text in typed.items() if text not in ("auto", "last")}
+    origin = Source(task=typed["source"], address=runs_page(client, runs.experiment_id), given=options)
     about = About(title=title, source=origin, notes=(*scored.notes, *remarks), settings=typed)
-    result = GroupsEvaluation("", study, scored.counts, agreement, examples, about)
+    result = GroupsEvaluation("", study, scored.counts, examples, about)
     if not log:
         return result
     with (

@@ -76,6 +76,21 @@ def test_naming_schemes_distinguish_groups_if_nothing_else_does() -> None:
     assert sets(grouped(rows, random)) == [[0, 1, 2, 3, 4, 5]]
 
 
+def test_tags_distinguish_groups_if_each_value_is_in_several_runs() -> None:
+    rows = [
+        {"depth": "3", "random_state": seed, "tags.estimator": name, "tags.host": f"{name}{seed}"}
+        for name in "ab"
+        for seed in "12"
+    ]
+    grouping = grouped(rows)
+    assert (sets(grouping), grouping.ignored) == ([[0, 1], [2, 3]], ("tags.host",))
+
+
+def test_long_values_that_are_cut_to_the_same_text_stay_two_groups() -> None:
+    rows = [{"prompt": f"{'x' * 60}{end}", "seed": seed} for end in "ab" for seed in "12"]
+    assert len(set(grouped(rows).names)) == 2
+
+
 def test_what_the_user_names_decides() -> None:
     rows = [{"lr": rate, "depth": depth, "noise": seed} for rate in "12" for depth in "12" for seed in "345"]
     assert len(grouped(rows).names) == 12

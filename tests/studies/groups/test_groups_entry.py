@@ -246,7 +246,7 @@ def test_predictions(place: Place, tmp_path: Path, name: str) -> None:
     for seed, predictions in enumerate(answers):
         predict(place, tmp_path, name, predictions, labels, seed)
     result = evaluated(place)
-    [row] = result.agreement.to_dict("records")
+    [row] = result.groups.to_dict("records")
     pairs = [(answers[i] == answers[j]).mean() for i, j in ((0, 1), (0, 2), (1, 2))]
     right = np.array([each == labels for each in answers])
     assert row["consistency"] == pytest.approx(np.mean(pairs))
@@ -260,7 +260,7 @@ def test_predictions_of_other_examples_are_not_compared(place: Place, tmp_path: 
         labels = np.random.default_rng(seed).integers(2, size=40)
         predict(place, tmp_path, "predictions.csv", labels, labels, seed)
     result = evaluated(place)
-    assert result.agreement is None
+    assert result.groups["consistency"].isna().all()
     assert "Predictions of all runs are not compared: its runs predict different examples." in result.summary()
 
 

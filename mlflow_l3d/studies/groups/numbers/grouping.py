@@ -30,7 +30,7 @@ _PERHAPS: Final = frozenset(["repeat", "rep", "run", "trial", "attempt"])
 _OF_ONE_RUN: Final = re.compile(
     r"(.*[_.\-/])?((output|out|log|logging|save|saving|results?|checkpoints?|ckpt|cache|work|working|tmp|temp|tensorboard|"
     r"tb|run|wandb|artifacts?)[_-]?(dir|path|folder|directory|root|file|uri|url)"
-    r"|(run|job|trial|process|wandb|slurm)[_-]?(name|id|uuid)|time_?stamp|date_?time|(start|end|created)_?(time|at)|uuid"
+    r"|(run|job|trial|process|wandb|slurm)[_-]?(name|id|uuid)|time_?stamp|date_?time|(start|end|created|started)_?(time|at|on)?|uuid"
     r"|host_?name|pid|(push_to_)?hub_model_id|local_rank)",
     re.IGNORECASE,
 )
@@ -39,9 +39,9 @@ _SCHEMES: Final = re.compile(
     r"(.*[_.\-/])?((output|out|save|results?)[_-]?(dir|path|folder)|(run|job|trial|experiment)[_-]?name)", re.IGNORECASE
 )
 """Names of columns whose texts people choose by what they try."""
-_TIME: Final = re.compile(r"(?!.*00.?00.?00)\d{4}-?\d\d-?\d\d[T_ -]\d\d[:.-]?\d\d[:.-]?\d\d\S*")
 _INNER_SEED: Final = re.compile(r"((?:\w*seed|random_state)['\"]?\s*[=:]\s*)(?:\d+|None|null)")
 _WHOLE: Final = re.compile(r"-?\d+")
+_NUMBER: Final = re.compile(r"[-+.e\d]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +110,16 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
 
     Notes
     -----
-    Names of runs or folders distinguish groups if their texts without digits do, each in two runs or more:
-    ``baseline-1, baseline-2, new-1, new-2`` are two groups even if nothing else was logged.
+    Tags, and names of runs or folders without their digits, distinguish groups if each of their texts is in two runs or
+    more: ``baseline-1, baseline-2, new-1, new-2`` are two groups even if nothing else was logged.
     """
     values = pd.DataFrame({name: _texts(params[name]) for name in params if params[name].notna().any()}, params.index)
     columns = [str(name) for name in values]
-    varying = [name for name in columns if values[name].nunique() > 1]
+    varying = [name for name in columns if params[name].nunique(dropna=False) > 1 and values[name].nunique() > 1]
     seeds = [name for name in varying if _sounds_like_seed(name) and _are_whole(values[name])]
     if seed != AUTO:
         seeds = [] if seed == NONE else _columns("seed", seed, columns)
-    writes = [name for name in varying if _OF_ONE_RUN.fullmatch(name) or _are_times(values[name])]
+    writes = [name for name in varying if _OF_ONE_RUN.fullmatch(name)]
     if group_by == AUTO:
         keys = [name for name in varying if name.startswith("params.") and name not in (*seeds, *writes)]
         perhaps = [name for name in keys if seed == AUTO and _words(name) & _PERHAPS and _are_whole(values[name])]
@@ -128,16 +128,21 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
     else:
         keys = _columns("group_by", group_by, columns)
     settings = values[[name for name in keys if name not in seeds]].copy()
-    for name in ["run name", *filter(_SCHEMES.fullmatch, writes)] if group_by == AUTO else []:
-        texts = params[name].astype(object) if name in params else names
-        scheme = texts.str.replace(r"\d+", "#", regex=True)
-        if name not in seeds and _splits(_numbered(settings), scheme):
-            settings[name] = scheme
+    schemes = {name: params[name].astype(object) for name in writes if _SCHEMES.fullmatch(name)}
+    schemes = {
+        name: texts.str.replace(r"\d+", "#", regex=True) for name, texts in {"run name": names, **schemes}.items()
+    }
+    schemes |= {name: values[name] for name in varying if name.startswith("tags.") and name not in writes}
+    for name, texts in schemes.items() if group_by == AUTO else ():
+        if name not in seeds and _splits(_numbered(settings), texts):
+            settings[name] = texts
     group = _numbered(settings)
-    labels = tuple(_labels(settings.iloc[np.unique(group, return_index=True)[1]]))
+    labels = pd.Series(_labels(settings.iloc[np.unique(group, return_index=True)[1]]))
+    again = labels.groupby(labels).cumcount()  # long values may be cut to the same text
+    labels = labels.where(again == 0, labels + " (" + (again + 1).astype(str) + ")")
     rest = [name for name in varying if name not in (*seeds, *settings)]
     fixed = [name for name in columns if _sounds_like_seed(name) and name not in (*varying, *settings)]
-    return Grouping(group, labels, tuple(seeds), tuple(fixed), tuple(rest), values[seeds], settings)
+    return Grouping(group, tuple(labels), tuple(seeds), tuple(fixed), tuple(rest), values[seeds], settings)
 
 
 def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
@@ -169,10 +174,6 @@ def _are_whole(values: pd.Series) -> bool:
     return all(_WHOLE.fullmatch(text) for text in {*values} - {NO_VALUE, NOT_LOGGED})
 
 
-def _are_times(values: pd.Series) -> bool:
-    return all(_TIME.fullmatch(text) for text in {*values} - {NOT_LOGGED})
-
-
 def _numbered(settings: pd.DataFrame) -> IntArray:
     """Return the number of the combination of values of each run, in the order in which they occur."""
     if settings.columns.empty:
@@ -198,7 +199,8 @@ def _labels(settings: pd.DataFrame) -> Iterator[str]:
     varying = [name.split(JOINED)[0] for name in varying_settings(settings)[0]] or [*settings][:1]
     for row in settings[varying].itertuples(index=False, name=None):
         parts = [f"{short_name(name)}={shorten(value, 40)}" for name, value in zip(varying, row, strict=True)]
-        yield public_text(", ".join(parts)) or "all runs"
+        is_plain = all(_NUMBER.fullmatch(value) for value in row)
+        yield ", ".join(parts if is_plain else map(public_text, parts)) or "all runs"
 
 
 def short_name(column: str) -> str:

@@ -64,9 +64,10 @@ class GroupsStudy:
         One row per group, best mean first: ``group``, ``runs``, ``mean`` and ``std`` with their 95 % intervals,
         ``lowest``, ``highest``, ``luck`` (two of its runs lie further apart one time in twenty), ``verdict`` (of the
         best against it) and ``runs_needed`` (that settle this with 80 % if the difference is the one found).
+        :mod:`mlflow_l3d.studies.groups.predictions` adds columns.
     pairs
-        One row per pair of groups with two runs or more, the better mean first: ``difference`` with its interval, ``p``
-        and ``p_holm`` (for all pairs), ``shared`` (runs of both with the same seeds, which are paired), ``verdict``.
+        One row per pair of groups with three runs or more, the better mean first: ``difference`` with its interval,
+        ``p`` and ``p_holm`` (for all pairs), ``shared`` (runs with the same seeds, which are paired), ``verdict``.
     settings
         What each recorded parameter explains.
     std, luck
@@ -129,18 +130,13 @@ def groups_study(
     runs = pd.DataFrame({"run_id": run_ids, "group": labels, "score": scores, "repeated": repeated})
     runs["seeds"] = [", ".join(row) for row in grouping.seed_values.to_numpy()]
     kept = runs[~repeated]
-    runs["far"] = kept.groupby("group")["score"].transform(_far, sign=metric.sign)
-    runs["far"] = runs["far"].eq(1)
+    runs["far"] = _far(kept, metric.sign).reindex(runs.index, fill_value=False)
     varying = [str(name) for name in seeds if seeds[name].groupby(group).nunique().gt(1).any()]
     unknown = pd.Series([f"run {number}" for number in numbers])  # like no other
-    configurations = pd.DataFrame({name: seeds[name].fillna(unknown) for name in varying}, seeds.index)
+    configurations = {name: seeds[name].fillna(unknown).to_numpy() for name in varying}
     systems = [
-        System(
-            str(name),
-            part["score"].to_numpy(),
-            {name: configurations.loc[part.index, name].to_numpy() for name in varying},
-        )
-        for name, part in kept.groupby("group", sort=False)
+        System(str(name), part.to_numpy(), {seed: each[part.index.to_numpy()] for seed, each in configurations.items()})
+        for name, part in kept.groupby("group", sort=False)["score"]
     ]
     systems.sort(key=lambda each: -metric.sign * float(each.scores.mean()))
     pairs = _pairs([each for each in systems if each.runs >= FEWEST])
@@ -172,12 +168,12 @@ def _again(runs: pd.DataFrame, seeds: pd.DataFrame) -> npt.NDArray[np.bool_]:
     return again
 
 
-def _far(scores: pd.Series, sign: float) -> npt.NDArray[np.bool_]:
-    """Return which runs are much worse than the others, by the median and its absolute deviations."""
-    away = sign * (scores.median() - scores)
-    typical = 1.4826 * float(away.abs().median())
-    far: npt.NDArray[np.bool_] = (away > _FAR * typical).to_numpy() & (typical > 0) & (len(scores) > FEWEST)
-    return far
+def _far(runs: pd.DataFrame, sign: float) -> pd.Series:
+    """Return which runs are much worse than the rest of their group, by its median and absolute deviations."""
+    of_group = runs.groupby("group")["score"]
+    away = sign * (of_group.transform("median") - runs["score"])
+    typical = 1.4826 * away.abs().groupby(runs["group"]).transform("median")
+    return (away > _FAR * typical) & (typical > 0) & (of_group.transform("size") > FEWEST)
 
 
 def _pairs(systems: Sequence[System]) -> pd.DataFrame:
@@ -215,16 +211,27 @@ def _careful(variance: Spread, *runs: int) -> Spread:
 
 def _pooled(parts: Sequence[FloatArray]) -> tuple[float, float]:
     """Return standard deviation and luck that groups have in common; nan if they have none."""
-    from scipy.stats import bartlett
-
     spreads = [known_std(part, ddof=1) for part in parts]
-    moving = [part for part, std in zip(parts, spreads, strict=True) if std]
-    is_still = any(len(part) >= FEWEST and not std for part, std in zip(parts, spreads, strict=True))
-    if not parts or (moving and is_still) or (len(moving) > 1 and bartlett(*moving).pvalue <= _DIFFERENT):
+    degrees = np.array([len(part) - 1 for part in parts], dtype=np.float64)
+    moving = np.array(spreads) > 0
+    is_still = bool((degrees[~moving] >= FEWEST - 1).any())
+    if not parts or (moving.any() and is_still) or _bartlett(np.square(spreads)[moving], degrees[moving]) <= _DIFFERENT:
         return math.nan, math.nan
-    std = math.sqrt(float(np.average(np.square(spreads), weights=[len(part) - 1 for part in parts])))
+    std = math.sqrt(float(np.average(np.square(spreads), weights=degrees)))
     rest = [(part - part.mean()) * math.sqrt(len(part) / (len(part) - 1)) for part in parts]
     return std, single_run_limit(np.concatenate(rest), std)
+
+
+def _bartlett(variances: FloatArray, degrees: FloatArray) -> float:
+    """Return the p-value of Bartlett's test of equal variances; 1 for a single one."""
+    from scipy.special import chdtrc
+
+    if len(variances) < 2:
+        return 1.0
+    pooled = np.average(variances, weights=degrees)
+    statistic = degrees.sum() * np.log(pooled) - degrees @ np.log(variances)
+    correction = 1 + ((1 / degrees).sum() - 1 / degrees.sum()) / (3 * (len(degrees) - 1))
+    return float(chdtrc(len(degrees) - 1, statistic / correction))
 
 
 def _groups(systems: Sequence[System], pairs: pd.DataFrame, metric: Metric) -> pd.DataFrame:

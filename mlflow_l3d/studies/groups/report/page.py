@@ -44,7 +44,6 @@ _DOTS: Final = 300
 def groups_document(
     study: GroupsStudy,
     counts: Mapping[str, int],
-    agreement: pd.DataFrame | None,
     examples: pd.DataFrame | None,
     *,
     title: str,
@@ -56,7 +55,7 @@ def groups_document(
 
     Parameters
     ----------
-    study, counts, agreement, examples
+    study, counts, examples
         As in :class:`mlflow_l3d.studies.groups.results.GroupsEvaluation`.
     title, source, notes, settings
         As in :class:`mlflow_l3d.studies.about.About`.
@@ -81,7 +80,7 @@ def groups_document(
             Section("Groups", [_groups_table(study, _MOST)]),
             Section("Pairs of groups", [_pairs_table(study)]),
             Section("Settings of the runs", [settings_table(study.settings, study.metric)]),
-            Section("Single predictions", [_agreement_table(agreement), fragile]),
+            Section("Single predictions", [fragile]),
         ],
         settings=settings,
     )
@@ -103,11 +102,11 @@ def _strips(study: GroupsStudy) -> Drawing:
         parts.append(text(0, y + 12, shorten(row["group"], 60), kind="strong", anchor="start"))
         for one in runs[runs["group"].eq(row["group"])].head(_DOTS).to_dict("records"):
             said = f"{one['seeds'] or one['run_id']}: {unit.text(one['score'])}"
-            parts.append(dot(at(one["score"]), y + 26, said, hollow=one["far"]))
+            parts.append(dot(at(one["score"]), y + 23, said, hollow=one["far"]))
         if math.isfinite(row["mean_ci_low"]):
-            parts += whisker(at(row["mean_ci_low"]), at(row["mean_ci_high"]), y + 26)
-        parts.append(drawn_line("mean", at(row["mean"]), at(row["mean"]), y + 18, y + 34))
-        y += 42
+            parts += whisker(at(row["mean_ci_low"]), at(row["mean_ci_high"]), y + 34)
+        parts.append(drawn_line("mean", at(row["mean"]), at(row["mean"]), y + 28, y + 40))
+        y += 48
     label = f"{metric_text(study.metric)} of {counted(len(groups), 'group')}, best mean first"
     more = f" The best {len(groups)} of {len(study.groups)} groups." if len(groups) < len(study.groups) else ""
     direction = "" if study.metric.greater_is_better else " Smaller is better."
@@ -135,15 +134,20 @@ def _groups_table(study: GroupsStudy, most: int) -> Table | None:
         "mean": _number("mean", shown),
         "[[typically ±|std]]": _number("std", shown),
         "[[luck up to|luck]]": _number("luck", shown),
-        "lowest": _number("lowest", shown),
-        "highest": _number("highest", shown),
         "the best is": lambda row: str(against.get(row["verdict"], row["verdict"])),
         "runs needed": lambda row: plain(row["runs_needed"], 0),
+        "lowest": _number("lowest", shown),
+        "highest": _number("highest", shown),
+        "[[two runs agree|agree]] (%)": _number("consistency", points),
+        "fragile (%)": _number("fragile_share", points),
     }
+    if most == _FIRST:
+        cells["[[typically ±|std]]"] = lambda row: shown(row["std"])
+        del cells["lowest"], cells["highest"], cells["[[luck up to|luck]]"]
     hidden = f" The best {most} of {len(study.groups)} groups." if len(study.groups) > most else ""
     note = f"{metric_text(study.metric)}. In brackets: 95 % intervals. runs needed: to distinguish it from the best."
     table = _table(study.groups.head(most), cells, note + hidden)
-    return table and table.without_empty(["[[typically ±|std]]", "[[luck up to|luck]]", "runs needed"])
+    return table and table.without_empty([*cells][3:])
 
 
 def _pairs_table(study: GroupsStudy) -> Table | None:
@@ -160,18 +164,3 @@ def _pairs_table(study: GroupsStudy) -> Table | None:
     }
     note = "Interval and p are of each pair alone; p Holm is for all pairs. paired: runs of both with the same seeds."
     return _table(study.pairs.head(_MOST), cells, note)
-
-
-def _agreement_table(agreement: pd.DataFrame | None) -> Table | None:
-    if agreement is None:
-        return None
-    cells: dict[str, Callable[[Row], str]] = {
-        "group": lambda row: shorten(row["group"], 60),
-        "runs": lambda row: str(row["compared"]),
-        "examples": lambda row: str(row["examples"]),
-        "[[two runs agree|agree]] (%)": _number("consistency", points),
-        "right in all (%)": _number("robust_share", points),
-        "in some (%)": _number("fragile_share", points),
-        "in none (%)": _number("never_right_share", points),
-    }
-    return _table(agreement, cells)

@@ -114,8 +114,12 @@ def _named(what: str, names: tuple[str, ...]) -> str:
 
 def step(study: GroupsStudy, source: Source) -> Step:
     """Return what to do next."""
-    given = {name: text for name, text in source.given.items() if name != "source"}
-    options = [word for name, text in given.items() for word in (f"--{name.replace('_', '-')}", text)]
+    options = [
+        word
+        for name, text in source.given.items()
+        if name != "source"
+        for word in (f"--{name.replace('_', '-')}", text)
+    ]
     command = shlex.join(["mlflow-l3d", "evaluate", source.task, *options])
     if study.several.empty and not study.seeds:
         why = "No parameter looks like a seed. Name the seed (--seed), or what distinguishes groups:"
