@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.importing.run import ImportedRuns, import_runs
     from mlflow_l3d.studies.investigation.results import Evaluation
     from mlflow_l3d.studies.investigation.run import Investigation, investigate, self_test
+    from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan
     from mlflow_l3d.studies.search.dry_run import plan_search
@@ -63,6 +64,8 @@ __all__ = [
     "HyperparameterSearch",
     "ImportedRuns",
     "Investigation",
+    "JudgedComparison",
+    "JudgedEvaluation",
     "L3DError",
     "Names",
     "ParameterError",
