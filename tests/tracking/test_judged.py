@@ -60,6 +60,10 @@ def answer(q: str) -> str:
     return q.upper()
 
 
+def with_settings(q: str, temperature: float = 0.5) -> str:
+    return q.upper()
+
+
 def chat(messages: Any) -> str:
     return "same"
 
@@ -100,6 +104,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> dict
             {**row, "tags": {names.ROW: "7", names.REPEAT: n}} for row, n in zip(rows("a", "b"), "10", strict=True)
         ]
         made["tagged"] = evaluated(tagged, predict_fn=answer, scorers=[exact])
+        made["settings"] = evaluated(rows("q0", "q1"), predict_fn=with_settings, scorers=[exact])
         mlflow.flush_trace_async_logging()
         experiment = str(run.info.experiment_id)
         static = mlflow.search_traces(run_id=made["static"], return_type="list")
@@ -175,6 +180,10 @@ def test_runs_with_answers_of_their_own_together_are_repeats(runs: dict[str, str
     judged = of(runs, "app", "words")
     q0 = judged.answers[judged.answers["row"].eq(judged.answers["row"].iloc[0])]
     assert sorted(q0["repeat"]) == [0, 1, 2]
+    assert not [note for note in judged.notes if "shares no row" in note]
+    assert f"Run {runs['long'][:8]} shares no row with the first run: its rows are further rows." in (
+        of(runs, "app", "long").notes
+    )
 
 
 def test_answers_that_the_server_lost_are_counted(runs: dict[str, str]) -> None:
@@ -223,6 +232,10 @@ def test_a_run_that_failed_at_the_name_of_a_metric_is_whole(runs: dict[str, str]
 @pytest.mark.parametrize(("which", "counts"), [("long", [1, 2]), ("chat", [1, 1])])
 def test_rows_are_known_by_all_of_their_inputs(runs: dict[str, str], which: str, counts: list[int]) -> None:
     assert sorted(of(runs, which).answers.groupby("row").size()) == counts
+
+
+def test_arguments_that_the_data_do_not_have_are_not_part_of_a_row(runs: dict[str, str]) -> None:
+    assert set(of(runs, "settings").table["row"]) < set(of(runs, "first").table["row"])
 
 
 def test_tags_name_rows_and_repeats(runs: dict[str, str]) -> None:

@@ -56,7 +56,7 @@ class ScorerNumbers(OfScorer):
     passes
         pass^k and pass@k; None unless every row has several answers and values are 0 or 1.
     unstable
-        Rows whose verdict changes.
+        Rows whose verdict changes; ``answer`` is one of the answers, the id of its trace.
     naive_mean, recorded_mean
         Mean over all values, those of failed answers too; and the one that MLflow logged, nan if there is not just one.
     """
@@ -155,7 +155,7 @@ def score_scorer(table: pd.DataFrame, recorded: Mapping[str, float]) -> ScorerNu
         gains=gain(parts),
         agreement=judge_agreement(table) if table["judge"].nunique() > 1 else None,
         passes=passes if passes is not None and len(passes) > 1 else None,
-        unstable=unstable_rows(table),
+        unstable=unstable_rows(table).merge(table.drop_duplicates("row")[["row", "answer"]], on="row"),
         naive_mean=float(table["value"].mean()),
         recorded_mean=next(iter(recorded.values())) if len(recorded) == 1 else math.nan,
     )

@@ -68,8 +68,8 @@ def evaluate_judged(
     order = [*scorers, *(name for name in judged.scorers if name not in scorers)]
     numbers = []
     for scorer in order:
-        own = {run.run_id: run.means[scorer] for run in judged.runs if scorer in run.means}
-        numbers.append(score_scorer(judged.table[judged.table["scorer"].eq(scorer)], own))
+        recorded = {run.run_id: run.means[scorer] for run in judged.runs if scorer in run.means}
+        numbers.append(score_scorer(judged.table[judged.table["scorer"].eq(scorer)], recorded))
     result = JudgedEvaluation("", run_ids, judged.title, tuple(numbers), judged.notes)
     typed = {"run_id": ",".join(run_ids), "metric": metric}
     return _written(client, result, judged, project_run, typed, "judged") if log else result

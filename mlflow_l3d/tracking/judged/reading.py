@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +14,7 @@ import pandas as pd
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
 from mlflow_l3d.tracking.judged.table import Judged, RunJudgements, joined, number_of
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from mlflow.entities import Run, Trace
 
 _TRACES_A_PAGE: Final = 500
-_REQUEST, _INPUTS = "mlflow.eval.requestId", "mlflow.traceInputs"
+_REQUEST, _INPUTS, _MADE_BY = "mlflow.eval.requestId", "mlflow.traceInputs", "mlflow.sourceRun"
 _RUN, _DIGEST = "mlflow.assessment.sourceRunId", "mlflow.assessment.scorerDigest"
 _CUT: Final = "..."
 _TABLE: Final = "eval_results_table.json"
@@ -139,21 +140,34 @@ def _answer(trace: Trace, key: str) -> dict[str, Any]:
 
 def _add_rows(client: MlflowClient, run: Run, traces: Sequence[Trace], keys: dict[str, str]) -> None:
     """Add the row of each answer: its tag, or a hash of its inputs; spans are read only if these were cut."""
+    made_by = {trace.info.trace_id: trace.info.trace_metadata.get(_MADE_BY, "") for trace in traces}
+    columns = {run_id: _input_names(found(client.get_run, run_id)) for run_id in {*made_by.values()} - {""}}
     for trace in traces:
         text = trace.info.trace_metadata.get(_INPUTS)
         tag = trace.info.tags.get(names.ROW)
         if tag or (text and not text.endswith(_CUT)):
-            keys[trace.info.trace_id] = tag or _hash(text or "")
-    cut = {trace.info.trace_id for trace in traces} - keys.keys()
+            keys[trace.info.trace_id] = tag or _hash(text or "", columns.get(made_by[trace.info.trace_id]))
+    cut = made_by.keys() - keys.keys()
     for trace in _traces(client, run, spans=True) if cut else ():
-        if trace.info.trace_id in cut:
-            keys[trace.info.trace_id] = _hash(trace.data.request) if trace.data.request else trace.info.trace_id
+        if (trace_id := trace.info.trace_id) in cut:
+            text = trace.data.request
+            keys[trace_id] = _hash(text, columns.get(made_by[trace_id])) if text else trace_id
 
 
-def _hash(text: str) -> str:
-    """Return the hash of inputs, the same for any order of their names."""
+def _input_names(run: Run | None) -> set[str]:
+    """Return the names of the inputs in the data of a run; a trace adds the app's other arguments to them."""
+    inputs = run.inputs.dataset_inputs if run and run.inputs else ()
+    columns = [each for one in inputs for each in json.loads(one.dataset.schema or "{}").get("mlflow_colspec", ())]
+    return {name for each in columns if each.get("name") == "inputs" for name in each.get("properties", ())}
+
+
+def _hash(text: str, names_of_inputs: Collection[str] | None = None) -> str:
+    """Return the hash of inputs, the same for any order of their names, without those that the data do not have."""
     with suppress(ValueError):
-        text = json.dumps(json.loads(text), sort_keys=True)
+        content = json.loads(text)
+        if isinstance(content, dict) and names_of_inputs and content.keys() >= set(names_of_inputs):
+            content = {name: content[name] for name in names_of_inputs}
+        text = json.dumps(content, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

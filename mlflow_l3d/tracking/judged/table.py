@@ -135,6 +135,8 @@ def joined(runs: Sequence[RunJudgements]) -> Judged:
     judgements["judgement"] = judgements.groupby(["answer", "scorer", "judge"], sort=False).cumcount()
     table = judgements.merge(every[["answer", "row", "repeat", *factors]], on="answer")
     notes = [f"Run {run.run_id[:8]}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
+    apart = [run.run_id[:8] for run in runs[1:] if set(runs[0].answers["row"]).isdisjoint(run.answers["row"])]
+    notes += [f"Run {run_id} shares no row with the first run: its rows are further rows." for run_id in apart]
     order = [*COLUMNS[:6], *factors, *COLUMNS[6:]]
     return Judged(tuple(runs), table[order], every[["answer", "row", "repeat", "failed"]], tuple(notes))
 

@@ -34,7 +34,7 @@ def comparison_document(
     pairs, systems, notes, source
         As in :class:`mlflow_l3d.studies.judged.results.JudgedComparison`.
     """
-    lead = min(pairs, key=lambda pair: (not pair.is_decided, pair.record.p_adjusted))
+    lead, *_ = pairs = sorted(pairs, key=lambda pair: (not pair.is_decided, pair.record.p_adjusted))
     needed = [pair.record.needed.assign(scorer=pair.scorer, pair=f"{pair.first} - {pair.second}") for pair in pairs]
     return Document(
         title=" vs ".join(systems),
@@ -110,14 +110,17 @@ def _open(pairs: Sequence[Pair]) -> str:
     what = f"about **{one.rows_needed:,.0f} rows**" if math.isfinite(one.rows_needed) else "no number of rows"
     which = f"{len(undecided)} of {counted(len(pairs), 'comparison')}. On {one.scorer}" * (len(pairs) > 1)
     settle = f"{which or 'The pair:'} {what} settle it with 80 % power, if the true difference is the one measured."
-    return f"{settle} {one.record.reason}".rstrip()
+    return f"Nothing can be decided: {one.record.obstacle}." if one.record.obstacle else settle
 
 
 def _steps(lead: Pair, source: Source) -> Iterator[Step]:
-    if lead.record.verdict == UNDECIDED and math.isnan(lead.record.smallest_effect):
+    one = lead.record
+    if one.verdict != UNDECIDED or one.obstacle:
+        return
+    if math.isnan(one.smallest_effect) and source.given:
         text = "Name the largest difference that does not matter to you, such as:"
         yield Step(text, source.command("compare", smallest_effect="2" if lead.is_binary else "0.1"))
-    if lead.record.verdict == UNDECIDED and max(lead.record.repeats_first, lead.record.repeats_second) == 1:
+    if max(one.repeats_first, one.repeats_second) == 1:
         yield Step("Answer each row several times: evaluate again, and name the runs of a system as RUN_ID+RUN_ID.")
 
 

@@ -72,10 +72,14 @@ def frame_table(frame: pd.DataFrame | None, note: str) -> Table | None:
     if frame is None or frame.empty:
         return None
     heads = [str(name).replace("_", " ") for name in frame]
-    rows = [
-        [plain(each, 3) if isinstance(each, float) else str(each) for each in row] for row in frame.to_numpy(object)
-    ]
-    return Table.of([dict(zip(heads, row, strict=True)) for row in rows[:_ROWS]], note)
+    rows = frame.head(_ROWS).to_numpy(object)
+    return Table.of([dict(zip(heads, map(_cell, row), strict=True)) for row in rows], note)
+
+
+def _cell(value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.2g}" if 0 < abs(value) < 1e-3 else plain(value, 0 if value.is_integer() else 3)
 
 
 def _limits(one: ScorerNumbers) -> str:
@@ -83,16 +87,16 @@ def _limits(one: ScorerNumbers) -> str:
 
 
 def _sure(one: ScorerNumbers) -> Iterator[str]:
-    own = one.components
+    counts = one.components
     yield (
-        f"The 95 % interval is **{_limits(one)}**: it allows for the luck of {counted(own.rows, 'row')} and "
-        f"{counted(own.answers, 'answer')}."
+        f"The 95 % interval is **{_limits(one)}**: it allows for the luck of {counted(counts.rows, 'row')} and "
+        f"{counted(counts.answers, 'answer')}."
     )
     yield "It counts each row alike, and leaves out failed answers."
-    if not math.isnan(one.recorded_mean) and one.shown(one.recorded_mean) != one.shown(own.mean):
+    if not math.isnan(one.recorded_mean) and one.shown(one.recorded_mean) != one.shown(counts.mean):
         yield f"MLflow logged {one.shown(one.recorded_mean)}."
-    if own.failed_answers:
-        yield f"With the verdicts on {counted(own.failed_answers, 'failed answer')} it is {one.shown(one.naive_mean)}."
+    if counts.failed_answers:
+        yield f"With the verdicts on {counted(counts.failed_answers, 'failed answer')} it is {one.shown(one.naive_mean)}."
 
 
 def _main_luck(one: ScorerNumbers) -> Answer:
@@ -106,9 +110,9 @@ def _main_luck(one: ScorerNumbers) -> Answer:
 
 
 def _change(one: ScorerNumbers) -> Answer:
-    own = one.components
-    said = f"**{len(one.unstable)} of {counted(own.rows, 'row')}** get different verdicts."
-    if own.judgements == own.rows:
+    counts = one.components
+    said = f"**{len(one.unstable)} of {counted(counts.rows, 'row')}** get different verdicts."
+    if counts.judgements == counts.rows:
         said = "Not known: each row has one judgement. Repeat the evaluation to see it."
     if one.agreement is not None:
         said += f" Judges agree with kappa {plain(one.agreement['kappa'].iloc[-1])}."

@@ -1,0 +1,189 @@
+"""Evaluation runs that MLflow made without us: what `evaluate` and `compare` say about them, against known numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pandas as pd
+import pytest
+from evaluation_runs import evaluated, exact, fails_on_q2, judge, quick_evaluations, rows
+from mlflow import MlflowClient
+from mlflow.genai.scorers import scorer
+from stores import copy_store
+
+import mlflow_l3d
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.judged.run import compare_evaluations, compare_judged, evaluate_judged
+
+ROWS = 20
+RIGHT = {"a": (6, 9, 12), "b": (16,)}
+"""System -> how many of the rows are right in each of its evaluations: the first ones."""
+FIRST, SECOND = (["q3", "q4", "q5", "q18", "q19"], ["q0", "q1", "q6", "q18", "q19"])
+"""The answers that two judges refuse: 12 of 20 have both verdicts yes, 2 both no, 3 and 3 one each."""
+
+
+@scorer
+def length(outputs: str) -> float:
+    return float(len(outputs))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> dict[str, str]:
+    """Give the runs of one store by their names; `uri` is the store."""
+    folder = tmp_path_factory.mktemp("evaluations")
+    runs = {"uri": copy_store(migrated_store, folder, (folder / "mlruns").as_uri())}
+    data = rows(*(f"q{number}" for number in range(ROWS)))
+    with pytest.MonkeyPatch.context() as patch, quick_evaluations(runs["uri"]):
+        patch.chdir(folder)
+        for system, counts in RIGHT.items():
+            for number, count in enumerate(counts):
+                app = lambda q, count=count: q.upper() + "?" * (int(q[1:]) >= count)  # noqa: E731
+                with mlflow.start_run(run_name=f"{system}{number}"):
+                    runs[f"{system}{number}"] = evaluated(data, predict_fn=app, scorers=[exact, length])
+        mlflow.flush_trace_async_logging()
+        answers = mlflow.search_traces(run_id=runs["a0"], return_type="list")
+        runs["first"] = evaluated(answers, scorers=[judge("judge/1", FIRST)])
+        runs["second"] = evaluated(answers, scorers=[judge("judge/2", SECOND)])
+        failing = rows("q0", "q1", "q2", "q3", "raise")
+        runs["failing"] = evaluated(failing, predict_fn=fails_on_q2, scorers=[exact, judge("judge/1", ["q3"])])
+    return runs
+
+
+@pytest.fixture(autouse=True)
+def store(made: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let each test use the store; results are written to it, too."""
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path))
+    mlflow.set_tracking_uri(made["uri"])
+    yield
+    mlflow.set_tracking_uri(None)
+
+
+def of(made: dict[str, str], names: str) -> str:
+    return ",".join(made[name] for name in names.split())
+
+
+def test_repeats_of_an_evaluation_have_luck_and_pass_k(made: dict[str, str]) -> None:
+    result = evaluate_judged(of(made, "a0 a1 a2"), metric="exact", log=False)
+    one = result.scorers[0]
+    assert one.components.mean == pytest.approx(sum(RIGHT["a"]) / 3 / ROWS)
+    assert (one.components.rows, one.components.answers, len(one.unstable)) == (ROWS, 3 * ROWS, 12 - 6)
+    assert one.passes is not None
+    # Rows 0 to 5 pass in 3 of 3 answers, 6 to 8 in 2, 9 to 11 in 1, the others in none.
+    assert one.passes["all_pass"].tolist() == pytest.approx([27 / 60, (6 + 3 / 3) / 20, 6 / 20])
+    assert one.passes["any_pass"].tolist() == pytest.approx([27 / 60, (6 + 3 + 3 * 2 / 3) / 20, 12 / 20])
+    assert [each.scorer for each in result.scorers] == ["exact", "length"]
+    assert result.to_frame().set_index("scorer").loc["length", "mean"] == pytest.approx(2.5 + 1 - 27 / 60)
+
+
+def test_judges_of_the_same_answers_are_not_mixed(made: dict[str, str]) -> None:
+    one = evaluate_judged(of(made, "first second"), log=False).scorers[0]
+    assert one.components.mean == 0.75
+    assert len(one.unstable) == 6
+    assert one.agreement is not None
+    # By hand: (equal 14/20 - by chance 0.75² + 0.25²) / (1 - by chance).
+    assert one.agreement["kappa"].iloc[0] == pytest.approx((0.7 - 0.625) / 0.375)
+    # MLflow 3.18 averages the verdicts of both runs on both sides: 20 ties.
+    record = compare_judged(made["first"], made["second"], log=False).pairs[0].record
+    assert (record.difference, record.verdict, record.rows) == (0.0, "undecided", ROWS)
+    assert record.error > 0
+
+
+def test_failed_answers_do_not_count(made: dict[str, str]) -> None:
+    result = evaluate_judged(made["failing"])
+    one = result.scorers[0]
+    assert (one.scorer, one.components.mean, one.naive_mean, one.recorded_mean) == ("exact", 1.0, 0.8, 0.8)
+    text = result.report().to_html()
+    assert "MLflow logged 80.0" in text
+    assert "Left out: 1 of 5 answers, as predict_fn raised." in text
+    assert "Left out: 1 of 4 answers on which the scorer good raised." in text
+
+
+def test_the_better_system_is_the_subject(made: dict[str, str]) -> None:
+    pairs = {system: [made[f"{system}{number}"] for number in range(len(RIGHT[system]))] for system in RIGHT}
+    result = compare_evaluations(pairs["a"], pairs["b"], metric="exact")
+    record = result.pairs[0].record
+    assert record.difference == pytest.approx((27 / 3 - 16) / ROWS)
+    assert (record.verdict, record.rows, record.repeats_first, record.repeats_second) == ("worse", ROWS, 3, 1)
+    assert result.report().headline == "b0 is better than a0 and 2 more by 35.0 points on exact."
+    run = MlflowClient().get_run(result.run_id)
+    assert run.data.metrics["exact/difference"] == record.difference
+    assert run.info.experiment_id == MlflowClient().get_run(made["a0"]).info.experiment_id
+    assert run.data.tags["l3d.role"] == "compare"
+    client = MlflowClient()
+    values = {
+        system: pd.Series(
+            {
+                (run_id, json.loads(trace.info.request_preview)["q"]): feedback.value
+                for run_id in run_ids
+                for trace in client.search_traces(locations=[run.info.experiment_id], run_id=run_id)
+                for feedback in trace.info.assessments
+                if feedback.name == "exact" and feedback.metadata["mlflow.assessment.sourceRunId"] == run_id
+            }
+        )
+        for system, run_ids in pairs.items()
+    }
+    gaps = (values["a"].groupby(level=1).mean() - values["b"].groupby(level=1).mean()).to_numpy(dtype=float)
+    assert record.difference == pytest.approx(gaps.mean())
+    assert record.row_std**2 + record.answer_std**2 >= 0.99 * gaps.var(ddof=1)
+
+
+def test_several_scorers_and_systems_are_adjusted_and_a_lower_length_may_be_better(made: dict[str, str]) -> None:
+    result = compare_judged(made["a0"], made["a1"], made["b0"], metric="exact,length:lower", log=False)
+    assert [(pair.scorer, pair.first, pair.second) for pair in result.pairs] == [
+        (name, *pair) for name in ("exact", "length") for pair in combinations(("a0", "a1", "b0"), 2)
+    ]
+    verdicts = {(pair.scorer, pair.first, pair.second): pair.record.verdict for pair in result.pairs}
+    assert verdicts["exact", "a0", "b0"] == verdicts["length", "a0", "b0"] == "worse"
+    assert all(pair.record.p_adjusted > pair.record.p for pair in result.pairs if pair.record.p < 0.01)
+    assert "except for length" in result.report().to_html()
+    assert len(result.metrics()) == 5 * 6
+
+
+def test_smallest_effects_are_points_or_units(made: dict[str, str]) -> None:
+    runs = made["a0"], made["a1"]
+    for effect, verdict in ((60, "equivalent"), (1, "undecided")):
+        result = compare_judged(*runs, smallest_effect=effect, metric="exact", log=False)
+        assert result.pairs[0].record.verdict == verdict
+    with pytest.raises(ParameterError, match="several units"):
+        compare_judged(*runs, smallest_effect=1, log=False)
+
+
+def test_results_are_read_back_and_evaluations_stay_as_they_are(made: dict[str, str]) -> None:
+    client = MlflowClient()
+    before = {name: client.get_run(made[name]).to_dictionary() for name in ("a0", "b0")}
+    results: list[Any] = [evaluate_judged(of(made, "a0 a1")), mlflow_l3d.compare(of(made, "a0 b0"), metric="exact")]
+    assert {name: client.get_run(made[name]).to_dictionary() for name in before} == before
+    for result in results:
+        again = mlflow_l3d.load(result.run_id)
+        assert again.report().to_html() == result.report().to_html()
+        assert again.summary() == result.summary()
+        files = {each.path for each in client.list_artifacts(result.run_id)}
+        assert {"report.html", "summary.svg", "result.json"} < files
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "line"),
+    [
+        ("a0 a0", {}, "must be two or more different systems"),
+        ("a0 failing", {"metric": "length"}, "must be a scorer of the evaluation: exact"),
+        ("a0 first", {}, "share no scorer"),
+    ],
+)
+def test_evaluations_that_cannot_be_compared(
+    made: dict[str, str], names: str, options: dict[str, Any], line: str
+) -> None:
+    with pytest.raises(ParameterError, match=line):
+        compare_judged(*of(made, names).split(","), **options)
+
+
+def test_compare_leaves_other_runs_to_investigations(made: dict[str, str]) -> None:
+    plain = MlflowClient().create_run("0").info.run_id
+    with pytest.raises(ParameterError, match="is not an investigation"):
+        mlflow_l3d.compare(made["a0"], plain)
+    with pytest.raises(ParameterError, match="has no effect on evaluation runs"):
+        mlflow_l3d.compare(made["a0"], made["b0"], self_check=10)
