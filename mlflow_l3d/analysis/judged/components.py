@@ -18,6 +18,8 @@ from mlflow_l3d.errors import ParameterError
 
 FEWEST_LEVELS: Final = 5
 """Judges or prompts below which an interval of their variance covers less often than it says."""
+MOST_LEVELS: Final = 500
+"""A column with more values describes answers; it is not a factor."""
 FEWEST_ROWS: Final = 3
 """Rows that must show two sources of luck apart."""
 JOINED: Final = " + "
@@ -45,7 +47,8 @@ def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
     Raises
     ------
     ParameterError
-        If the table cannot be read, or its gaps leave sources that cannot be separated.
+        If the table cannot be read, a factor has more than :data:`MOST_LEVELS` values, or gaps leave
+        sources that cannot be separated.
 
     Notes
     -----
@@ -132,6 +135,8 @@ def _crossed_effects(row: IntArray, codes: Mapping[str, IntArray]) -> tuple[dict
     for name, code in codes.items():
         if code.max(initial=0) == 0:
             continue
+        if code.max() >= MOST_LEVELS:
+            raise ParameterError(name, code.max() + 1, f"has more than {MOST_LEVELS} values", "Leave the column out.")
         same = [other for other, levels in effects.items() if _is_same(levels, code)]
         if same:
             notes.append(f"{same[0]} and {name} always change together: their luck is counted as that of {same[0]}.")

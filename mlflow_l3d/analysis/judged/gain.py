@@ -44,6 +44,14 @@ def gain(
     ------
     ParameterError
         If a budget is below 1.
+
+    Examples
+    --------
+    >>> from mlflow_l3d.analysis.judged.components import components
+    >>> lines = [(row, f"{row}-{number}", row % 2) for row in range(8) for number in range(2)]
+    >>> frame = pd.DataFrame(lines, columns=["row", "answer", "value"]).assign(judge="exact match")
+    >>> gain(components(frame)).set_index("design")["gain"].round(3)[["one more row", "one more repeat"]].tolist()
+    [0.057, 0.0]
     """
     for name, budget in {"rows": rows, "answers": answers, "judgements": judgements}.items():
         if budget is not None and budget < 1:

@@ -42,6 +42,14 @@ def judge_agreement(
     -----
     The first judgement of each judge counts; for a judge with itself the first two. Intervals by leaving one row out at
     a time, on Fisher's scale, with Student's quantile; nan below six rows, or if leaving a row out changes nothing.
+
+    Examples
+    --------
+    >>> verdicts = {"strict": [1, 0, 0, 0], "lenient": [1, 1, 0, 0]}
+    >>> frame = pd.DataFrame(verdicts).melt(var_name="judge", ignore_index=False).reset_index(names="row")
+    >>> agreement = judge_agreement(frame.assign(answer=frame["row"]))
+    >>> agreement["equal"].tolist(), agreement["kappa"][0].item()
+    ([0.75, 0.75], 0.5)
     """
     check_level(level)
     data = usable_judgements(table).table
@@ -50,7 +58,7 @@ def judge_agreement(
     verdicts = data.pivot(index=["row", "answer"], columns=["judge", "turn"], values="value")
     first = verdicts.xs(1.0, axis=1, level="turn") if len(data) else verdicts
     rows = level_codes(verdicts.index.get_level_values("row").to_series())
-    judges = list(first.columns)
+    judges = sorted(first.columns)
     lines = [
         (one, other, *_agreement(first[[one, other]].to_numpy(), rows, weights, level, pooled=False))
         for one, other in combinations(judges, 2)
@@ -138,6 +146,12 @@ def unstable_rows(table: pd.DataFrame) -> pd.DataFrame:
         to which the same judge gives different verdicts; ``over_judges``: share of pairs of judges that give the same
         answer different verdicts; ``over_judgements``: likewise of one judge that rates an answer again. nan if there
         is no such pair.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"row": ["a", "a", "b", "b"], "answer": range(4), "judge": "exact", "value": [1, 0, 1, 1]})
+    >>> unstable_rows(frame)[["row", "over_repeats"]].to_dict("records")
+    [{'row': 'a', 'over_repeats': 1.0}]
     """
     usable = usable_judgements(table)
     data, factors = usable.table, list(usable.factors)

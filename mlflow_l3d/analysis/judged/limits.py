@@ -14,6 +14,8 @@ from mlflow_l3d.analysis.judged.table import level_codes
 
 SETS: Final = 6
 """Judges are left out one at a time up to this number, else in so many sets; so are levels of other factors."""
+MOST_LEVELS: Final = 30
+"""Of more judges it does not matter which were drawn."""
 NOTHING: Final = 1e-12
 """Part of the mean square of all values that counts as no variance."""
 _MOST: Final = 3.0
@@ -76,10 +78,10 @@ def variance_limits(
 def _luck_of_levels(
     values: FloatArray, nested: Mapping[str, IntArray], crossed: Mapping[str, IntArray], name: str, level: float
 ) -> FloatArray | None:
-    """Return half-widths of mean squares and noises from which levels of a factor were drawn; None below three."""
+    """Return half-widths of mean squares and noises from which levels were drawn; None for few or many levels."""
     code = crossed[name]
     levels = int(code.max()) + 1
-    if levels < 3:
+    if not 3 <= levels <= MOST_LEVELS:
         return None
     set_of = np.arange(levels) * min(SETS, levels) // levels
     sets = int(set_of.max()) + 1

@@ -18,7 +18,8 @@ import numpy as np
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 
 GROUPS: Final = 250
-"""Rows are left out one at a time up to this number, else in so many groups."""
+"""Rows are left out one at a time up to this number, else in so many groups; fewer if there are many judges."""
+FEWEST_GROUPS: Final = 30
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,12 @@ def estimate_moments(values: FloatArray, nested: Mapping[str, IntArray], crossed
     """
     codes = list(nested.values())
     row, rows, count = codes[0], int(codes[0].max()) + 1, len(codes)
-    group = np.arange(rows) * min(GROUPS, rows) // rows
-    groups = int(group.max()) + 1
     sizes = np.bincount(row)
     dummies = [np.eye(int(each.max()) + 1)[each] for each in crossed.values()]
     design = np.hstack([values[:, None], *dummies])
     width = design.shape[1]
+    groups = min(GROUPS, rows, max(FEWEST_GROUPS, 20 * GROUPS // width))
+    group = np.arange(rows) * groups // rows
 
     # Products of the sums of each level over its size, added over the levels in each group of rows: (groups, K, p, p).
     products = np.zeros((groups, count, width, width))

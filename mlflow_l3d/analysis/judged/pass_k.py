@@ -92,6 +92,12 @@ def pass_table(table: pd.DataFrame, kmax: int | None = None, *, level: float = L
     ------
     ParameterError
         If a value is neither 0 nor 1.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"row": ["a", "a", "b", "b"], "answer": range(4), "judge": "exact", "value": [1, 0, 1, 1]})
+    >>> pass_table(frame)[["k", "all_pass", "any_pass"]].values.tolist()
+    [[1.0, 0.75, 0.75], [2.0, 0.5, 1.0]]
     """
     data = usable_judgements(table).table
     other = data.loc[~data["value"].isin((0, 1)), "value"]

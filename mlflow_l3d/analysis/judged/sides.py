@@ -75,7 +75,7 @@ def pair_sides(a: pd.DataFrame, b: pd.DataFrame) -> Sides:
         first=of_rows["first"].to_numpy(),
         second=of_rows["second"].to_numpy(),
         width=1.0 if np.isin(values, (0, 1)).all() else float(np.ptp(values)) if len(values) else 0.0,
-        drawn=tuple(part for name in drawn for table in kept for part in _levels_drawn(table, name)),
+        drawn=tuple(part for name in drawn for table in kept if name in table for part in _levels_drawn(table, name)),
         answer_variances=(luck[0], luck[1]),
         answer_shares=(float((1 / answers[0]).mean()), float((1 / answers[1]).mean())),
         judge_std=_judge_std(both["gap"]) if "judge" in shared and len(of_rows) > 1 else math.nan,

@@ -162,6 +162,9 @@ def test_tables_that_cannot_be_read_are_refused(random, change, message):
     table = App().draw(random, 20, 2, 2)
     with pytest.raises(ParameterError, match=message):
         components(table.assign(**change))
+    many = App().draw(random, 60, 10)
+    with pytest.raises(ParameterError, match="latency=600"):
+        components(many.assign(latency=range(600)))
     with pytest.raises(ParameterError, match="several scorers"):
         components(table.assign(scorer=["a", "b"] * 40))
     with pytest.raises(ParameterError, match="lacks the column 'judge'"):

@@ -127,6 +127,18 @@ def test_prompts_that_each_side_drew_are_luck(random):
     assert claims["one prompt"] > 6
 
 
+def test_several_prompts_of_one_side_count_there(random):
+    app = App(prompt=0.8)
+    several, _ = pair(random, app, 30, prompts=4)
+    single, _ = pair(random, app, 30)
+    found = difference(several, single.assign(answer=single["answer"] + "-b"))
+    assert found.notes[0].startswith("prompt: a side has one only")
+    level_means = several.groupby("prompt")["value"].mean()
+    assert found.error**2 > level_means.var() / 4
+    assert found.degrees < 29
+    assert (found.repeats_first, found.repeats_second) == (1, 1)
+
+
 def test_judges_of_both_sides_are_kept_and_other_judges_are_no_evidence(random):
     a, b = pair(random, App(judge=2.0), 40, judges=3)
     found = difference(a, b)
