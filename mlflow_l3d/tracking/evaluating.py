@@ -101,11 +101,10 @@ def prompts_named(client: Client, parameter: str, uri: str) -> list[PromptVersio
     from mlflow.exceptions import MlflowException
 
     name, _, which = uri.removeprefix(_PROMPT).replace("@*", "").partition("@" if "@" in uri else "/")
+    load = partial(client.load_prompt, cache_ttl_seconds=0)  # MLflow 3.14 keeps those of another registry, too
     try:
-        if which:
-            return [client.load_prompt(uri, cache_ttl_seconds=0)]
-        versions = sorted(each.version for each in client.search_prompt_versions(name))
-        return [client.load_prompt(f"{_PROMPT}{name}/{version}") for version in versions] or [client.load_prompt(uri)]
+        versions = [] if which else sorted(each.version for each in client.search_prompt_versions(name))
+        return [load(f"{_PROMPT}{name}/{version}") for version in versions] or [load(uri)]
     except MlflowException as error:
         allowed = f"is not in the prompt registry ({error_line(error)})"
         fix = "Use prompts:/NAME/VERSION, prompts:/NAME@ALIAS, or prompts:/NAME for all versions."
