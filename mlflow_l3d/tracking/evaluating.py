@@ -1,4 +1,4 @@
-"""Evaluations of `mlflow.genai` as runs of ours: the app answers in one run, and each judgement is a run of its own.
+"""Evaluations of `mlflow.genai` as cells: the app answers in one run, and each judgement is a run of its own.
 
 MLflow evaluates in threads of its own and is not safe to be called from several, so one evaluation runs at a time.
 """
@@ -47,7 +47,7 @@ _active: ContextVar[App | None] = ContextVar("active", default=None)
 
 
 class App:
-    """An app with what it is given beyond the inputs of a row.
+    """An app with its arguments beyond the inputs of a row.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class App:
         return prompt
 
     def traced(self) -> Callable[..., Any]:
-        """Return the app as MLflow calls it: one trace per call, whose inputs are those of the row."""
+        """Return the app as MLflow calls it: one trace per call, with the inputs of the row."""
         import mlflow
 
         def answer(**inputs: Any) -> Any:
@@ -101,11 +101,10 @@ def prompts_named(client: Client, parameter: str, uri: str) -> list[PromptVersio
     from mlflow.exceptions import MlflowException
 
     name, _, which = uri.removeprefix(_PROMPT).replace("@*", "").partition("@" if "@" in uri else "/")
+    load = partial(client.load_prompt, cache_ttl_seconds=0)  # MLflow 3.14 keeps those of another registry, too
     try:
-        if which:
-            return [client.load_prompt(uri, cache_ttl_seconds=0)]
-        versions = sorted(each.version for each in client.search_prompt_versions(name))
-        return [client.load_prompt(f"{_PROMPT}{name}/{version}") for version in versions] or [client.load_prompt(uri)]
+        versions = [] if which else sorted(each.version for each in client.search_prompt_versions(name))
+        return [load(f"{_PROMPT}{name}/{version}") for version in versions] or [load(uri)]
     except MlflowException as error:
         allowed = f"is not in the prompt registry ({error_line(error)})"
         fix = "Use prompts:/NAME/VERSION, prompts:/NAME@ALIAS, or prompts:/NAME for all versions."
@@ -165,7 +164,7 @@ def write_answers(run_id: str, app: App, rows: Sequence[Mapping[str, Any]], work
 def write_judgements(pairs: Sequence[tuple[Mapping[str, Any], Trace]], scorer: Any, workers: int | None) -> None:
     """Let a scorer judge answers, in the active run: pairs of a row and the answer to it.
 
-    Inputs and expectations are those of the data: in a trace MLflow keeps whole numbers of expectations as floats.
+    Inputs and expectations come from the data: in a trace MLflow keeps whole numbers of expectations as floats.
     """
     from mlflow.genai import evaluate
 
@@ -180,8 +179,8 @@ def answers_of(experiment_id: str, run_id: str, key: str, *, spans: bool = False
     import mlflow
 
     traces = mlflow.search_traces(locations=[experiment_id], run_id=run_id, include_spans=spans, return_type="list")
-    own = [trace for trace in traces if trace.info.tags.get(names.CELL_KEY) == key]
-    return {(trace.info.tags.get(names.ROW, ""), trace.info.tags.get(names.REPEAT, "")): trace for trace in own}
+    of_cell = [trace for trace in traces if trace.info.tags.get(names.CELL_KEY) == key]
+    return {(trace.info.tags.get(names.ROW, ""), trace.info.tags.get(names.REPEAT, "")): trace for trace in of_cell}
 
 
 def failed_answers(answers: Answers, rows: int = 0) -> dict[Place, str]:
@@ -220,7 +219,7 @@ def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:
 
 
 def write_assessment(trace_id: str, name: str, value: bool | float, run_id: str) -> bool:
-    """Write an assessment of ours as that of a run, and return True, unless the run has made it already."""
+    """Write our own assessment in the name of a run, and return True, unless the run has made it already."""
     import mlflow
     from mlflow.entities import AssessmentSource
 
@@ -242,7 +241,10 @@ def _evaluating(workers: int | None) -> Iterator[None]:
 
     values = {name: os.environ.get(name, default) for name, default in _SETTINGS.items()} | {_NO_TRIAL: "true"}
     values |= {} if workers is None else {_WORKERS: str(workers)}
-    replaced = {(base, "display_evaluation_output"): lambda _: None, (harness, "tqdm"): None}
+    replaced: dict[tuple[Any, str], Any] = {
+        (base, "display_evaluation_output"): lambda _: None,
+        (harness, "tqdm"): None,
+    }
     replaced |= {(MlflowClient, "load_prompt"): _loading(MlflowClient.load_prompt)}
     replaced |= {(PromptVersion, "__init__"): _marking(PromptVersion.__init__)}
     for name in _CONTENT:

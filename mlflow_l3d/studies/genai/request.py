@@ -1,4 +1,4 @@
-"""What is asked for: factors and their levels, cells in which the app answers, and who judges the answers."""
+"""The request of a call: factors and their levels, cells in which the app answers, and who judges the answers."""
 
 from __future__ import annotations
 

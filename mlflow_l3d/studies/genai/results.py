@@ -70,7 +70,7 @@ class GenaiInvestigation(JudgedEvaluation):
             yield Step("Call it again: the same call continues with the cells that the budget left out.")
         if self.factors["replicate"] == "1":
             yield Step('Set "replicate": 2 to see the luck of answers: only the second answers are asked for.')
-        for name in self.to_frame().columns.difference(COLUMNS):
+        for name in self.to_frame().columns.difference([*COLUMNS]):
             yield Step(f"Compare two levels of {name}: genai.compare(result.runs({name}=...), result.runs({name}=...))")
         best = lead.gains.iloc[1:].nlargest(1, "gain").to_dict("records")
         for what, gain in (

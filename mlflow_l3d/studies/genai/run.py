@@ -158,10 +158,10 @@ def annotate(run_id: str) -> int:
 
 
 def _assessments(table: pd.DataFrame) -> Iterator[tuple[str, str, bool | float]]:
-    """Yield trace, name and value of what is said of each answer by one scorer."""
+    """Yield trace, name and value of our assessments of the answers, by one scorer."""
     scorer, fragile = table["scorer"].iloc[0], set(unstable_rows(table)["row"])
     for (row, answer), values in table.groupby(["row", "answer"], sort=False)["value"]:
-        yield answer, f"l3d.fragile_row/{scorer}", row in fragile
+        yield str(answer), f"l3d.fragile_row/{scorer}", row in fragile
         if (size := len(values)) > 1:
             counts = values.value_counts()
-            yield answer, f"l3d.agreement/{scorer}", float((counts * (counts - 1)).sum() / (size * (size - 1)))
+            yield str(answer), f"l3d.agreement/{scorer}", float((counts * (counts - 1)).sum() / (size * (size - 1)))

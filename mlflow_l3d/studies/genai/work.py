@@ -34,7 +34,7 @@ class Work:
     Attributes
     ----------
     request, client, parent_id
-        What is asked for, and where the runs go.
+        The request, the tracking server, and the run below which the runs of the cells are.
     budget, workers
         The most that is computed, and how many threads ask.
     computed, reused, missing
@@ -118,10 +118,10 @@ class Work:
         values = {name: level.value for name, level in cell.levels.items()}
         passed = {name: values[name] for name in self.request.passed}
         app = App(self.request.app, passed, {each.name: each for name, each in values.items() if name not in passed})
-        own = {f"{names.FACTOR}.{name}": label for name, label in cell.labels.items()}
-        own |= {names.CELL_KEY: cell.key, names.PARENT: self.parent_id}
+        tags = {f"{names.FACTOR}.{name}": label for name, label in cell.labels.items()}
+        tags |= {names.CELL_KEY: cell.key, names.PARENT: self.parent_id}
         rows = [
-            {**row, "tags": {**row["tags"], names.REPEAT: repeat, **own}}
+            {**row, "tags": {**row["tags"], names.REPEAT: repeat, **tags}}
             for row, (_, repeat) in zip(self.request.rows, places, strict=True)
         ]
         with self._opened(cell, cell.key, f"answers {cell.name}", {names.PHASE: "answers"}) as run_id:

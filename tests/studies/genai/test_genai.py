@@ -241,24 +241,24 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
 
 def answer_with(app: Callable[..., Any], prompts: dict[int, Any], version: int, **inputs: Any) -> tuple[Any, int]:
     """Return what an app answers with a version of the prompt, and how often it took that from the factor."""
-    called = evaluating.App(app, {}, {"qa": prompts[version]})
+    called = evaluating.App(app, {}, {"ways": prompts[version]})
     with evaluating._evaluating(None):
         return called.traced()(**inputs), called.count
 
 
 def test_prompts_reach_an_unchanged_app_in_every_way_but_another_thread(place: str) -> None:
-    prompts = {v: mlflow.genai.register_prompt("qa", f"v{v} {{{{q}}}} {{{{r}}}}") for v in VERSIONS}
+    prompts = {v: mlflow.genai.register_prompt("ways", f"v{v} {{{{q}}}} {{{{r}}}}") for v in VERSIONS}
     chat = mlflow.genai.register_prompt("chat", [{"role": "user", "content": "{{q}}"}])
-    before = mlflow.genai.load_prompt("prompts:/qa/1")
+    before = mlflow.genai.load_prompt("prompts:/ways/1")
 
     def loaded_before(q: str) -> Any:
         return before.format(q=q, r="")
 
     def filled_in_part(q: str) -> Any:
-        return mlflow.genai.load_prompt("qa", version=1).format(q=q, allow_partial=True).format(r="")
+        return mlflow.genai.load_prompt("ways", version=1).format(q=q, allow_partial=True).format(r="")
 
     def by_client(q: str) -> Any:
-        return mlflow.MlflowClient().load_prompt("prompts:/qa/1").template.replace("{{q}} {{r}}", f"{q} ")
+        return mlflow.MlflowClient().load_prompt("prompts:/ways/1").template.replace("{{q}} {{r}}", f"{q} ")
 
     async def asynchronous(q: str) -> Any:
         return before.format(q=q, r="")
