@@ -21,8 +21,7 @@ from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.search.numbers import compare_held_out
-from mlflow_l3d.studies.search.report import pictures
-from mlflow_l3d.studies.search.report.page import MOST_TRIALS, search_report, setting_table
+from mlflow_l3d.studies.search.report.page import MOST_TRIALS, gains, history, search_report, setting_table, slices
 from mlflow_l3d.studies.search.report.words import answers, headline, steps, verdict
 
 ATTACK = "<script>alert('x')</script>"
@@ -179,26 +178,26 @@ def test_trials_stand_best_first_and_failed_last() -> None:
 
 
 def test_gains_are_drawn_with_the_colour_of_their_verdict() -> None:
-    drawn = pictures.gains(RESULT)
+    drawn = gains(RESULT)
     assert drawn is not None
     assert re.findall(r'<div class="(\w+)">', drawn.html) == ["undecided", "better"]
     assert "On 3 new configurations: +1.67" in drawn.html
-    smaller = pictures.gains(compared([0.70, 0.7101], [0.8, 0.81], metric=named("mse")))
+    smaller = gains(compared([0.70, 0.7101], [0.8, 0.81], metric=named("mse")))
     assert smaller is not None
     assert "On 2 new configurations: +0.10" in smaller.html
     assert "points" not in smaller.caption
     assert drawn.caption == "Gain over the default in points, with its 95 % interval."
-    untried = pictures.gains(result())
+    untried = gains(result())
     assert untried is not None
     assert untried.caption == "Gain over the default in points."
-    tiny = pictures.gains(compared([0.0104, 0.0102], [0.0108, 0.0107], metric=named("mse")))
+    tiny = gains(compared([0.0104, 0.0102], [0.0108, 0.0107], metric=named("mse")))
     assert tiny is not None
     assert "On 2 new configurations: +0.00045" in tiny.html
-    assert pictures.gains(result({"coarse": coarse()}, best=DEFAULT)) is None
+    assert gains(result({"coarse": coarse()}, best=DEFAULT)) is None
 
 
 def test_history_shows_complete_trials_and_the_best_so_far() -> None:
-    drawn = pictures.history(RESULT)
+    drawn = history(RESULT)
     assert drawn is not None
     complete = [trial for trial in coarse() if trial.state == "complete"]
     shown = re.findall(r"<title>trial (\d+): ([\d.]+)</title>", drawn.html.split("level 2: fine")[0])
@@ -208,7 +207,7 @@ def test_history_shows_complete_trials_and_the_best_so_far() -> None:
 
 
 def test_slices_have_a_panel_for_what_was_varied() -> None:
-    drawn = pictures.slices(RESULT)
+    drawn = slices(RESULT)
     assert drawn is not None
     panels = ["batch_size, coarse", "layers, coarse", "learning_rate, coarse", "learning_rate, fine"]
     assert re.findall("<h3>(.*?)</h3>", drawn.html) == panels
@@ -216,13 +215,13 @@ def test_slices_have_a_panel_for_what_was_varied() -> None:
     table = RESULT.trials.assign(layers=np.nan, batch_size=["a", None, 3] * (len(RESULT.trials) // 3))
     ranges = {**RESULT.stages[0].ranges, "layers": SearchRange(0, 2)}
     odd = replace(RESULT, trials=table, stages=(replace(RESULT.stages[0], ranges=ranges),))
-    assert "layers" not in str(pictures.slices(odd))
+    assert "layers" not in str(slices(odd))
 
 
 def test_what_has_nothing_to_show_is_left_out() -> None:
     def drawn(each: Any) -> tuple[bool, bool]:
         shown = result({"coarse": each}, importances={})
-        return pictures.history(shown) is not None, pictures.slices(shown) is not None
+        return history(shown) is not None, slices(shown) is not None
 
     assert drawn(trials(GRID[:2], failed=(0, 1))) == (False, False)
     assert drawn(trials(GRID[:3], pruned=(0, 1, 2))) == (False, False)

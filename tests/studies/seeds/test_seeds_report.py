@@ -20,9 +20,8 @@ from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, study_rows
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS as PARAMETERS
-from mlflow_l3d.studies.seeds.report.figures import seed_heatmap
 from mlflow_l3d.studies.seeds.report.over_words import better_sentences, over_answers, over_headline, over_steps
-from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
+from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seed_heatmap, seeds_document
 from mlflow_l3d.studies.seeds.report.tables import (
     difference_table,
     metric_table,

@@ -19,8 +19,7 @@ from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.trends import Trend
-from mlflow_l3d.studies.sweep.report.page import sweep_document
-from mlflow_l3d.studies.sweep.report.point_tables import all_points, first_table, heat_table
+from mlflow_l3d.studies.sweep.report.page import all_points, first_table, heat_table, sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import escape, latex_table, trend_table
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
+import numpy as np
+from markupsafe import Markup
+
+from mlflow_l3d.analysis.importance.verdicts import DECIDED
+from mlflow_l3d.analysis.intervals import with_interval
+from mlflow_l3d.report.draw import amount_bar
 from mlflow_l3d.report.html import Snippet
-from mlflow_l3d.report.numbers import counted, percent, shorten
+from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, points, shorten, signed, with_limits
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import SIGNS, UNDECIDED, Drawn, Table
+from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
+from mlflow_l3d.studies.sweep.numbers.point import TASK
 from mlflow_l3d.studies.sweep.numbers.results import Sweep
-from mlflow_l3d.studies.sweep.report.point_tables import all_points, first_table, heat_table, short_table
-from mlflow_l3d.studies.sweep.report.shown import ShownSweep
+from mlflow_l3d.studies.sweep.report.shown import FAILED, ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import interaction_table, trend_table
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
 
@@ -19,6 +29,20 @@ _HEAT: Final = (
     "[[Share of the variance|share]] in %. Orange: the factor dominates; blue: it is minor; "
     "hatched: [[undecided|verdict]]."
 )
+MOST: Final = (12, 5)
+"""Points and factors that the first table has at most."""
+_LINES: Final = 6
+"""Points that the terminal shows at most."""
+_RULE: Final = (
+    "Share of the variance with its interval; those of a point hold together with {}. "
+    f"{SIGNS['dominates']} dominates: above 50 %; {SIGNS['minor']} minor: below; {UNDECIDED} [[undecided|verdict]]."
+)
+_RULE_OF_TEXT: Final = "Share of the variance: above 50 % dominates; in parentheses: undecided."
+_TILE: Final = Markup('<span class="tile {}" style="--x:{}" title="{}">{}</span>')
+_VERDICT: Final = Markup(
+    '<span class="verdict {0}" title="{0}"><span aria-hidden="true">{1}</span> {2}</span> <small>{3}</small>'
+)
+_LINK: Final = Markup('<a href="{}" target="_blank" rel="noopener">{}</a>')
 
 
 def sweep_document(
@@ -71,3 +95,115 @@ def _about(shown: ShownSweep, source: Source) -> str:
     task = ", ".join(dict.fromkeys(point.task for point in shown.sweep.points))
     metrics = [f"{', '.join(shown.metrics)}{' in %' * bool(shown.unit.behind)}"] if shown.metrics else []
     return " · ".join(shorten(part, 60) for part in (task, source.approach, source.model, *metrics) if part)
+
+
+def first_table(
+    shown: ShownSweep, links: Mapping[str, str], most: tuple[int, int] = MOST, *, rule: str = _RULE
+) -> Table | None:
+    """Return a row for each point: how large its luck is, and the verdict on each factor; None if none has a score.
+
+    Parameters
+    ----------
+    shown
+        The sweep.
+    links
+        Run id -> address of the run.
+    most
+        How many points, those with the most luck, and factors, those with the largest shares, it has at most.
+    rule
+        How to read it.
+    """
+    rows, factors = shown.rows.to_dict("records"), shown.factors[: most[1]]
+    lines = [(name, places, rows[min(places.values())]) for name, places in shown.lines.items() if places]
+    if not lines:
+        return None
+    kept = lines
+    if len(lines) > most[0]:
+        kept = sorted(lines, key=lambda line: -np.nan_to_num(line[2]["golden_std"], nan=-1.0))[: most[0]]
+    ends = shown.rows[["golden_std", "golden_std_ci_high"]].to_numpy()
+    largest = float(ends[np.isfinite(ends)].max(initial=0.0)) if len(shown.metrics) == 1 else 0.0
+    cells = tuple(
+        (
+            _linked(name, links.get(row["run_id"])),
+            _luck(shown, row, largest),
+            *(_verdict(shown, places.get(factor)) for factor in factors),
+        )
+        for name, places, row in kept
+    )
+    hidden = {"point": len(lines) - len(kept), "factor": len(shown.factors) - len(factors)}
+    parts = [counted(number, name) for name, number in hidden.items() if number]
+    note = rule.format(percent(shown.sweep.level)) + (f" Not shown: {' and '.join(parts)}." if parts else "")
+    unit = f" ({shown.unit.noun})" if shown.unit.behind else ""
+    head = (shown.names_head, f"luck, [[typically|std]]{unit}", *(shorten(name, 30) for name in factors))
+    return Table(head, cells, note, texts=frozenset({1}), kind="points")
+
+
+def short_table(shown: ShownSweep) -> Table | None:
+    """Return the table of the first screen for the terminal: as many factors as fit side by side."""
+    for factors in range(MOST[1], 0, -1):
+        table = first_table(shown, {}, (_LINES, factors), rule=_RULE_OF_TEXT)
+        if table is None or len(table.lines()) <= len(table.rows) + len(table.note) // WIDTH + 5:
+            break
+    return table
+
+
+def _luck(shown: ShownSweep, row: Mapping[Any, Any], largest: float) -> str:
+    std, low, high = (row[name] for name in with_interval("golden_std"))
+    words = shown.unit.typical(std) if math.isfinite(std) else MISSING
+    return Drawn(amount_bar(std / largest, low / largest, high / largest, words), words) if largest > 0 else words
+
+
+def _verdict(shown: ShownSweep, at: int | None) -> str:
+    """Return share and verdict of a row of the table; in the terminal what is undecided is in parentheses."""
+    if at is None or not math.isfinite(shown.shares[0][at]):
+        return MISSING
+    word = shown.rows["verdict"][at]
+    share, _, interval = share_cell(*shown.shares.loc[at], digits=0).partition("\n")
+    drawn = _VERDICT.format(word, SIGNS.get(word, UNDECIDED), share, interval)
+    return Drawn(drawn, share if word in DECIDED else f"({share})")
+
+
+def _linked(name: str, address: str | None) -> str:
+    return Drawn(_LINK.format(address, name), name) if address else name
+
+
+def heat_table(shown: ShownSweep) -> Table:
+    """Return the heat map: the share of every factor at every point, in per cent."""
+    rows = tuple((name, *(_tile(shown, at.get(each)) for each in shown.factors)) for name, at in shown.lines.items())
+    return Table((shown.names_head, *shown.factors), rows, kind="tiles")
+
+
+def _tile(shown: ShownSweep, at: int | None) -> str:
+    if at is None or not math.isfinite(shown.shares[0][at]):
+        return Drawn(_TILE.format("absent", 0, "no score", "\N{EN DASH}"))
+    word, share = shown.rows["verdict"][at], float(shown.shares[0][at])
+    told = f"{shown.rows['factor'][at]}: {word}, {share_cell(*shown.shares.loc[at], digits=0)}"
+    return Drawn(_TILE.format(word, round(abs(200 * share - 100)), told, points(share, 0)))
+
+
+def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
+    """Return all numbers: a row for each point and factor."""
+    unit, rows = shown.unit, list[dict[str, str]]()
+    for at, row in enumerate(shown.rows.to_dict("records")):
+        names = {name: shown.labels[name][at] for name in shown.sweep.choices} or {TASK: row["task"]}
+        word = row["verdict"]
+        numbers = {
+            "factor": row["factor"] or MISSING,
+            "verdict": f"{word}\n{shorten(row['error'], 300)}" if word == FAILED else word,
+            "[[share of variance|share]]": share_cell(*shown.shares.iloc[at], digits=0),
+            "[[corrected importance|corrected]]": _interval(row, "importance_corrected", signed),
+            "[[importance|published]]": _interval(row, "importance", signed),
+            f"[[moves it by|moves]] ({unit.short})": unit.text(row["moves_by_std"]),
+            f"golden std ({unit.short})": _interval(row, "golden_std", unit.text),
+            f"mean score ({unit.short})": unit.text(row["score_mean"]),
+            "run": _linked(row["run_id"][:8], links.get(row["run_id"])),
+        }
+        rows.append(names | numbers)
+    texts = frozenset(range(len(rows[0]) - 7))
+    kinds = tuple(shown.rows["verdict"].where(shown.rows["verdict"].isin(DECIDED), "undecided"))
+    return Table.of(rows, kind="trials sortable filtered", texts=texts, kinds=kinds)
+
+
+def _interval(row: Mapping[Any, Any], name: str, text: Callable[[float], str]) -> str:
+    """Return a number of a row, and below it its interval."""
+    return with_limits(text(row[name]), interval_of(row, name, text), "({})")
