@@ -14,29 +14,19 @@ from mlflow_l3d.parameters.verbs import Verb
 
 class _Source(TypedDict, total=False):
     source: Annotated[
-        str,
-        Of(
-            "latest",
-            "run ids separated by commas, latest (investigation), experiment:NAME, a filter of MLflow, or files",
-        ),
+        str, Of("latest", "run ids, latest, experiment:NAME, a filter of MLflow, or files of another tool")
     ]
 
 
 class _Metric(TypedDict, total=False):
-    metric: Annotated[
-        str,
-        Of(
-            "auto",
-            "metric whose spread is reported; auto is the parent's, or the likely one; of inspect also scorer.key",
-        ),
-    ]
+    metric: Annotated[str, Of("auto", "metric whose spread is reported; auto is the parent's, or the likely one")]
 
 
 class GroupOptions(TypedDict, total=False):
     """Of runs of other code."""
 
     group_by: Annotated[
-        Names, Of("auto", "what distinguishes groups: params.NAME, tags.NAME, ...; auto is all parameters but seeds")
+        Names, Of("auto", "what makes groups: params.NAME, tags.NAME; auto is all parameters but seeds")
     ]
     seed: Annotated[Names, Of("auto", "parameters that are seeds; auto is those with the name of one")]
     step: Annotated[int | Literal["last", "best"], Of("last", "which value, if a metric has several steps")]
@@ -55,13 +45,9 @@ class FileOptions(TypedDict, total=False):
         Literal["auto", "classification", "regression", "multiple_choice", "generation", "tagging", "ranking"],
         Of("auto", "csv: kind of labels and predictions; auto infers it"),
     ]
-    classes: Annotated[
-        str | Sequence[str], Of("auto", "csv: names of all classes, separated by |; auto uses those that occur")
-    ]
+    classes: Annotated[str | Sequence[str], Of("auto", "csv: all classes, separated by |; auto is those that occur")]
     only: Annotated[Settings, Of("none", "settings that runs must have: name=value pairs separated by commas")]
-    columns: Annotated[
-        Settings, Of("none", "csv: meaning of the columns, as example_id=id, prediction=answer, settings=seed+shots")
-    ]
+    columns: Annotated[Settings, Of("none", "csv: roles of columns, as example_id=id,prediction=answer,settings=seed")]
 
 
 class ParentOptions(TypedDict, total=False):
@@ -70,16 +56,13 @@ class ParentOptions(TypedDict, total=False):
     where: Annotated[str, Of("none", "MLflow filter that finds the cells; none uses the parent's children")]
     design: Annotated[
         str | Auto,
-        Of("auto", "how cells are laid out; auto is the parent's design, or inferred from the cells", registered=True),
+        Of("auto", "how cells are laid out; auto is the parent's design, or that of the cells", registered=True),
     ]
     missing: Annotated[
         Literal["auto", "anova", "reml"],
         Of("auto", "estimation method if cells are missing; auto is the parent's, or anova"),
     ]
-    agreement: Annotated[
-        str,
-        Of("auto", "how predictions of two runs are compared: auto, regression, or a scoring function (rougeL, ...)"),
-    ]
+    agreement: Annotated[str, Of("auto", "how predictions are compared: regression, or a function such as rougeL")]
 
 
 class EvaluateOptions(_Metric, GroupOptions, FileOptions, ParentOptions, total=False):

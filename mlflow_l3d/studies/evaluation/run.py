@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.evaluation.parameters import (
-    OF_FILES,
-    OF_GROUPS,
-    OF_PARENT,
-    OPTIONS,
-    EvaluateOptions,
-)
+from mlflow_l3d.studies.evaluation.parameters import OF_FILES, OF_GROUPS, OF_PARENT, OPTIONS, EvaluateOptions
 from mlflow_l3d.studies.evaluation.source import Kind, find_results
 from mlflow_l3d.studies.importing.run import FilesEvaluation, evaluate_files
 from mlflow_l3d.studies.investigation.evaluate import metric_of, score_parent

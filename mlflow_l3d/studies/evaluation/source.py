@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from mlflow_l3d.errors import ParameterError
@@ -108,11 +107,11 @@ def _kind(client: Client, run: Run, *, is_alone: bool, finds_cells: bool) -> Kin
         return Kind.EVALUATION
     experiment = f"experiment:{client.get_experiment(run.info.experiment_id).name}"
     fix = f"Name its experiment: mlflow-l3d evaluate {shlex.quote(experiment)}."
-    if _has_children(client, run):
+    if _has_children(client, run, {}):
         fix = f"Name its children: mlflow-l3d evaluate \"tags.mlflow.parentRunId = '{run_id}'\"."
-    raise ParameterError("source", run_id, f"has neither child runs with the tag {names.ROLE}=cell nor judgements", fix)
+    raise ParameterError("source", run_id, f"has no child runs with the tag {names.ROLE}=cell, and no judgements", fix)
 
 
-def _has_children(client: Client, run: Run, tags: Mapping[str, str] = MappingProxyType({})) -> bool:
+def _has_children(client: Client, run: Run, tags: Mapping[str, str]) -> bool:
     wanted = condition({names.PARENT_RUN_ID: run.info.run_id, **tags})
     return bool(client.search_runs([str(run.info.experiment_id)], wanted, max_results=1))

@@ -36,7 +36,7 @@ def read_runs(path: Path, source: str, columns: Mapping[str, str], metric: str) 
     """
     form = FORMATS[source]
     files = sorted({file for pattern in form.patterns for file in path.rglob(pattern)}) if path.is_dir() else [path]
-    if not files:
+    if not files or not (source == "csv" or any(map(files[0].match, form.patterns))):
         allowed = f"holds no file that {source} writes ({', '.join(form.patterns)})"
         raise ParameterError("source", path, allowed, "Name another folder, or another --from.")
     runs: list[RecordedRun] = []

@@ -153,13 +153,14 @@ class Import:
 
     def document(self) -> dict[str, Any]:
         """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
+        rows = zip(self.cells, self.numbers, self.settings.to_dict("records"), strict=True)
         recorded = [
             {
                 "cell_key": cell.key,
                 "number": number,
-                "settings": {name: value for name, value in row.items() if value == value},
+                "settings": {name: row[name] for name in row if row[name] == row[name]},
             }
-            for cell, number, row in zip(self.cells, self.numbers, self.settings.to_dict("records"), strict=True)
+            for cell, number, row in rows
         ]
         others = {name: value for name, value in self.shared.items() if name != "model"}
         about = {"kind": self.runs[0].kind, "classes": list(self.runs[0].classes)}

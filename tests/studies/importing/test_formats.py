@@ -394,7 +394,7 @@ def test_the_tool_is_recognised_by_its_files(tmp_path: Path):
     assert tool_of(LOGS / "lm_eval", "auto") == "lm-eval"
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("", encoding="utf-8")
-    with pytest.raises(ParameterError, match=r"no file of a tool that is known\. Name one: --from lm-eval\|"):
+    with pytest.raises(ParameterError, match=r"no file of a tool that is known\. Name the tool, --from lm-eval\|"):
         tool_of(tmp_path / "notes", "auto")
     for name, text in (("a.eval", ""), ("b.json", '{"results":')):
         (tmp_path / "notes" / name).write_text(text, encoding="utf-8")

@@ -157,6 +157,7 @@ def test_models_that_were_imported_are_compared_in_pairs_of_equal_settings(place
         ({"from_": "lm_eval"}, "Did you mean 'lm-eval'"),
         ({"path": "nowhere"}, "no such file or folder"),
         ({"from_": "lm-eval"}, "holds no file that lm-eval writes"),
+        ({"from_": "lm-eval", "path": "logs/run-0.csv"}, "holds no file that lm-eval writes"),
         ({"task": "no_yes"}, "must be one of yes_no"),
         ({"only": "sed=1"}, "Did you mean 'seed'"),
         ({"only": "seed=9"}, "no run has these"),
@@ -183,3 +184,13 @@ def test_runs_keep_their_pairs_when_their_parents_are_evaluated_again(place: Pla
         for parent in parents:
             evaluate(parent)
         assert compare(runs=parents).metrics() == before.metrics()
+
+
+def test_a_file_that_may_not_be_read_is_one_line(place: Place, monkeypatch: pytest.MonkeyPatch):
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    Path("results.json").write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(Path, "open", denied)
+    with pytest.raises(L3DError, match=r"^results\.json: cannot be read \(Permission denied\)\. Make it readable"):
+        importing(place, Path("results.json"), from_="auto")

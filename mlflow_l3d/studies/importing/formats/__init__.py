@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.importing.formats import csv_file, inspect_log, lm_eval, promptfoo, tau_bench, trainer
 from mlflow_l3d.studies.importing.recorded import RecordedRun
 
@@ -36,8 +36,11 @@ class Format:
             return False
         if not self.marks or file.suffix != ".json":
             return True
-        with file.open(encoding="utf-8", errors="replace") as text:
-            beginning = "".join(text.read(4096).split())
+        try:
+            with file.open(encoding="utf-8", errors="replace") as text:
+                beginning = "".join(text.read(4096).split())
+        except OSError as error:
+            raise L3DError(f"{file.name}: cannot be read ({error.strerror}). Make it readable, or move it.") from error
         return any(mark in beginning for mark in self.marks)
 
 
@@ -70,6 +73,7 @@ def tool_of(path: Path, tool: str) -> str:
     tools = tools[:1] if tools[:1] and tools[0] in ("lm-eval", "huggingface-trainer") else tools
     tools = [name for name in tools if name != "csv"] or tools
     if len(tools) != 1:
-        held = f"holds files of {' and '.join(tools)}" if tools else "holds no file of a tool that is known"
-        raise ParameterError("from", "auto", f"{path.name} {held}", f"Name one: --from {'|'.join(FORMATS)}.")
+        held = f"files of {' and '.join(tools)}" if tools else "no file of a tool that is known"
+        fix = f"Name the tool, --from {'|'.join(FORMATS)}, or another path."
+        raise ParameterError("source", path.name, f"there is {held}", fix)
     return tools[0]

@@ -50,7 +50,7 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
     wide = "prediction" not in frame
     for name in _OWN[: 2 if wide else 3]:
         if name not in frame:
-            have = ", ".join(map(str, frame))
+            have = ", ".join(map(str, frame)) or "no column at all"
             fix = f"Say which of them it is: --columns {name}=COLUMN."
             raise L3DError(f"{path.name}: has no column {name}, but {have}. {fix}")
     if frame.empty:
