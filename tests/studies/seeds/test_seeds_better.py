@@ -13,9 +13,9 @@ from drawn_examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from seeds_cases import PAPER_SEEDS
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.studies.seeds.numbers.better_seed import better_seed, normalised
 from mlflow_l3d.studies.seeds.numbers.friedman import critical_w, friedman, seed_power
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from seeds_cases import PAPER_SEEDS, long_frame
+from seeds_cases import long_frame
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 
+from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from pages import Page
-from seeds_report_cases import SEEDS, all_studies, regression, study
+from seeds_report_cases import all_studies, regression, study
 
 from mlflow_l3d.analysis.importance.luck import single_run_limit
+from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.style import save_png
 from mlflow_l3d.report.text import marked
@@ -176,11 +177,11 @@ def test_first_table_holds_the_records(studies):
 
 
 def test_page_names_the_seeds_and_fits_a_screen(studies):
-    document = seeds_document(studies[2], title="t", source=SOURCE, runs=[f"r{seed}" for seed in SEEDS])
+    document = seeds_document(studies[2], title="t", source=SOURCE, runs=[f"r{seed}" for seed in PAPER_SEEDS])
     html = document.to_html()
     assert html.count('class="dot hollow"') == 3
-    assert all(f">{seed}</text>" in html for seed in SEEDS)
-    assert document.data["golden"] == [f"r{seed}" for seed in SEEDS]
+    assert all(f">{seed}</text>" in html for seed in PAPER_SEEDS)
+    assert document.data["golden"] == [f"r{seed}" for seed in PAPER_SEEDS]
     assert "one prediction only" in Page(html).text
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("metric mean")[0].split()) <= 120
@@ -338,7 +339,7 @@ def test_heat_map_shows_distances_from_the_tasks_mean(found, tmp_path):
     image = axes.images[0].get_array()
     np.testing.assert_allclose(image, (values - values.mean(axis=0)) / values.std(axis=0), atol=1e-9)
     labels = axes.get_yticklabels()
-    assert [label.get_text() for label in labels] == [str(seed) for seed in SEEDS]
+    assert [label.get_text() for label in labels] == [str(seed) for seed in PAPER_SEEDS]
     assert [label.get_fontweight() for label in labels].count("bold") == 1
     assert "model $x$" in axes.get_title(loc="left")
     save_png(figure, tmp_path / "heat.png", 40)
@@ -370,9 +371,10 @@ def test_a_better_seed_is_named_with_its_differences():
     found = over_tasks(made)
     assert over_headline(found) == "Some seeds are better than others over 8 tasks."
     assert "some seed is better" in better_sentences(found[0])[0]
-    assert marked(over_answers(found)[1].lead) == f"Yes (p {found[0].better_seed.p:.3f}). Seed {SEEDS[6]} ranks best."
-    assert f"{SEEDS[6]} before" in difference_table(found[0].better_seed).rows[0][0]
-    assert f"{SEEDS[6]} before" in Page(over_tasks_document(found, title="t").to_html()).text
+    best = PAPER_SEEDS[6]
+    assert marked(over_answers(found)[1].lead) == f"Yes (p {found[0].better_seed.p:.3f}). Seed {best} ranks best."
+    assert f"{best} before" in difference_table(found[0].better_seed).rows[0][0]
+    assert f"{best} before" in Page(over_tasks_document(found, title="t").to_html()).text
 
 
 @pytest.mark.usefixtures("undrawn")
