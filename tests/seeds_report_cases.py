@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 
-SEEDS = (42, 52, 62, 72, 82, 92, 102, 112, 122, 132)
 TASKS = {
     "cb": ("SuperGLUE", 250, 56, 0.9, 0.4),
     "copa": ("SuperGLUE", 400, 100, 0.3, 0.8),
@@ -18,7 +18,7 @@ TASKS = {
 }
 
 
-def study(task, *, seeds=SEEDS, model="RoBERTa-large", missing=(), collapsed=(), root=0):
+def study(task, *, seeds=PAPER_SEEDS, model="RoBERTa-large", missing=(), collapsed=(), root=0):
     benchmark, size, examples, quality, spread = TASKS.get(task, ("GLUE", 1000, 60, 1.0, 0.3))
     rng = np.random.default_rng([root, len(task), size, ord(model[0])])
     labels = rng.integers(2, size=examples)
@@ -37,7 +37,7 @@ def study(task, *, seeds=SEEDS, model="RoBERTa-large", missing=(), collapsed=(),
     return seeds_study(pd.DataFrame({"seed": list(seeds)}), pd.concat(frames), metric=metric, **names)
 
 
-def regression(*, seeds=SEEDS, model="RoBERTa-large"):
+def regression(*, seeds=PAPER_SEEDS, model="RoBERTa-large"):
     rng = np.random.default_rng(5)
     labels = rng.uniform(0, 5, size=120)
     frames = [

@@ -107,10 +107,10 @@ NAMES = {"found": 46, "own": 41, "known": 21, "given": 14}
 """Names of locals that do not say what they hold -> how often the package binds one."""
 
 
-def doc_nodes(tree: ast.AST) -> set[ast.Constant]:
+def doc_nodes(nodes: list[ast.AST]) -> set[ast.Constant]:
     """Return the docstrings of modules, classes and functions, and those below attributes."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         for statement in getattr(node, "body", []) if not isinstance(node, ast.Lambda | ast.IfExp) else []:
             value = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
@@ -126,9 +126,9 @@ def read() -> tuple[dict[str, str], Counter[str]]:
     prose = [re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL) for page in pages]
     messages, docstrings = [], []
     for path in sorted((ROOT / "mlflow_l3d").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        docs = doc_nodes(tree)
-        for node in ast.walk(tree):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        docs = doc_nodes(nodes)
+        for node in nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 (docstrings if node in docs else messages).append(node.value)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

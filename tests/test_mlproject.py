@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def place(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@cache
 def entry_point(place: str) -> Any:
     folder, name, _, _ = WHERE[place]
     return load_project(str(folder)).get_entry_point(name)

@@ -31,6 +31,7 @@ def alarms(kind, model, *, times=1.0, tables=120):
     return fired / tables
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [CROSSED, NESTED], ids=["crossed", "nested"])
 @pytest.mark.parametrize("kind", ["normal", "exponential", "collapsed"])
 def test_false_alarms_are_rare_and_twice_the_spread_is_seen(kind, model):

@@ -34,6 +34,7 @@ def text(table, golden, **more):
     return next((check.message for check in checks if check.code == "L3D012"), None)
 
 
+@pytest.mark.slow
 def test_failures_at_random_crowd_nowhere():
     """A p-value of at most 0.05 in about one table of twenty (three standard errors)."""
     tables = 60

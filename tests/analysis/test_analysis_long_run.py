@@ -40,7 +40,7 @@ def test_the_two_importances_have_an_interval_each_and_differ_for_good():
     assert held[3] >= 30  # variances of exponential spreads have a long tail
 
 
-@pytest.mark.parametrize("model", [CROSSED, NESTED, LEVELS])
+@pytest.mark.parametrize("model", [pytest.param(CROSSED, marks=pytest.mark.slow), NESTED, LEVELS])
 def test_what_a_factor_moves_has_no_bias_and_rows_of_levels_show_their_spread(model):
     generator, found = np.random.default_rng(1), []
     for _ in range(300 if model is CROSSED else 20):

@@ -35,6 +35,7 @@ def test_equal_to_the_analysis_of_variance_on_a_complete_table(seed, scale):
     assert found.importance == pytest.approx(expected.importance, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_unbiased_with_a_fifth_of_the_cells_missing():
     found = []
     for seed in range(40):

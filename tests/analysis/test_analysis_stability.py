@@ -191,6 +191,7 @@ def test_radial_groups_by_brute_force():
         assert record.interval_over == ("rows with golden runs",)
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_radial_design_covers():
     """Right where the sum of two normal parts is above 0: runs that share one part disagree 2/3 as often as any two."""
     rng = np.random.default_rng(13)

@@ -93,6 +93,7 @@ def test_leaving_out_is_starting_anew(shape):
         assert pair == pytest.approx((squares.contributed, squares.mitigated))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [CROSSED, NESTED], ids=["crossed", "nested"])
 def test_variances_are_true_on_average(model):
     """A third of the cells is missing; within four standard errors."""
@@ -107,6 +108,7 @@ def test_variances_are_true_on_average(model):
     assert np.abs(found.mean(axis=0) - (0.5, 0.5)).max() < 4 * (found.std(axis=0) / math.sqrt(len(found))).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [CROSSED, NESTED], ids=["crossed", "nested"])
 def test_a_twentieth_of_missing_cells_changes_little_and_the_interval_holds(model):
     """20 x 10 tables: close to the whole table's scores; the interval holds the truth as often as it says."""

@@ -112,6 +112,7 @@ def simulated(rng, runs, examples, good):
     return np.where(hits, labels, wrong), labels, hard, con
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_they_claim():
     rng = np.random.default_rng(11)
     covered = 0

@@ -140,6 +140,7 @@ def test_one_factor_alone(session, before, factor):
     assert scores != before[1]
 
 
+@pytest.mark.slow
 def test_nothing_changes_where_nothing_does(session, before):
     """Last, after cells of all other kinds."""
     assert observed(session, make_cell()) == before

@@ -56,6 +56,7 @@ def test_the_interval_of_the_distance():
     )
 
 
+@pytest.mark.slow
 def test_they_cover_what_as_many_other_seeds_give():
     rng = np.random.default_rng(0)
     labels, base = rng.integers(0, 2, EXAMPLES), rng.normal(1.0, 1.3, EXAMPLES)

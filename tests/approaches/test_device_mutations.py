@@ -49,7 +49,7 @@ MUTATIONS = {
 }
 
 
-QUICK = ("heads", "score")
+QUICK = ("heads",)
 """Ways whose mutants are run in a quick check."""
 
 

@@ -56,7 +56,7 @@ COUNTS = {
 """Change a row knowingly: fewer is better, and more of the second or third number is time that a GPU does nothing."""
 
 
-QUICK = ("heads", "full, parts", "maml", "score", "generate, drawn")
+QUICK = ("heads", "full, parts", "generate, drawn")
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,6 @@ from mlflow_l3d.approaches.icl.engine.rows import NOBODY, SHARED, Block, Rows, l
 from mlflow_l3d.approaches.icl.engine.tensors import on_device
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
 
-FAMILIES = ["gpt2", "llama", "llama_eager", "mistral_narrow_window"]
 ANSWERS = [[5], [6, 7], [6, 7, 8], [9, 10, 11, 12], [9, 10, 13]]
 LENGTHS = [1, 7, 3, 7, 12, 2, 9, 4, 4, 15, 1, 6]
 
@@ -153,7 +152,15 @@ def test_a_token_sees_the_prefix_and_its_own_way(window: int | None) -> None:
 # Results
 
 
-@pytest.mark.parametrize(("name", "shared"), [("llama", 0), ("gpt2", 0), *((name, 9) for name in FAMILIES)])
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [
+        ("llama", 0),
+        ("mistral_narrow_window", 9),
+        pytest.param("gpt2", 0, marks=pytest.mark.slow),
+        *(pytest.param(name, 9, marks=pytest.mark.slow) for name in ("gpt2", "llama", "llama_eager")),
+    ],
+)
 @pytest.mark.parametrize("copies", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_many_rows_write_what_the_model_writes_alone(
     name: str, shared: int, copies: bool, monkeypatch: pytest.MonkeyPatch

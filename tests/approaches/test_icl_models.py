@@ -181,6 +181,7 @@ def test_quantised_without_its_packages(monkeypatch, causal_folder, tmp_path, ab
     assert text.endswith("Run: pip install " + " ".join(sorted(absent, reverse=True)))
 
 
+@pytest.mark.slow
 def test_quantised_weights(tmp_path):
     pytest.importorskip("bitsandbytes")
     model = llama(hidden_size=64, intermediate_size=128)

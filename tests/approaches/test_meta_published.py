@@ -96,7 +96,7 @@ def test_paper_takes_the_steps_of_the_authors_code(learner: str, task: str) -> N
 
 
 @pytest.mark.parametrize("after", ["task", "batch"])
-@pytest.mark.parametrize("inner_steps", [1, 2])
+@pytest.mark.parametrize("inner_steps", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_training_and_adaptation_are_those_of_the_plain_loop(learner: str, inner_steps: int, after: str) -> None:
     """Whole cells, three at once, from what their factors draw to the logits of their test examples."""

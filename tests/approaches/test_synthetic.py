@@ -90,6 +90,7 @@ def test_scores_have_the_indices_they_claim(noise):
         assert squares.mean() / sigma2 == pytest.approx(total_sobol_indices(chosen)[name], abs=error + 0.02)
 
 
+@pytest.mark.slow
 def test_crossed_design_finds_the_true_importance():
     chosen = only(data_order=0.0, data_split=1.0)
     names = ("data_split", "data_order")

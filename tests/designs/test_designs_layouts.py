@@ -153,6 +153,7 @@ def test_tables_of_several_factors_share_the_draws_of_factors_mitigated_in_both(
                     assert differing(cell, others_[at]) <= members
 
 
+@pytest.mark.slow
 def test_spread_has_its_known_size_in_every_design() -> None:
     """Each variance within 4 standard errors of the sum of squared weights of the factors that vary."""
     joint = "label_selection+data_split"

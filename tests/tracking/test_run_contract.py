@@ -173,6 +173,7 @@ def test_the_task_is_the_data_of_the_parent_alone(place: Place, one: Investigati
     assert (own.name, own.kind, own.source) == ("reviews.csv", "local", {"uri": "reviews.csv"})
 
 
+@pytest.mark.slow
 def test_one_level_of_nesting(place: Place, one: Investigation, two: Investigation) -> None:
     parents = {run.info.run_id for run in place.parents()}
     assert parents == {one.run_id, two.run_id}
@@ -188,6 +189,7 @@ def test_the_predictions_of_a_child(place: Place, one: Investigation, tmp_path: 
         assert np.mean(frame["label"] == frame["prediction"]) == run.data.metrics["accuracy"]
 
 
+@pytest.mark.slow
 def test_the_artifacts_of_the_parent(place: Place, two: Investigation, tmp_path: Path) -> None:
     found = {item.path for item in place.client.list_artifacts(two.run_id)}
     assert found == {
@@ -217,6 +219,7 @@ def test_the_artifacts_of_the_parent(place: Place, two: Investigation, tmp_path:
     assert listed["seed.data_order"].tolist() == whole["seed.data_order"].tolist()
 
 
+@pytest.mark.slow
 def test_the_table_of_cells_agrees_with_the_children(place: Place, two: Investigation, tmp_path: Path) -> None:
     table = pd.read_parquet(place.download(two.run_id, "cells.parquet", tmp_path)).set_index("run_id")
     children = place.cells(two.run_id)
@@ -231,6 +234,7 @@ def test_the_table_of_cells_agrees_with_the_children(place: Place, two: Investig
             assert row[name] == value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", FACTORS)
 def test_the_numbers_from_the_children_alone(place: Place, two: Investigation, factor: str, tmp_path: Path) -> None:
     """Recompute everything by the formulas of the papers with nothing of ours."""
@@ -266,6 +270,7 @@ def test_the_numbers_from_the_children_alone(place: Place, two: Investigation, f
         assert metrics[f"consistency/{factor}"] == pytest.approx(np.mean(agree), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_nothing_private_is_logged(place: Place, one: Investigation, two: Investigation, tmp_path: Path) -> None:
     private = [str(place.cache.parent), str(Path.home()) + "/", str(Path.cwd()) + "/"]
     texts = []

@@ -81,6 +81,7 @@ def test_a_test_set_of_its_own_for_each_run_leaves_the_spread_of_the_runs(rng):
     assert alone.of_runs[0, 0] == pytest.approx(alone.systems[0].scores.var(ddof=1) / 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["paired", "half", "unpaired", "unequal", "missing", "own test sets"])
 def test_the_error_is_that_of_repeated_experiments(rng, layout):
     runs, examples = 12, 30

@@ -129,6 +129,7 @@ def test_over_tasks_that_agree_the_interval_is_that_of_their_own_luck():
     assert found.weights == pytest.approx((1 / 3,) * 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tasks", "between"), [(3, 0.0), (3, 0.05), (8, 0.05)])
 def test_over_tasks_the_interval_holds_the_truth(rng, tasks, between):
     held = 0
@@ -150,6 +151,7 @@ def test_two_tasks_make_a_mean_of_each_pair(rng):
     assert [each.task for each in found.ranks] == ["x", "x", "y", "y", "", ""]
 
 
+@pytest.mark.slow
 def test_a_system_against_itself_claims_no_more_than_the_level_allows(rng):
     claims = repeats = 0
     for seed in range(6):

@@ -106,6 +106,7 @@ def test_decisions_by_where_the_interval_lies():
     assert decided.tolist() == ["equivalent", "better", "worse", "undecided", "equivalent"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spending", SPENDINGS)
 @pytest.mark.parametrize("budget", [5, 20, 50])
 def test_false_claims_are_at_most_alpha(budget, spending, rng):
@@ -134,6 +135,7 @@ def test_one_answer_that_flips_in_some_runs_is_not_taken_for_none(examples, flip
     assert held.mean() >= 0.93
 
 
+@pytest.mark.slow
 def test_skewed_scores_of_one_system_make_no_more_false_regressions_than_alpha(rng):
     baseline = 1 - rng.exponential(size=(10_000, 20))
     differences = rng.standard_normal((10_000, 20)) - baseline
@@ -143,6 +145,7 @@ def test_skewed_scores_of_one_system_make_no_more_false_regressions_than_alpha(r
     assert plain.mean() > 0.03  # one look at Student's t alone is wrong more often than it says
 
 
+@pytest.mark.slow
 def test_power_is_what_scores_drawn_anew_give(rng):
     plan = SequentialPlan(planned_looks(30, 5), 1.0)
     same, worse = power(plan, Noise(1.7), stream)

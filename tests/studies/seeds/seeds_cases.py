@@ -7,9 +7,8 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
-
-PAPER_SEEDS = (42, 52, 62, 72, 82, 92, 102, 112, 122, 132)
 
 
 def long_frame(predictions, labels, seeds, ids=None):

@@ -13,9 +13,9 @@ from drawn_examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from seeds_cases import PAPER_SEEDS
 
 from mlflow_l3d.analysis.importance.multiplicity import holm
+from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.studies.seeds.numbers.better_seed import better_seed, normalised
 from mlflow_l3d.studies.seeds.numbers.friedman import critical_w, friedman, seed_power
 
@@ -65,6 +65,7 @@ def test_small_tables_have_the_exact_p_value():
     assert friedman(ranks).p == pytest.approx(np.mean(np.array(null) >= observed - 1e-9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seeds", "tasks"), [(10, 12), (10, 5), (5, 8), (3, 4), (2, 6)])
 def test_no_better_seed_is_found_in_five_percent_at_most(seeds, tasks):
     scores = np.random.default_rng(seeds * tasks).normal(size=(1500, tasks, seeds))
@@ -117,6 +118,7 @@ def test_seed_42_alone_is_a_fair_test():
     assert better_seed(matrix_of(scores[0], seeds=range(10))).named_seed is None
 
 
+@pytest.mark.slow
 def test_interval_of_the_effect_covers():
     rng = np.random.default_rng(6)
     better = np.linspace(-0.9, 0.9, 10)
@@ -155,6 +157,7 @@ def test_scores_of_any_unit_give_the_same_answer():
     np.testing.assert_allclose(z.std(axis=1), 1)
 
 
+@pytest.mark.slow
 def test_power_is_what_simulations_find():
     found = seed_power(10, 12)
     assert 1.2 < found.one_better < 1.7

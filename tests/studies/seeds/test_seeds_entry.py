@@ -18,6 +18,7 @@ from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class
 
 from mlflow_l3d import cli
 from mlflow_l3d.cells.factors import configuration_seed, stream_seed
+from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation.deletion import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
@@ -26,7 +27,6 @@ from mlflow_l3d.studies.seeds.request import parse_seeds, specify_seeds
 from mlflow_l3d.studies.seeds.results import evaluate_seeds
 from mlflow_l3d.studies.seeds.run import SeedsRun, seeds
 
-TEN = tuple(range(42, 142, 10))
 NOTHING_RANDOM = "a_data_order=1e6,a_sample_choice=1e6,a_model_initialisation=1e6,a_model_randomness=1e6"
 ARTIFACTS = {"cells.parquet", "predictions.parquet", "report.html", "summary.svg"}
 ARTIFACTS |= {f"{name}.json" for name in ("cells", "examples", "investigation", "result", "seeds")}
@@ -177,7 +177,7 @@ def test_another_machine_gets_the_same_predictions(whole: tuple[Place, SeedsRun]
 
 
 def test_counts_and_lists() -> None:
-    assert parse_seeds("10") == TEN
+    assert parse_seeds("10") == PAPER_SEEDS == tuple(range(42, 142, 10))
     assert parse_seeds("11")[10] == 142
     assert parse_seeds("2") == (42, 52)
     assert parse_seeds("[0, 7]") == (0, 7)
@@ -285,7 +285,7 @@ def test_killed_and_started_again(place: Place) -> None:
     assert_whole(place, result.run_id, 6)
     left = place.client.get_run(old.info.run_id)
     assert (left.info.status, left.data.tags["l3d.superseded_by"]) == ("KILLED", result.run_id)
-    accuracies = (expected(TEN[:6]) == right(class_task())).mean(axis=1)
+    accuracies = (expected(PAPER_SEEDS[:6]) == right(class_task())).mean(axis=1)
     np.testing.assert_array_equal(result.study.scores["accuracy"], accuracies)
 
 

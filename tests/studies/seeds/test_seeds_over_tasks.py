@@ -150,6 +150,7 @@ def test_correlations_equal_scipy(pairs):
     assert whole.spearman == pytest.approx(found.spearman)
 
 
+@pytest.mark.slow
 def test_intervals_of_twelve_tasks_cover():
     rng = np.random.default_rng(4)
     truth = -0.6
@@ -164,6 +165,7 @@ def test_intervals_of_twelve_tasks_cover():
     assert 0.91 <= np.mean(ranks) <= 0.97
 
 
+@pytest.mark.slow
 def test_the_detectable_correlation_is_detected_in_80_percent():
     rng = np.random.default_rng(5)
     size = size_correlation(np.arange(1, 13), np.arange(12.0)).detectable

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from seeds_cases import PAPER_SEEDS, long_frame
+from seeds_cases import long_frame
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 
+from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 
@@ -74,12 +75,14 @@ def test_seeds_move_predictions_more_than_scores(studies):
     assert studies[5].pairs["consistency_pearson"].mean > studies[5].pairs["consistency_ccc"].mean > 0.5
 
 
+@pytest.mark.slow
 def test_balanced_classes_make_recall_the_accuracy_as_in_the_paper(studies):
     """All of WiC's dev part is balanced; so nearly is the part of it here."""
     spreads = studies[4].spreads
     assert spreads["recall_macro"].mean == pytest.approx(spreads["accuracy"].mean, abs=0.01)
 
 
+@pytest.mark.slow
 def test_ten_seeds_of_a_linear_model_hold_no_better_one(studies):
     found = over_tasks(studies)[0]
     assert found.better_seed.tasks == tuple(SETS)

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from pages import Page
-from seeds_report_cases import SEEDS, all_studies, regression, study
+from seeds_report_cases import all_studies, regression, study
 
 from mlflow_l3d.analysis.importance.luck import single_run_limit
+from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.investigation.parameters import MAIN
@@ -175,11 +176,11 @@ def test_first_table_holds_the_records(studies):
 
 
 def test_page_names_the_seeds_and_fits_a_screen(studies):
-    document = seeds_document(studies[2], title="t", source=SOURCE, runs=[f"r{seed}" for seed in SEEDS])
+    document = seeds_document(studies[2], title="t", source=SOURCE, runs=[f"r{seed}" for seed in PAPER_SEEDS])
     html = document.to_html()
     assert html.count('class="dot hollow"') == 3
-    assert all(f">{seed}</text>" in html for seed in SEEDS)
-    assert document.data["golden"] == [f"r{seed}" for seed in SEEDS]
+    assert all(f">{seed}</text>" in html for seed in PAPER_SEEDS)
+    assert document.data["golden"] == [f"r{seed}" for seed in PAPER_SEEDS]
     assert "one prediction only" in Page(html).text
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("metric mean")[0].split()) <= 120
@@ -350,7 +351,7 @@ def test_heat_map_shows_distances_from_the_tasks_mean(found):
     depth = [float(cell.get("fill-opacity")) for cell in cells]
     np.testing.assert_allclose(depth, 0.75 * np.minimum(np.abs(z.ravel()) / 2.5, 1), atol=0.003)
     assert [each.text for each in drawn(svg, "text") if each.get("class") == "strong" and each.text == "42"] == ["42"]
-    assert [text for text in texts if text in map(str, SEEDS)] == [str(seed) for seed in SEEDS]
+    assert [text for text in texts if text in map(str, PAPER_SEEDS)] == [str(seed) for seed in PAPER_SEEDS]
     assert [text for text in texts if text in one.matrix.index] == [*one.matrix.index]
 
 
@@ -376,9 +377,10 @@ def test_a_better_seed_is_named_with_its_differences():
     found = over_tasks(made)
     assert over_headline(found) == "Some seeds are better than others over 8 tasks."
     assert "some seed is better" in better_sentences(found[0])[0]
-    assert marked(over_answers(found)[1].lead) == f"Yes (p {found[0].better_seed.p:.3f}). Seed {SEEDS[6]} ranks best."
-    assert f"{SEEDS[6]} before" in difference_table(found[0].better_seed).rows[0][0]
-    assert f"{SEEDS[6]} before" in Page(over_tasks_document(found, title="t").to_html()).text
+    best = PAPER_SEEDS[6]
+    assert marked(over_answers(found)[1].lead) == f"Yes (p {found[0].better_seed.p:.3f}). Seed {best} ranks best."
+    assert f"{best} before" in difference_table(found[0].better_seed).rows[0][0]
+    assert f"{best} before" in Page(over_tasks_document(found, title="t").to_html()).text
 
 
 def test_one_task_alone_has_no_test():

@@ -34,6 +34,7 @@ def test_a_complete_grid_is_the_analysis_of_variance():
     assert study.cannot_tell == ()
 
 
+@pytest.mark.slow
 def test_estimates_find_the_truth_where_runs_are_missing():
     draw, seeds, shots = np.random.default_rng(1), 12, 10
     grid = pd.DataFrame(list(product(range(seeds), range(shots))), columns=["seed", "shots"])

@@ -34,6 +34,7 @@ SCORES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCORES)
 def test_intervals_of_ten_seeds_cover_mean_and_std(name):
     draw, mean, std = SCORES[name]
@@ -95,6 +96,7 @@ def test_intervals_claim_nothing_that_cannot_be():
     assert (found.mean_ci_low, found.std_ci_low) == (wide.mean_ci_low, wide.std_ci_low)
 
 
+@pytest.mark.slow
 def test_spread_over_pairs_covers():
     rng = np.random.default_rng(14)
     labels, difficulty = rng.integers(2, size=150), rng.normal(size=150)

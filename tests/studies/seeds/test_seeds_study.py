@@ -12,11 +12,12 @@ import scipy.stats
 from drawn_examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from seeds_cases import PAPER_SEEDS, drawn_predictions, drawn_regression, drawn_study, long_frame, pair_values
+from seeds_cases import drawn_predictions, drawn_regression, drawn_study, long_frame, pair_values
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, precision_score, recall_score
 from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
 from mlflow_l3d.analysis.consistency.runs import consistency
+from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 
