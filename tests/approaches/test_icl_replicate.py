@@ -17,6 +17,7 @@ from icl_helpers import APPROACH, cell, complete
 from scipy.stats import binom
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.icl.servers import requests_per_example
 from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
@@ -24,6 +25,7 @@ from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.base import warn_of_unread
 from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.planning.run import plan
 from mlflow_l3d.studies.seeds.numbers.repeats import answer_changes
 from mlflow_l3d.studies.seeds.run import SeedsRun, plan_replicate, replicate
 
@@ -78,8 +80,8 @@ def by_prompt(prompt: str, number: int) -> str:
 
 @pytest.mark.parametrize("changing", [lambda *_: "positive", by_prompt], indirect=True, ids=["same", "by prompt"])
 def test_rows_are_counted_as_the_server_answered_them(changing):
-    plan = plan_replicate(handmade_task(40), **parameters(changing))
-    assert f"About {ROWS * REPEATS} requests to openai:tiny, {ROWS} per cell" in plan.summary()
+    planned = plan_replicate(handmade_task(40), **parameters(changing))
+    assert f"About {ROWS * REPEATS} requests to openai:tiny, {ROWS} per cell" in planned.summary()
     assert not changing.given
     run = repeated(changing)
     assert [len(answers) for answers in changing.given.values()] == [REPEATS] * ROWS
@@ -117,7 +119,9 @@ def keys(server: Server, cache: Path, cells: list[Any], **given: Any) -> list[in
     job = Job(
         APPROACH,
         handmade_task(40, num_labelled=20, test_size=ROWS),
-        complete(base_url=server.url, shots=1, decision="generate", verbaliser="negative;positive", **given),
+        complete(
+            **{"base_url": server.url, "shots": 1, "decision": "generate", **given}, verbaliser="negative;positive"
+        ),
         "openai:tiny",
         "cpu",
         cache,
@@ -134,6 +138,25 @@ def test_what_is_asked_again(server, tmp_path):
     again = [replace(one, factor=REPLICATE, key=f"{one.key} again") for one in (first, second)]
     assert keys(server, tmp_path, again) == [ROWS, ROWS]
     assert keys(server, tmp_path, again) == [0, 0]
+
+
+@pytest.mark.parametrize(("gives", "requests"), [("prompt", 2), ("first", 1), ("nothing", 1)])
+def test_requests_are_counted_as_they_are_sent(server, tmp_path, monkeypatch, gives, requests):
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path))
+    server.gives, given = gives, {"chat": "none", "decision": "score", "calibration": "none"}
+    numerics = APPROACH.dependencies(complete(base_url=server.url, **given), "openai:tiny")
+    assert requests_per_example(numerics, 2) == requests
+    assert keys(server, tmp_path, [cell(0)], **given) == [ROWS * requests]
+    assert requests_per_example({}, 2) == 0
+
+
+def test_a_plan_of_an_investigation_says_how_many_requests_it_sends(server, tmp_path, monkeypatch, tracking_uri):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path))
+    asked = {name: value for name, value in parameters(server).items() if name != "repeats"}
+    planned = plan(handmade_task(40), approach="icl", factor="sample_choice", pilot="none", **asked)
+    line = f"About {planned.cells * ROWS:,} requests to openai:tiny, {ROWS} per cell"
+    assert any(note.startswith(line) for note in planned.notes)
 
 
 def test_concurrency_decides_fresh_answers_only():
