@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import Any, Final, Unpack
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import OF_FILES, OF_GROUPS, OF_PARENT, OPTIONS, EvaluateOptions
 from mlflow_l3d.studies.evaluation.source import Kind, find_results
+from mlflow_l3d.studies.groups.results import GroupsEvaluation
+from mlflow_l3d.studies.groups.run import evaluate_groups
 from mlflow_l3d.studies.importing.run import FilesEvaluation, evaluate_files
 from mlflow_l3d.studies.investigation.evaluate import metric_of, score_parent
 from mlflow_l3d.studies.investigation.results import Evaluation
+from mlflow_l3d.studies.judged.results import JudgedEvaluation
+from mlflow_l3d.studies.judged.run import evaluate_judged
 from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation, evaluate_seeds
 from mlflow_l3d.studies.shown import shows_progress, under_way
@@ -22,10 +26,6 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import deleted_cells
 from mlflow_l3d.tracking.earlier.reader import Recorded, parent_run, read_investigation
-
-if TYPE_CHECKING:
-    from mlflow_l3d.studies.groups.results import GroupsEvaluation  # type: ignore[import-not-found,unused-ignore]
-    from mlflow_l3d.studies.judged.results import JudgedEvaluation  # type: ignore[import-not-found,unused-ignore]
 
 _OPTIONS_OF: Final[Mapping[Kind, tuple[str, ...]]] = {
     Kind.FILES: ("metric", *OF_FILES),
@@ -59,7 +59,8 @@ def evaluate(
           get a table, in a run of their own.
         * ``experiment:NAME``, an MLflow filter such as ``params.model = 'a'``, or several runs without our tags: groups
           of runs that differ by seeds alone are compared.
-        * The id of an evaluation run of MLflow (``mlflow.genai.evaluate``, ``mlflow.evaluate``): its judgements.
+        * The id of an evaluation run of MLflow (``mlflow.genai.evaluate``, ``mlflow.evaluate``): its judgements. Of
+          several, other answers are repeats.
         * A file or folder of another tool: each run in it becomes a child run of one parent run, which is scored like a
           seeds study.
     log
@@ -132,11 +133,7 @@ def evaluate(
             return _evaluate_investigation(named[0], arguments, **written)
         written["metric"] = metric.removeprefix("metrics.")
         if kind is Kind.EVALUATION:
-            from mlflow_l3d.studies.judged.run import evaluate_judged  # type: ignore[import-not-found,unused-ignore]
-
-            return evaluate_judged(named[0], **written)
-        from mlflow_l3d.studies.groups.run import evaluate_groups  # type: ignore[import-not-found,unused-ignore]
-
+            return evaluate_judged(",".join(named), **written)
         return evaluate_groups(named if named[1:] else named[0], **{**own, "tag": arguments["tag"], **written})
 
 

@@ -15,6 +15,7 @@ from mlflow_l3d.tracking.children import condition
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import parent_run
+from mlflow_l3d.tracking.judged import is_evaluation
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{32}|latest")
 _OPERATOR: Final = re.compile(r"[=<>]|\si?like\s|\sin\s*\(|\sis\s+(not\s+)?null", re.IGNORECASE)
@@ -99,12 +100,11 @@ def _kind(client: Client, run: Run, *, is_alone: bool, finds_cells: bool) -> Kin
         return Kind.INVESTIGATION
     if finds_cells or _has_children(client, run, {names.ROLE: "cell"}):
         return Kind.INVESTIGATION if is_alone else Kind.SEEDS
+    # Of several runs only the tag is looked at: there may be thousands, and traces take a request each.
+    if tags.get("mlflow.runType") == "genai_evaluate" or (is_alone and is_evaluation(client, run)):
+        return Kind.EVALUATION
     if not is_alone:
         return Kind.RUNS
-    from mlflow_l3d.tracking.judged import is_evaluation  # type: ignore[import-not-found,unused-ignore]
-
-    if is_evaluation(client, run):
-        return Kind.EVALUATION
     experiment = f"experiment:{client.get_experiment(run.info.experiment_id).name}"
     fix = f"Name its experiment: mlflow-l3d evaluate {shlex.quote(experiment)}."
     if _has_children(client, run, {}):
