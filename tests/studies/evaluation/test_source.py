@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -14,15 +13,10 @@ from run_helpers import Place, sqlite_place
 
 import mlflow_l3d
 from mlflow_l3d import cli
+from mlflow_l3d.studies.evaluation import run as evaluating
 from mlflow_l3d.studies.evaluation.source import Kind, find_results
 
 calls: list[tuple[str, object, dict[str, Any]]] = []
-
-
-def _stand_in(monkeypatch: pytest.MonkeyPatch, module: str, **functions: object) -> None:
-    monkeypatch.setitem(sys.modules, module, ModuleType(module))
-    for name, function in functions.items():
-        monkeypatch.setattr(sys.modules[module], name, function, raising=False)
 
 
 @pytest.fixture
@@ -38,11 +32,8 @@ def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch)
 
         return call
 
-    package = "mlflow_l3d"
-    judged = {"is_evaluation": lambda _, run: run.data.tags.get("mlflow.runType") == "genai_evaluate"}
-    _stand_in(monkeypatch, f"{package}.tracking.judged", **judged)
-    _stand_in(monkeypatch, f"{package}.studies.groups.run", evaluate_groups=called("groups"))
-    _stand_in(monkeypatch, f"{package}.studies.judged.run", evaluate_judged=called("judged"))
+    monkeypatch.setattr(evaluating, "evaluate_groups", called("groups"))
+    monkeypatch.setattr(evaluating, "evaluate_judged", called("judged"))
     return sqlite_place(migrated_store, tmp_path / "place")
 
 
