@@ -36,7 +36,8 @@ def variance_limits(
     shows (Zou and Donner 2008). Mean squares of effects nested in rows have chi-square limits with the degrees of
     freedom that fit their jackknife variance over rows, so rows need not be normal. Those of judges and other crossed
     factors have one degree less than levels. Which judges were drawn also moves the other variances if values are 0
-    and 1: the jackknife variance over levels, less what rows explain of it, widens their limits.
+    and 1: the jackknife variance over levels, less what rows explain of it, widens their limits
+    (for 0 and 1 less half of what rows explain, by simulation).
     """
     from scipy.special import chdtri
 
@@ -93,6 +94,8 @@ def _luck_of_levels(
             parts.append(estimate_moments(values[kept], *fewer).parts())
         except np.linalg.LinAlgError:  # without these levels some sources cannot be separated
             return None
+    # Which judges were drawn moves shares in a skewed way, which few judges understate: half of it makes up for that.
+    overlap = 0.5 if np.isin(values, (0, 1)).all() else 1.0
     half_widths = []
     for which in (0, 1):
         estimates, without = (np.array([each[place] for each in parts]) for place in (which, which + 2))
@@ -100,5 +103,7 @@ def _luck_of_levels(
         apart = without - without.mean(axis=0)
         of_rows = np.square(apart - apart.mean(axis=1, keepdims=True)).sum(axis=(0, 1)) * (groups - 1) / groups
         of_levels = np.square(estimates - estimates.mean(axis=0)).sum(axis=0)
-        half_widths.append(t_quantile(sets - 1, level) * np.sqrt(np.maximum(0.0, shrink * (of_levels - of_rows))))
+        half_widths.append(
+            t_quantile(sets - 1, level) * np.sqrt(np.maximum(0.0, shrink * (of_levels - overlap * of_rows)))
+        )
     return np.array(half_widths)

@@ -119,7 +119,9 @@ def mean_interval(values: FloatArray, level: float, *, shares: bool) -> tuple[fl
     if not shares:
         return (mean - quantile * error, mean + quantile * error) if error > 0 else (math.nan, math.nan)
     mean = min(1.0, max(0.0, mean))
-    draws = mean * (1 - mean) / error**2 if error > 0 and 0 < mean < 1 else float(rows)
+    # Half a row at the far end stands for rare rows that were not seen.
+    variance = error**2 + (max(mean, 1 - mean) / rows) ** 2 / 2
+    draws = mean * (1 - mean) / variance if 0 < mean < 1 else float(rows)
     over = quantile**2 / draws
     centre = (mean + over / 2) / (1 + over)
     half = quantile / (1 + over) * math.sqrt(mean * (1 - mean) / draws + over / (4 * draws))
