@@ -90,6 +90,20 @@ class CellLoop(Generic[S]):
             elif self.elsewhere:
                 time.sleep(max(LOOK_SECONDS, time.monotonic() - began))
 
+    def take_finished(self) -> None:
+        """Take note of those cells of other processes that are known to be done by now."""
+        for study, cell in self._cells_elsewhere():
+            if study.take_known(cell):
+                self._leave(study, cell)
+
+    def abandon(self) -> None:
+        """Give back the claims on all cells that are under way."""
+        for studies in self.under_way.values():
+            for study, cell in studies:
+                study.recorder.claims.release(cell.key)
+        self.under_way.clear()
+        self.elsewhere.clear()
+
     def _train(self, cells: Iterator[Cell]) -> Iterator[tuple[Outcome, list[tuple[S, Cell]]]]:
         with closing(self._executor().run(cells)) as outcomes:
             for outcome in outcomes:

@@ -103,7 +103,7 @@ class _Reader:
     def record(self, kind: type, content: Mapping[str, Any]) -> Any:
         """Return a record of a class; what lies in a file of its own is read from it."""
         hints = get_type_hints(kind)
-        values = {name: self.value(hints[name], value) for name, value in content.items() if name in hints}
+        values = {name: self.value(hints[name], value) for name, value in content.items()}
         for each in fields(kind):
             if file := each.metadata.get("file"):
                 values[each.name] = self._frame(file) if self.files else None

@@ -21,10 +21,11 @@ class Owner:
     """A study; another process trains the cells of `elsewhere_keys`, and `looks` says what becomes of them."""
 
     def __init__(self, elsewhere_keys: set[str], looks: list[tuple[list[Cell], list[Cell]]]) -> None:
+        self.released: list[str] = []
         self.known: set[str] = set()
         self.no_longer: list[Cell] = []
         self.unneeded: set[str] = set()
-        self.recorder: Any = None
+        self.recorder: Any = SimpleNamespace(claims=SimpleNamespace(release=self.released.append))
 
         def settled(cells: list[Cell]) -> tuple[list[Cell], list[Cell]]:
             done, given_back = looks.pop(0)
@@ -78,6 +79,17 @@ def test_what_is_done_or_no_longer_needed_is_not_waited_for(monkeypatch: pytest.
     keys, _ = trained(owner, monkeypatch)
     assert keys == [cell.key for cell in rest]
     assert owner.no_longer == [first, second]
+
+
+def test_claims_on_what_is_under_way_can_be_given_back() -> None:
+    owner = Owner({CELLS[0].key}, [])
+    cells: CellLoop[Owner] = CellLoop(Inline, lambda: len(CELLS))  # type: ignore[arg-type]
+    outcomes = cells.outcomes((owner, cell) for cell in CELLS)
+    next(outcomes)
+    outcomes.close()
+    cells.abandon()
+    assert owner.released == [CELLS[0].key]
+    assert not cells.under_way
 
 
 def test_a_study_that_is_over_stays_so() -> None:

@@ -68,6 +68,8 @@ class Gate(OnOneScreen):
         Where it comes from, and the given values, for its report.
     computed
         How many runs were trained now.
+    ahead
+        How many of these are beyond the last look: free workers begin the next runs before the look is taken.
     request
         The request; None if it was loaded.
     """
@@ -77,6 +79,7 @@ class Gate(OnOneScreen):
     source: GateSource
     settings: Mapping[str, str]
     computed: int
+    ahead: int = 0
     request: GateRequest | None = field(default=None, metadata=LEFT_OUT)
 
     @property
@@ -98,7 +101,8 @@ class Gate(OnOneScreen):
     @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
-        line = f"{counted(self.computed, 'run')} trained now; MLflow run {self.run_id}; with report.html"
+        ahead = f", {self.ahead} of them begun for the next look and not looked at" if self.ahead else ""
+        line = f"{counted(self.computed, 'run')} trained now{ahead}; MLflow run {self.run_id}; with report.html"
         return gate_document(self.answer, source=self.source, settings=self.settings, lines=[line])
 
 
@@ -138,7 +142,8 @@ class Conduct:
                 trained = [side.begun for side in self.runs.values() if side.begun]
                 for runs in trained:
                     runs.finish(self.answer.looks[-1].runs)
-            return self._write(run, sum(runs.computed for runs in trained))
+            counts = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
+            return self._write(run, *counts)
 
     @property
     def _is_over(self) -> bool:
@@ -164,7 +169,7 @@ class Conduct:
             training = None
             if request and (is_left or not self._is_over):
                 request = replace(request, gate=gate_run)
-                training = GoldenRuns(request, progress=self.progress)
+                training = GoldenRuns(request, progress=self.progress, takes_turns=all(requests))
             runs = self.runs[side.name] = SideRuns(side, self.request, self.client, training, stack)
             if is_left:  # its process was killed at its end: what it left is ended, too
                 runs.missing(self.request.plan.looks[-1])
@@ -173,6 +178,9 @@ class Conduct:
         """Train the missing ones of the first `runs` runs of either side."""
         for side in self.runs.values():
             if side.missing(runs) and side.training:
+                for other in self.runs.values():
+                    if other is not side and other.training:
+                        other.training.pause()
                 side.training.advance(runs)
 
     def _look(self, runs: int) -> None:
@@ -235,13 +243,13 @@ class Conduct:
         """Return run and experiment of both sides, as far as they are there, by name."""
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
-    def _write(self, run: AuxiliaryRun, computed: int) -> Gate:
+    def _write(self, run: AuxiliaryRun, computed: int, ahead: int) -> Gate:
         parents = self._parents()
         document = about(self.request, parents)
         settings = {name: value for name, value in document["parameters"].items() if value != "auto"}
         experiment_id = str(self.client.get_run(run.run_id).info.experiment_id)
         source = source_of_gate(self.request, run.run_id, parents, runs_page(self.client, experiment_id))
-        gate = Gate(run.run_id, self.answer, source, settings, computed, self.request)
+        gate = Gate(run.run_id, self.answer, source, settings, computed, ahead, self.request)
         with temporary_folder() as folder:
             write_record(folder, self.answer, document)
             write_result(folder, gate)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.cells.cell import Cell, cell_key, content_key
+from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
 from mlflow_l3d.cells.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
 from mlflow_l3d.parameters.published import PUBLISHED, as_published
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
@@ -140,7 +139,9 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
 class GoldenRuns(CellStudy[GoldenRequest, None]):
     """The golden runs of one system, trained as they are needed.
 
-    Runs that another process of this machine trains come last: they are waited for.
+    Workers stay between two calls of :meth:`advance`. While the last runs before a look are trained, workers that are
+    free begin those after it, unless the other side of the gate trains next, for which they have to go. Runs that
+    another process of this machine trains come last: they are waited for.
 
     Parameters
     ----------
@@ -148,20 +149,32 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         Which runs there are at most.
     progress
         Whether to show a progress bar on stderr.
+    takes_turns
+        Whether the other side of the gate trains, too.
 
     Attributes
     ----------
     scores
         Shape (runs,): own metric of each run, nan if it has none, or none yet.
+    ahead
+        Trained runs that no look needed; known at the end.
     """
 
     unit = "run"
 
-    def __init__(self, request: GoldenRequest, *, progress: bool = False) -> None:
+    def __init__(self, request: GoldenRequest, *, progress: bool = False, takes_turns: bool = False) -> None:
         super().__init__(request, progress=progress)
         self.scores: FloatArray = np.full(request.runs, np.nan)
+        self.ahead = 0
+        self._takes_turns = takes_turns
         self._cells = list(request.cells())
         self._untried = set(range(request.runs))
+        self._trained: list[int] = []
+        self._needed = 0
+        self._loop: CellLoop[GoldenRuns] = CellLoop(
+            lambda: executor_of(request.setup), lambda: self.missing_runs(self._needed) - len(self._loop.under_way)
+        )
+        self._outcomes: Generator[tuple[Outcome, list[tuple[GoldenRuns, Cell]]], None, None] | None = None
 
     @property
     def progress_title(self) -> str:
@@ -174,6 +187,11 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         for cell in self._cells:
             self.take_known(cell)
         return recorder
+
+    def end(self, status: str, line: str) -> None:
+        """Let the workers go, and end the parent before all is done."""
+        self.pause()
+        super().end(status, line)
 
     def how_far(self) -> str:
         """Return nothing: how many runs there will be is not known."""
@@ -188,29 +206,46 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         """Train the missing ones of the first `runs` runs."""
         if self.missing_runs(runs) and not self.computed:
             self.take_tested(tested(self.request, progress=self.progress))
-        missing = self.missing_runs(runs)
-        loop: CellLoop[GoldenRuns] = CellLoop(
-            lambda: executor_of(self.request.setup), lambda: self.missing_runs(runs) - len(loop.under_way)
-        )
-        cells = ((self, self._cells[number]) for number in sorted(self._untried) if number < runs)
+        self._needed, missing = runs, self.missing_runs(runs)
         shown = self.progress and missing > 0
-        with (
-            progress_bar(self.progress_title, self.unit, total=runs, shown=shown, done=runs - missing) as bar,
-            closing(loop.outcomes(cells)) as outcomes,
-        ):
-            for outcome, [(_, cell)] in outcomes:
-                self.take(cell, outcome)
-                bar.update()
+        with progress_bar(self.progress_title, self.unit, total=runs, shown=shown, done=runs - missing) as bar:
+            while missing := self.missing_runs(runs):
+                if self._outcomes is None:
+                    self._outcomes = self._loop.outcomes(self._next_cells())
+                if (trained := next(self._outcomes, None)) is None:
+                    self.pause()
+                else:
+                    outcome, [(_, cell)] = trained
+                    self.take(cell, outcome)
+                    self.elsewhere.look()
+                    self._loop.take_finished()
+                bar.update(missing - self.missing_runs(runs))
 
     def missing_runs(self, runs: int) -> int:
         """Return how many of the first `runs` runs were not tried."""
         return sum(number < runs for number in self._untried)
+
+    def pause(self) -> None:
+        """Let the workers go; what they are at is not recorded."""
+        if self._outcomes is not None:
+            self._outcomes.close()
+            self._outcomes = None
+        self._loop.abandon()
+
+    def needs(self, cell: Cell) -> bool:
+        """Return whether a run that another process trains is waited for."""
+        return self._number(cell) < self._needed
 
     def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
         """Take note of a run that is done."""
         number = self._number(cell)
         self._untried.discard(number)
         self.scores[number] = metrics.get(self.request.metric.name, np.nan)
+
+    def on_record(self, cell: Cell, record: CellRecord) -> None:
+        """Take note of a run that was trained now."""
+        super().on_record(cell, record)
+        self._trained.append(self._number(cell))
 
     def cell_name(self, cell: Cell) -> str:
         """Return what messages call a run."""
@@ -225,6 +260,8 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
 
     def finish(self, runs: int) -> None:
         """Write what a parent holds, and end it; the first `runs` runs were needed."""
+        self.pause()
+        self.ahead = sum(number >= runs for number in self._trained)
         self.recorder.wait()
         frame = self._frame()
         scores = self.scores[:runs][np.isfinite(self.scores[:runs])]
@@ -247,6 +284,13 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
                 row |= {f"seed.{factor}": seed for factor, seed in cell.seeds.items()}
                 rows.append({**row, **({} if record.error else record.metrics)})
         return pd.DataFrame(rows).astype(dict.fromkeys(("row", "column", "index"), "Int64"))
+
+    def _next_cells(self) -> Iterator[tuple[GoldenRuns, Cell]]:
+        """Yield the runs that were not tried: those that are needed, and if workers may stay those after them."""
+        for number in sorted(self._untried):
+            if self._takes_turns and number >= self._needed:
+                return
+            yield self, self._cells[number]
 
     def _number(self, cell: Cell) -> int:
         return next(iter(cell.configurations.values())) - self.request.base

@@ -148,6 +148,14 @@ def test_worse_candidate_fails_after_more_runs_of_both_and_the_other_way_round_i
     assert other.difference == pytest.approx(found.answer.looks[-1].difference)
 
 
+def test_what_was_trained_ahead_is_told(place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = GoldenRuns.advance
+    monkeypatch.setattr(GoldenRuns, "advance", lambda self, runs: train(self, runs + 2))
+    found = gated(place, baseline=baseline)
+    assert found.ahead == found.computed - found.answer.looks[-1].runs == 2
+    assert f"{found.computed} runs trained now, 2 of them begun for the next look" in found.summary()
+
+
 def test_a_gate_is_deleted_with_all_that_it_trained(place: Place, baseline: str) -> None:
     before = {run.info.run_id for run in place.runs()}
     found = gated(place, baseline=baseline, most_runs=8)
@@ -242,7 +250,9 @@ def test_an_interrupt_while_a_parent_opens_leaves_none_running(
     assert [run.info.status for role in ("gate", "golden_runs") for run in of_role(place, role)] == ["KILLED"] * 2
 
 
-def test_no_run_is_begun_for_nothing(place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_run_is_begun_for_nothing_if_both_sides_train(
+    place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[Cell] = []
 
     class Eager:
@@ -260,6 +270,23 @@ def test_no_run_is_begun_for_nothing(place: Place, baseline: str, monkeypatch: p
     found = gated(place, LOWER, baseline=baseline, most_runs=60, smallest_effect=2)
     assert len(found.answer.looks) > 1
     assert len(begun) == found.computed == 2 * found.answer.looks[-1].runs - 8
+
+
+def test_workers_of_one_side_stay_while_the_other_trains_nothing(
+    place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    def counted(setup: Any) -> Any:
+        started.append(setup)
+        return executor_of(setup)
+
+    monkeypatch.setattr("mlflow_l3d.studies.gate.golden.executor_of", counted)
+    asked = {"baseline": baseline, "most_runs": 12, "smallest_effect": 0.01}
+    gated(place, **asked)  # trains the baseline's runs, too
+    started.clear()
+    found = gated(place, "hyperparameters=a_model_randomness=8.6", **asked)
+    assert (len(found.answer.looks), found.computed, len(started)) == (4, 12, 1)
     assert len(repr(found).splitlines()) <= 25
 
 
