@@ -123,7 +123,7 @@ class RepeatsRequest(SeedsRequest):
         With one worker `concurrency` is that of all requests.
         """
         if not is_endpoint(asked["model"]):
-            fix = "Repeat others by investigate --factor replicate."
+            fix = "Others: factor=replicate."
             raise ParameterError("model", asked["model"], "must be behind an endpoint, as openai:NAME", fix)
         given = _hyperparameters(asked["hyperparameters"], approach, asked["model"])
         fresh = f"{given},answers=fresh" if isinstance(given, str) else {**given, "answers": "fresh"}

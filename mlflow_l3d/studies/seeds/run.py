@@ -169,20 +169,21 @@ def replicate(task: TaskLike = None, *, progress: bool | None = None, **paramete
 
     Parameters
     ----------
-    task, progress
-        As for :func:`seeds`.
-    **parameters
-        As on the command line, see :data:`mlflow_l3d.studies.seeds.parameters.REPEATS`.
+    task, progress, **parameters
+        As for :func:`seeds`, with those of :data:`mlflow_l3d.studies.seeds.parameters.REPEATS`.
 
     Returns
     -------
     SeedsRun
         The result, whose ``study.changes`` counts the rows.
 
-    Raises
-    ------
-    L3DError
-        If something must be corrected; its one line says what to change.
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> mlflow_l3d.replicate("synthetic")
+    Traceback (most recent call last):
+        ...
+    mlflow_l3d.errors.ParameterError: model=auto: must be behind an endpoint, as openai:NAME. Others: factor=replicate.
     """
     return RepeatsStudyRun.conduct(parameters, approach=InContextLearning(), task=task, progress=progress)
 
@@ -191,15 +192,13 @@ def replicate(task: TaskLike = None, *, progress: bool | None = None, **paramete
 def plan_replicate(task: TaskLike = None, **parameters: Unpack[RepeatsOptions]) -> StudyPlan:
     """Return how many requests :func:`replicate` would send, and how many answers are there; nothing is sent.
 
-    Parameters
-    ----------
-    task, **parameters
-        Those of :func:`replicate`.
-
-    Raises
-    ------
-    L3DError
-        If something must be corrected; its one line says what to change.
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> mlflow_l3d.plan_replicate("synthetic")
+    Traceback (most recent call last):
+        ...
+    mlflow_l3d.errors.ParameterError: model=auto: must be behind an endpoint, as openai:NAME. Others: factor=replicate.
     """
     return RepeatsStudyRun.plan(InContextLearning(), task, parameters)
 
