@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.numbers import unit_of
@@ -106,20 +107,15 @@ def evaluate_groups(
     result = GroupsEvaluation("", study, scored.counts, examples, about)
     if not log:
         return result
-    with (
-        temporary_folder() as folder,
-        auxiliary_run(
-            client, project_run, role="groups", title=title, parameters=typed, experiment_id=runs.experiment_id
-        ) as run,
-    ):
+    at: dict[str, Any] = {"parameters": typed, "experiment_id": runs.experiment_id}
+    with temporary_folder() as folder, auxiliary_run(client, project_run, role="groups", title=title, **at) as run:
         origin = replace(origin, run_id=run.run_id, date=heading(run.run_id)["date"][:10])
         result = replace(result, run_id=run.run_id, about=replace(about, source=origin))
         report = result.report()
         frames = {"groups.json": study.groups, "pairs.json": study.pairs, "settings.json": study.settings.frame}
         frames |= {"runs.json": study.runs}
-        tables = write_tables(
-            folder, {name: each.replace([math.inf, -math.inf], math.nan) for name, each in frames.items()}
-        )
+        frames = {name: each.replace([math.inf, -math.inf], math.nan) for name, each in frames.items()}
+        tables = write_tables(folder, frames)
         save_report(folder, names.REPORT, report)
         write_result(folder, result)
         run.finish(folder, metrics=study.metrics(), tags={names.NOTE: report.description(*report.notes)}, tables=tables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -101,6 +101,9 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str) -> S
     if step == "best":
         notes.append("The best step of each run was chosen by its own score, so all scores are too good.")
     scores = _in_fractions(values[used], chosen, frame["run_id"][used])
+    if is_share(chosen.name) and np.abs(scores).max() <= 1:
+        low, high = chosen.range
+        chosen = replace(chosen, range=(max(low, -1.0), min(high, 1.0)))  # no interval claims more
     results = runs.metrics[used][[name for name in runs.metrics if sounds_like_metric(str(name))]]
     return Scored(used, scores, results, chosen, counts, notes)
 

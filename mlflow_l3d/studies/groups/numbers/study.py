@@ -34,19 +34,9 @@ _FAR: Final = 8.0
 """Robust standard deviations from the median of its group at which a run looks collapsed."""
 _WORK: Final = 1e10
 """Operations that the study of settings may take: those with most values are left out beyond it."""
-_NUMBERS: Final = (
-    "runs",
-    "mean",
-    "mean_ci_low",
-    "mean_ci_high",
-    "std",
-    "std_ci_low",
-    "std_ci_high",
-    "lowest",
-    "highest",
-)
-_LIMITS: Final = with_interval("difference")
-_PAIR: Final = ["first", "second", "runs_first", "runs_second", "shared", *_LIMITS, "p", "runs_needed"]
+_NUMBERS: Final = ("runs", *with_interval("mean"), *with_interval("std"), "lowest", "highest")
+_WHO: Final = ("first", "second", "runs_first", "runs_second", "shared")
+_PAIR: Final = [*_WHO, *with_interval("difference"), "p", "runs_needed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +131,8 @@ def groups_study(
     systems.sort(key=lambda each: -metric.sign * float(each.scores.mean()))
     pairs = _pairs([each for each in systems if each.runs >= FEWEST])
     std, luck = _pooled([each.scores for each in systems if each.runs > 1])
-    recorded = (
-        pd.concat([grouping.settings.set_axis(numbers), seeds], axis=1).loc[kept.index].rename(columns=short_name)
-    )
-    studied, left_out = _studied(recorded)
+    recorded = pd.concat([grouping.settings.set_axis(numbers), seeds], axis=1).loc[kept.index]
+    studied, left_out = _studied(recorded.rename(columns=short_name))
     return GroupsStudy(
         metric=metric,
         runs=runs,

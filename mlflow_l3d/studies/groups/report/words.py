@@ -50,9 +50,8 @@ def _luck(study: GroupsStudy) -> Answer:
         return Answer(question, "", ("Not known: it takes two runs that differ by a seed alone.",))
     if math.isfinite(study.luck):
         typical = unit_of(study.metric).typical(study.std)
-        lead = (
-            f"Two runs of a group differ by up to **{_size(study, study.luck)}**, [[typically|std]] **{typical}** each."
-        )
+        limit = _size(study, study.luck)
+        lead = f"Two runs of a group differ by up to **{limit}** by luck; a run is [[typically|std]] **{typical}**."
         return Answer(question, "", (lead, *_single_runs(study)))
     rows = several.sort_values("luck").iloc[[0, -1]].to_dict("records")
     ends = [f"**{_size(study, row['luck'])}** ({shorten(row['group'], 40)})" for row in rows]
@@ -71,18 +70,15 @@ def _single_runs(study: GroupsStudy) -> Iterator[str]:
 def _differences(study: GroupsStudy) -> Answer:
     question, pairs = "Which groups differ?", study.pairs
     if pairs.empty:
-        few = "Not known: it takes two groups with three runs or more."
-        return Answer(question, "", (few,))
+        return Answer(question, "", ("Not known: it takes two groups with three runs or more.",))
     is_found, groups = pairs["verdict"].eq(BETTER), len({*pairs["first"], *pairs["second"]})
     kind = "pairs" if 2 * len(pairs) == groups * (groups - 1) else "pairs with the best group"
     lead = f"**{int(is_found.sum())} of {len(pairs)} {kind}** differ beyond luck (95 %, Holm)."
-    details = [
-        f"{int(pairs['shared'].gt(0).sum())} of {len(pairs)} pairs share seeds and are paired; others: Welch's test."
-    ]
-    needed = pairs["runs_needed"].iloc[0]
+    paired, needed = int(pairs["shared"].gt(0).sum()), pairs["runs_needed"].iloc[0]
+    details = [f"{paired} of {len(pairs)} pairs share seeds and are paired; the others: Welch's test."]
     if math.isfinite(needed):
         details.append(
-            f"About {needed:,.0f} runs of each settle the best two with 80 %, if this is the true difference."
+            f"About {needed:,.0f} runs of each settle the best two with 80 %, if they differ as much as here."
         )
     return Answer(question, "", (lead, *details))
 
@@ -114,12 +110,7 @@ def _named(what: str, names: tuple[str, ...]) -> str:
 
 def step(study: GroupsStudy, source: Source) -> Step:
     """Return what to do next."""
-    options = [
-        word
-        for name, text in source.given.items()
-        if name != "source"
-        for word in (f"--{name.replace('_', '-')}", text)
-    ]
+    options = [f"--{name.replace('_', '-')}={text}" for name, text in source.given.items() if name != "source"]
     command = shlex.join(["mlflow-l3d", "evaluate", source.task, *options])
     if study.several.empty and not study.seeds:
         why = "No parameter looks like a seed. Name the seed (--seed), or what distinguishes groups:"
