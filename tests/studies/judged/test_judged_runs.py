@@ -45,7 +45,6 @@ def made(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> dict
                 app = lambda q, count=count: q.upper() + "?" * (int(q[1:]) >= count)  # noqa: E731
                 with mlflow.start_run(run_name=f"{system}{number}"):
                     runs[f"{system}{number}"] = evaluated(data, predict_fn=app, scorers=[exact, length])
-        mlflow.flush_trace_async_logging()
         answers = mlflow.search_traces(run_id=runs["a0"], return_type="list")
         runs["first"] = evaluated(answers, scorers=[judge("judge/1", FIRST)])
         runs["second"] = evaluated(answers, scorers=[judge("judge/2", SECOND)])
