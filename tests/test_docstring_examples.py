@@ -11,11 +11,13 @@ import pytest
 from stores import copy_store
 
 import mlflow_l3d
+from mlflow_l3d import genai
 from mlflow_l3d.parameters.verbs import public_names, verbs
 
 PACKAGE = Path(mlflow_l3d.__file__).parent
 RETURNED = {*public_names()["What they return"], *public_names()["Errors"]}
 """Classes that functions return or raise; nobody calls them."""
+OF_GENAI = ("annotate", "investigate")
 CALLED = sorted({*mlflow_l3d.__all__} - RETURNED - {"__version__"})
 TRAINS = re.compile(rf">>> .*\b({'|'.join(verb.function for verb in verbs().values() if verb.plans)})\(")
 """A line that trains a whole study."""
@@ -68,6 +70,12 @@ def test_example_of_a_public_name_gives_what_it_says(name: str) -> None:
     assert failures(examples_of(getattr(mlflow_l3d, name), name)) == ""
 
 
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("name", OF_GENAI)
+def test_example_of_an_evaluation_gives_what_it_says(name: str) -> None:
+    assert failures(examples_of(getattr(genai, name), name)) == ""
+
+
 def test_name_without_an_example_is_named() -> None:
     with pytest.raises(AssertionError, match=r"mlflow_l3d\.L3DError has no example"):
         examples_of(mlflow_l3d.L3DError, "L3DError")
@@ -78,7 +86,7 @@ def test_examples_of_other_names_give_what_they_say() -> None:
         if "\n    >>> " in path.read_text(encoding="utf-8"):
             module = import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
             for test in doctest.DocTestFinder().find(module):
-                if test.name.rpartition(".")[2] not in CALLED:
+                if test.name.rpartition(".")[2] not in (*CALLED, *OF_GENAI):
                     assert failures(test) == ""
 
 
