@@ -18,7 +18,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+<<<<<<< HEAD
 from drawn_examples import draw_fewer
+=======
+from markupsafe import Markup
+from pictures import DRAWN, SVG, blank
+>>>>>>> tests
 from stores import copy_store
 from warm_start import WarmStart
 
@@ -46,7 +51,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Set the environment before anything is imported: some libraries read it only then."""
     os.environ.update(ENVIRONMENT)
-    draw_fewer(config)
     gc.disable()  # until all are collected: what is imported and collected stays
     if not _is_worker(config):
         os.environ["L3D_CACHE"] = tempfile.mkdtemp(prefix="l3d-test-cache-")
@@ -59,10 +63,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let the workers of pytest-xdist begin with the files of most slow tests: none should meet one of them last."""
+    """Begin with the files of most slow tests: no worker should meet one of them last. A quick check draws less."""
+    if "not slow" in config.option.markexpr.split(" and "):
+        _draw_fewer({getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)})
     if _is_worker(config):
         slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
         items.sort(key=lambda item: -slow[item.path])
+
+
+def _draw_fewer(tests: set[object]) -> None:
+    """Let hypothesis draw a quarter of a test's examples; its own plugin sets the same attribute."""
+    name = "_hypothesis_internal_use_settings"
+    for test in tests:
+        if whole := getattr(test, name, None):
+            setattr(test, name, type(whole)(whole, max_examples=-(-whole.max_examples // 4)))
 
 
 def pytest_collection_finish() -> None:

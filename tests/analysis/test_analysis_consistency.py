@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis_oracle import VoteCounter, consistency_matrixwise
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
@@ -120,7 +119,7 @@ def one_group(predictions, labels):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 7), st.integers(1, 9), st.integers(1, 4), st.integers(-1, 0))
-@examples(60)
+@settings(max_examples=60, deadline=None)
 def test_one_test_set_is_that_of_the_matrix(seed, runs, examples, classes, lowest):
     rng = np.random.default_rng(seed)
     predictions, labels = rng.integers(lowest, classes, (runs, examples)), rng.integers(0, classes, examples)
@@ -146,7 +145,7 @@ def test_one_test_set_is_that_of_the_matrix(seed, runs, examples, classes, lowes
 
 
 @given(st.data())
-@examples(60)
+@settings(max_examples=60, deadline=None)
 def test_runs_of_different_test_sets_by_brute_force(data):
     answers = st.dictionaries(st.integers(0, 6), st.integers(-1, 2), max_size=7)
     runs = [{key: (key % 3, guess) for key, guess in run.items()} for run in data.draw(st.lists(answers, max_size=5))]

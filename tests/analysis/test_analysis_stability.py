@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis_oracle import example_votes_of_frame
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.consistency import Stability
@@ -279,7 +278,7 @@ def test_radial_examples_are_those_of_the_base_runs():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(2, 12))
-@examples(40)
+@settings(max_examples=40, deadline=None)
 def test_different_test_sets(seed, runs, size):
     """Golden runs on their own test sets: per run on common examples, and the table of examples."""
     rng = np.random.default_rng(seed)

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, crossed, nested
@@ -68,7 +67,7 @@ def test_without_a_missing_cell_it_is_the_usual_analysis(shape):
 
 
 @given(st.integers(2, 8), st.integers(2, 8), st.floats(0, 0.5), st.integers(0, 10_000))
-@examples(60)
+@settings(max_examples=60, deadline=None)
 def test_equal_to_least_squares_whatever_is_missing(rows, columns, share, seed):
     generator = np.random.default_rng(seed)
     table = with_scores(lacking(generator, drawn(generator, rows, columns), share))

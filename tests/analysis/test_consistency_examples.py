@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis_oracle import example_votes_of_frame
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -50,7 +49,7 @@ def test_each_kind_by_hand():
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 10))
-@examples(50)
+@settings(max_examples=50, deadline=None)
 def test_arrays_and_frames_agree_and_the_mean_share_right_is_accuracy(seed, runs, examples):
     rng = np.random.default_rng(seed)
     predictions, labels = rng.integers(-1, 3, size=(runs, examples)), rng.integers(0, 3, size=examples)

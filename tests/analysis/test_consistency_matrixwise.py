@@ -9,8 +9,7 @@ import statistics
 import numpy as np
 import pytest
 from analysis_oracle import consistency_matrixwise
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -38,7 +37,7 @@ def runs_and_labels(draw, lowest=-1, highest=3, min_runs=2):
 
 
 @given(runs_and_labels())
-@examples(80)
+@settings(max_examples=80, deadline=None)
 def test_equal_to_brute_force_over_pairs(data):
     predictions, labels = data
     found = consistency_matrixwise(predictions, labels)
@@ -67,7 +66,7 @@ def test_equal_to_brute_force_over_pairs(data):
 
 
 @given(runs_and_labels(lowest=0, highest=1))
-@examples(80)
+@settings(max_examples=80, deadline=None)
 def test_with_two_classes_correct_consistency_follows_from_accuracy_and_consistency(data):
     predictions, labels = data
     predictions, labels = np.minimum(predictions, 1), np.minimum(labels, 1)

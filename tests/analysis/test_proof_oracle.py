@@ -7,8 +7,7 @@ import math
 import numpy as np
 import proof_oracle as oracle
 import pytest
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
@@ -23,7 +22,7 @@ DERIVED = {"rel": 1e-6, "abs": 1e-8}
 """Where the oracle takes derivatives by differences."""
 SEEDS = st.integers(0, 2**32)
 SHARES = st.sampled_from([(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0), (0.3, 0.3, 0.4)])
-FEW = examples(40)
+FEW = settings(max_examples=40, deadline=None)
 
 
 def drawn(seed, rows, columns, variances):

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 import torch
-from drawn_examples import examples
 from finetuning_helpers import cell, content, handmade_task, run
 from finetuning_models import session_of, tiny_bert
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
@@ -40,7 +39,7 @@ class Watcher:
         return [scores[name] for _, scores in self.seen[key]]
 
 
-@examples(100)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(2, 5), st.integers(1, 40), st.integers(0, 2**32))
 def test_scores_are_those_of_the_analysis(classes: int, n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

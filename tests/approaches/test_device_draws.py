@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches import device_draws
@@ -17,7 +16,7 @@ def generators(seeds):
     return [np.random.default_rng(seed) for seed in seeds]
 
 
-@examples(60)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4),
     st.integers(0, 5000),

@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
@@ -150,7 +149,7 @@ def test_schedule_is_that_of_transformers(steps, share):
     assert learning_rates(recipe(learning_rate=2e-5, warmup_share=share), steps) == pytest.approx(expected)
 
 
-@examples(60)
+@settings(max_examples=60, deadline=None)
 @given(
     st.integers(2, 5).flatmap(
         lambda c: st.tuples(st.just(c), st.lists(st.tuples(*[st.integers(0, c - 1)] * 2), min_size=1))

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn_examples import examples
 from finetuning_helpers import handmade_task
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from icl_helpers import APPROACH, prepared, tiny_model
 from icl_tiny_models import CHAT, byte_tokenizer, llama, save
@@ -96,7 +95,7 @@ def test_a_task_that_divides_in_its_own_way_is_left_to_its_cells() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=3), min_size=2, max_size=4), st.booleans())
-@examples(150)
+@settings(max_examples=150, deadline=None)
 def test_answers_are_refused_exactly_where_scores_cannot_tell_them_apart(
     answers: list[list[int]], calibrated: bool
 ) -> None:

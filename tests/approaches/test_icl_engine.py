@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from icl_engine_models import PAD, SMALL, VOCABULARY, WINDOW, causal, plain_generate, prompts_of
 
@@ -252,7 +251,7 @@ def test_scores_equal_plain_forward_passes(name: str) -> None:
     agree(CausalEngine(model, PAD).score(prompts, ANSWERS), plain_scores(model, prompts, ANSWERS))
 
 
-@examples(12)
+@settings(max_examples=12, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 20), min_size=1, max_size=6),
     shared=st.integers(0, 25),
@@ -380,7 +379,7 @@ def test_what_a_model_came_with_does_not_move_what_it_writes(name: str) -> None:
         model.generation_config = own
 
 
-@examples(10)
+@settings(max_examples=10, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 20), min_size=1, max_size=5),
     shared=st.integers(0, 25),
@@ -414,7 +413,7 @@ def test_encoder_decoder_equals_plain(gated: bool) -> None:
     assert Seq2SeqEngine(model, PAD, batch_size=4).generate(prompts, 8, stop) == stopped
 
 
-@examples(8)
+@settings(max_examples=8, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 30), min_size=1, max_size=5),
     answers=st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=4), min_size=1, max_size=14),

@@ -10,8 +10,7 @@ import icl_engine_models
 import numpy as np
 import pytest
 import torch
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from icl_engine_models import PAD, VOCABULARY, plain_generate
 from icl_engine_models import causal as model
@@ -205,7 +204,7 @@ def test_a_text_that_has_ended_is_run_no_further(kind: str, monkeypatch: pytest.
     assert len(passes) <= 5
 
 
-@examples(10)
+@settings(max_examples=10, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 20), min_size=1, max_size=9),
     shared=st.integers(0, 12),

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from icl_helpers import APPROACH, cell, complete, outcome, small_task
 from icl_tiny_models import byte_tokenizer, llama, save
@@ -130,7 +129,7 @@ def test_clocks_are_those_of_the_published_generator() -> None:
     np.testing.assert_allclose(found, [clocks(uniform, 50) for uniform in uniforms], rtol=1e-12)
 
 
-@examples(60)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.floats(-80, 80, width=32), min_size=1, max_size=30),
     st.floats(1e-300, 100),

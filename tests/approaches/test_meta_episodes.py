@@ -4,8 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.meta_learning import chunk as episodes
@@ -19,7 +18,7 @@ def pieces(size, length, seed=0):
     return Pieces(np.random.default_rng(seed), size, length)
 
 
-@examples(150)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 20), st.lists(st.integers(1, 90), min_size=1, max_size=6), st.integers(0, 9))
 def test_every_example_is_seen_equally_often_and_never_twice_in_a_piece(length, more, counts, seed):
     size, source = length + more, pieces(length + more, length, seed)
@@ -44,14 +43,14 @@ def by_definition(size, length, count, seed):
     return np.array(line[: count * length]).reshape(count, length)
 
 
-@examples(60)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 7), st.integers(0, 12), st.integers(1, 120), st.integers(0, 5))
 def test_pieces_are_consecutive_parts_of_random_orders(length, more, count, seed):
     expected = by_definition(length + more, length, count, seed)
     np.testing.assert_array_equal(pieces(length + more, length, seed).draw(count), expected)
 
 
-@examples(40)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 70), min_size=1, max_size=5), st.integers(1, 200))
 def test_what_is_drawn_depends_neither_on_the_calls_nor_on_the_block(counts, block):
     whole = pieces(23, 10).draw(sum(counts))

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import meta_learning_reference as reference
 import pytest
 import torch
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from meta_learning_cases import Case, Given, case
 
@@ -55,7 +54,7 @@ def test_gradients_are_those_of_the_definition(name: str, inner_steps: int, clas
     )
 
 
-@examples(40)
+@settings(max_examples=40, deadline=None)
 @given(
     name=st.sampled_from(LEARNERS),
     cells=st.integers(1, 3),

@@ -3,8 +3,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_truth import total_sobol_indices, true_importance
 
@@ -109,7 +108,7 @@ def test_crossed_design_finds_the_true_importance():
 
 
 @given(st.integers(0, 2**53 - 1), st.lists(st.floats(0, 2e6), min_size=6, max_size=6), st.floats(0, 1))
-@examples(60)
+@settings(max_examples=60, deadline=None)
 def test_scores_are_fractions(seed, sensitivities, noise):
     chosen = hyperparameters(noise=noise, **{f"a_{name}": a for name, a in zip(FACTORS, sensitivities, strict=True)})
     value = score(dict.fromkeys(FACTORS, seed), chosen)

@@ -8,8 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.cells.factors import (
@@ -133,7 +132,7 @@ def test_names_and_ranges() -> None:
     assert 0 == INVESTIGATION_BASE < MITIGATION_BASE < GOLDEN_BASE
 
 
-@examples(20)
+@settings(max_examples=20)
 @given(factor=st.text(min_size=1, max_size=20))
 def test_a_strangers_factor_has_seeds_too(factor: str) -> None:
     assert 0 <= configuration_seed(0, factor, 3) < 2**53

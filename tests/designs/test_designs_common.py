@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from designs_helpers import ALL, KINDS, TABLES, build, place, sizes
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.cells.cell import cell_key
@@ -35,7 +34,7 @@ from mlflow_l3d.errors import ParameterError
 kinds = st.sampled_from(KINDS)
 
 
-@examples(60)
+@settings(max_examples=60, deadline=None)
 @given(kind=kinds, size=sizes)
 def test_every_cell_once(kind: str, size: dict[str, Any]) -> None:
     design = build(kind, **size)
@@ -56,7 +55,7 @@ def test_every_cell_once(kind: str, size: dict[str, Any]) -> None:
         assert [cell.index for cell in cells if cell.phase == "golden"] == list(range(size["golden"]))
 
 
-@examples(40)
+@settings(max_examples=40, deadline=None)
 @given(kind=kinds, size=sizes)
 def test_seeds_and_keys_are_those_of_the_configurations(kind: str, size: dict[str, Any]) -> None:
     for cell in build(kind, **size).cells():
@@ -66,7 +65,7 @@ def test_seeds_and_keys_are_those_of_the_configurations(kind: str, size: dict[st
         assert cell.key == cell_key("context", wanted)
 
 
-@examples(60)
+@settings(max_examples=60, deadline=None)
 @given(kind=kinds, size=sizes)
 def test_steps_count_their_cells_and_come_in_order(kind: str, size: dict[str, Any]) -> None:
     design = build(kind, **size)
@@ -80,7 +79,7 @@ def test_steps_count_their_cells_and_come_in_order(kind: str, size: dict[str, An
         assert share <= due < share + 1
 
 
-@examples(60)
+@settings(max_examples=60, deadline=None)
 @given(kind=kinds, size=sizes, data=st.data())
 def test_the_first_steps_are_a_smaller_design_of_the_same_kind(kind: str, size: dict[str, Any], data: Any) -> None:
     design = build(kind, **size)
@@ -94,7 +93,7 @@ def test_the_first_steps_are_a_smaller_design_of_the_same_kind(kind: str, size: 
     assert smaller == {cell.key: place(cell) for cell in prefix}
 
 
-@examples(60)
+@settings(max_examples=60, deadline=None)
 @given(kind=kinds, size=sizes, more=st.tuples(*[st.integers(0, 3)] * 3))
 def test_a_larger_design_holds_the_cells_of_the_smaller_one(
     kind: str, size: dict[str, Any], more: tuple[int, int, int]
@@ -126,7 +125,7 @@ def test_ranges_of_configurations_are_disjoint_at_their_largest() -> None:
     assert (last["data_order"], last["data_split"]) == (ranges[0][1], ranges[5][1])
 
 
-@examples(30)
+@settings(max_examples=30, deadline=None)
 @given(size=sizes)
 def test_kinds_share_cells_only_where_they_mean_to(size: dict[str, Any]) -> None:
     """Golden runs, and row 0 of the crossed design with the first columns of `fixed`; nothing else."""

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from designs_helpers import ALL, build, differing, sizes, table
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.designs.configurations import factor_members, joint_name, product_configurations
@@ -43,7 +42,7 @@ def test_members_that_are_none_are_refused(members: list[str]) -> None:
         joint_name(members, ALL)
 
 
-@examples(40)
+@settings(max_examples=40, deadline=None)
 @given(size=sizes)
 def test_in_the_crossed_design_columns_vary_the_members_and_rows_all_others(size: dict[str, Any]) -> None:
     design = build("crossed", **size)
@@ -84,7 +83,7 @@ def test_the_product_in_order() -> None:
     assert product_configurations(10**12, 3) == (0, 0, 10_000)
 
 
-@examples(30)
+@settings(max_examples=30, deadline=None)
 @given(n=st.integers(1, 12), more=st.integers(0, 9))
 def test_crossed_columns_of_a_joint_factor_grow_without_changing(n: int, more: int) -> None:
     small = build("crossed", (JOINT, "data_split"), n=n, product=True)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from designs_helpers import ALL, TABLES, build, differing, sizes, table
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import stream
@@ -100,7 +99,7 @@ def test_strategies_by_hand() -> None:
     ]
 
 
-@examples(40)
+@settings(max_examples=40, deadline=None)
 @given(size=sizes)
 def test_nested_rows_share_nothing(size: dict[str, Any]) -> None:
     design = build("nested", **size)
@@ -113,7 +112,7 @@ def test_nested_rows_share_nothing(size: dict[str, Any]) -> None:
                     assert differing(cell, other) == (members if row == row2 else set(ALL))
 
 
-@examples(40)
+@settings(max_examples=40, deadline=None)
 @given(size=sizes)
 def test_a_swap_differs_from_its_base_in_its_factor_alone(size: dict[str, Any]) -> None:
     design = build("radial", **size)
@@ -128,7 +127,7 @@ def test_a_swap_differs_from_its_base_in_its_factor_alone(size: dict[str, Any]) 
             assert all(differing(cell, other) == set(ALL) for other in rows[:position])
 
 
-@examples(40)
+@settings(max_examples=40, deadline=None)
 @given(size=sizes)
 def test_strategies_vary_what_they_say(size: dict[str, Any]) -> None:
     for kind in ("random", "fixed"):
@@ -140,7 +139,7 @@ def test_strategies_vary_what_they_say(size: dict[str, Any]) -> None:
                 assert all(differing(cell, other) == wanted for other in row[:position])
 
 
-@examples(30)
+@settings(max_examples=30, deadline=None)
 @given(size=sizes)
 def test_tables_of_several_factors_share_the_draws_of_factors_mitigated_in_both(size: dict[str, Any]) -> None:
     for kind in ("crossed", "nested", "random", "fixed"):

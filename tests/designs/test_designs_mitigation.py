@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from designs_helpers import ALL, TABLES, build
-from drawn_examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,7 +56,7 @@ def test_by_hand() -> None:
     assert [(a - 1_000_000, b - 1_000_000) for a, b in equal] == [(0, 0), (1, 1), (1, 0), (0, 1)]
 
 
-@examples(40)
+@settings(max_examples=40, deadline=None)
 @given(mitigation=reductions, kind=st.sampled_from(sorted(TABLES)), factor=st.sampled_from(ALL))
 def test_only_mitigated_factors_are_reduced(mitigation: dict[str, list[int]], kind: str, factor: str) -> None:
     free = set(ALL) - set(mitigation) - {factor}

@@ -4,8 +4,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.synthetic import FACTORS
@@ -161,7 +160,7 @@ class SimulatedPool(Pool):
         return Outcome(cell.key, metrics={"one": 1.0}, duration_seconds=self.draw(st.floats(0, 9)))
 
 
-@examples(80)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_every_cell_has_one_outcome_whatever_dies(data):
     count = data.draw(st.integers(1, 40))
@@ -196,7 +195,7 @@ def test_every_cell_has_one_outcome_whatever_dies(data):
         assert sum(pool.calls) == count
 
 
-@examples(40)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_cells_are_taken_only_as_they_are_needed(data):
     workers, at_once = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 6))

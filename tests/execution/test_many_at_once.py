@@ -7,8 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from drawn_examples import examples
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_helpers import calls_of_sessions
 
@@ -39,7 +38,7 @@ def run(executor, approach, folder, cells=CELLS, **hyperparameters):
     return {outcome.key: outcome for outcome in found}
 
 
-@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     together=st.booleans(),
     spoilt=st.dictionaries(st.sampled_from(KEYS[:12]), st.sampled_from(HARMLESS), max_size=5),

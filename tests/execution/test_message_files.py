@@ -4,8 +4,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from drawn_examples import examples
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.synthetic import Synthetic
@@ -14,7 +13,7 @@ from mlflow_l3d.execution.worker import own_device, refusal
 from mlflow_l3d.testing import Trouble, bench_job
 
 
-@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=12), st.randoms())
 def test_messages_come_once_and_in_the_order_of_their_sender(tmp_path, script, random):
     folder = Path(tempfile.mkdtemp(dir=tmp_path))

@@ -6,8 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, precision_score, recall_score
 
@@ -31,7 +30,7 @@ def reference(labels, predictions, classes=None):
 
 
 @given(st.integers(1, 6), st.data())
-@examples(60)
+@settings(max_examples=60, deadline=None)
 def test_equal_to_scikit_learn(classes, data):
     pairs = st.tuples(st.integers(0, classes - 1), st.integers(-1, classes - 1))
     drawn = np.array(data.draw(st.lists(pairs, min_size=1, max_size=40)))
@@ -40,7 +39,7 @@ def test_equal_to_scikit_learn(classes, data):
 
 
 @given(st.sets(st.integers(0, 300), min_size=1, max_size=12), st.data())
-@examples(60)
+@settings(max_examples=60, deadline=None)
 def test_the_classes_that_are_told_apart_are_those_of_scikit_learn(told_apart, data):
     classes = sorted(told_apart)
     pairs = st.tuples(st.sampled_from(classes), st.sampled_from([-1, *classes]))
@@ -84,7 +83,7 @@ def test_a_class_that_does_not_occur_counts_where_it_is_told_apart():
 
 
 @given(st.integers(1, 5), st.data())
-@examples(60)
+@settings(max_examples=60, deadline=None)
 def test_the_published_f1_is_that_of_scikit_learn_without_labels(classes, data):
     pairs = st.tuples(st.integers(0, classes - 1), st.integers(-1, classes - 1))
     labels, predictions = np.array(data.draw(st.lists(pairs, min_size=1, max_size=30))).T

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.stats
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import mean_absolute_error, mean_squared_error, root_mean_squared_error
 
@@ -14,7 +13,7 @@ from mlflow_l3d.metrics.known import scores_of
 
 
 @given(st.lists(st.tuples(st.integers(0, 25), st.integers(-50, 50)), min_size=2, max_size=40))
-@examples(60)
+@settings(max_examples=60, deadline=None)
 def test_equal_to_scipy_and_scikit_learn(pairs):
     labels, predictions = np.array(pairs, dtype=float).T / 5
     found = scores_of(labels, predictions, "regression")

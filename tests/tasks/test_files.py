@@ -10,8 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refusal
 
@@ -95,7 +94,7 @@ def test_every_format_gives_the_same_task(tmp_path: Path, labels: list[object], 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1).filter(str.strip)
 
 
-@examples(25)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(texts, st.sampled_from(["x", "y z", "1.5"])), min_size=1, max_size=6))
 def test_any_text_survives_csv_and_jsonl(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]]) -> None:
     folder = tmp_path_factory.mktemp("any")

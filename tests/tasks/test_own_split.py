@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from drawn_examples import examples
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from refusals import refusal
 
@@ -50,7 +49,7 @@ def test_settings_that_are_not_the_default_are_part_of_the_key_and_others_are_no
     assert set(held) == before | {"source", "validation_fraction", "evaluated"}
 
 
-@examples(50)
+@settings(max_examples=50, deadline=None)
 @given(
     counts=st.lists(st.integers(2, 30), min_size=2, max_size=4),
     fraction=st.floats(0.05, 0.6),
@@ -89,7 +88,7 @@ def test_what_is_drawn_once(counts: list[int], fraction: float, seed: int, share
     assert np.array_equal(scored.train, split.train)
 
 
-@examples(200)
+@settings(max_examples=200, deadline=None)
 @given(counts=st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(sum), data=st.data())
 def test_shares_add_up_and_take_no_more_than_there_is(counts: list[int], data: st.DataObject) -> None:
     least = data.draw(st.integers(0, 1))

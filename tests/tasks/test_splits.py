@@ -9,8 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refusal
 
@@ -60,7 +59,7 @@ def situations(draw: st.DrawFn) -> tuple[IntArray, list[int], SplitSettings, dic
     return labels_of(counts, draw(st.integers(0, 9))), counts, choice, seeds
 
 
-@examples(150)
+@settings(max_examples=150, deadline=None)
 @given(situations())
 def test_every_split_keeps_the_rules(situation: tuple[IntArray, list[int], SplitSettings, dict[str, int]]) -> None:
     labels, counts, choice, seeds = situation
@@ -252,7 +251,7 @@ def test_missing_seed_and_missing_examples() -> None:
         draw_split(labels_of([20, 20]), 3, SEEDS, SplitSettings())
 
 
-@examples(60)
+@settings(max_examples=60, deadline=None)
 @given(situations())
 def test_on_validation_no_test_example_is_in_sight(situation) -> None:
     labels, counts, choice, seeds = situation

@@ -10,8 +10,7 @@ import statistics
 import numpy as np
 import pyarrow as pa
 import pytest
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.agreement.base import Scoring
@@ -81,7 +80,7 @@ def fed(stability, cells, runs, truth):
 
 
 @given(st.data(), st.sampled_from(sorted(KINDS)), st.sampled_from(["crossed", "nested", "radial", "random", "fixed"]))
-@examples(60)
+@settings(max_examples=60, deadline=None)
 def test_equal_to_brute_force(data, name, design):
     cells = list(cells_of(design, 2, 3, 3))
     keys = [f"q{place}" for place in range(4)]

@@ -7,8 +7,7 @@ import sys
 from collections import Counter
 
 import pytest
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.agreement.base import Similarity
@@ -70,7 +69,7 @@ def test_symmetric_in_range_and_one_for_equal_predictions(name):
     function, predictions = ANY[name]
 
     @given(predictions, predictions, predictions)
-    @examples(25)
+    @settings(max_examples=25, deadline=None)
     def check(one, other, truth):
         value = function(one, other)
         assert 0 <= value <= 1
@@ -203,7 +202,7 @@ def test_published_examples_of_squad(answers, truths, exact, f1):
 
 
 @given(TEXTS, TEXTS)
-@examples(60)
+@settings(max_examples=60, deadline=None)
 def test_squad_f1_is_precision_and_recall_of_words(one, other):
     a, b = (Counter(normalised(each)) for each in (one, other))
     shared = sum(min(a[word], b[word]) for word in a)
@@ -244,7 +243,7 @@ def rbo_by_definition(one, other, p):
 
 
 @given(st.permutations(list("abcdefgh")), st.permutations(list("efghijkl")), st.sampled_from([0.5, 0.9]))
-@examples(40)
+@settings(max_examples=40, deadline=None)
 def test_rank_biased_overlap_is_its_definition_for_equal_lengths(one, other, p):
     assert RankBiasedOverlap(p)(list(one), list(other)) == pytest.approx(rbo_by_definition(one, other, p), abs=1e-9)
 
@@ -266,7 +265,7 @@ def dcg(gains):
 
 
 @given(RANKINGS, RANKINGS, st.integers(1, 5))
-@examples(40)
+@settings(max_examples=40, deadline=None)
 def test_ndcg_is_its_definition(one, other, k):
     def one_way(answer, reference):
         gains = {each: k - rank for rank, each in enumerate(reference[:k])}

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from seeds_cases import drawn_regression, drawn_study
 
@@ -131,7 +130,7 @@ def test_the_same_task_of_two_benchmarks_is_two_tasks(studies):
 
 
 @given(st.lists(st.tuples(st.integers(10, 10**6), st.floats(0, 1)), min_size=5, max_size=20, unique_by=lambda x: x[0]))
-@examples(60)
+@settings(max_examples=60, deadline=None)
 def test_correlations_equal_scipy(pairs):
     sizes, values = np.array(pairs).T
     values = np.round(values, 3)

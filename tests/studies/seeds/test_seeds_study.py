@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.stats
-from drawn_examples import examples
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from seeds_cases import drawn_predictions, drawn_regression, drawn_study, long_frame, pair_values
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef, precision_score, recall_score
@@ -42,7 +41,7 @@ def test_figure_1_of_the_paper():
 
 
 @given(st.integers(3, 5), st.data())
-@examples(20)
+@settings(max_examples=20, deadline=None)
 def test_with_more_classes_it_is_a_bound(classes, data):
     values = st.lists(st.integers(0, classes - 1), min_size=12, max_size=12)
     labels, predictions = np.array(data.draw(values)), np.array([data.draw(values) for _ in range(4)])
