@@ -18,12 +18,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-<<<<<<< HEAD
-from drawn_examples import draw_fewer
-=======
-from markupsafe import Markup
-from pictures import DRAWN, SVG, blank
->>>>>>> tests
 from stores import copy_store
 from warm_start import WarmStart
 
