@@ -102,7 +102,8 @@ def test_tags_are_written_only_if_they_are_asked_for(place: Place) -> None:
         evaluated(place, tag=True)
 
 
-def test_runs_that_do_not_count_are_counted(place: Place) -> None:
+def test_runs_that_do_not_count_are_counted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlflow_l3d.tracking.children._RUNS_A_PAGE", 5)
     fill(place)
     add_run(place, {"lr": "0.1", "seed": 3}, {"test_acc": 0.1}, status="FAILED")
     add_run(place, {"lr": "0.1", "seed": 4}, {"test_acc": 0.1}, status="KILLED")
