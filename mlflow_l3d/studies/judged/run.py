@@ -60,10 +60,13 @@ def evaluate_judged(
     ParameterError
         If there is no such run, or it has no judgements.
     """
-    run_ids = tuple(dict.fromkeys(part.strip() for part in run_id.split(",") if part.strip()))
+    run_ids = tuple(dict.fromkeys(part.strip() for part in run_id.split(",") if part.strip())) or ("",)
     client = connect()
     with under_way("reading the judgements", shown=shows_progress(progress)):
         judged = read_judged(client, *run_ids)
+    if not judged.scorers:
+        fix = "Let a scorer return a number, true or false, or yes or no."
+        raise ParameterError("run_id", run_id, "has no judgement that is a number, yes or no", fix)
     scorers = _chosen(metric, judged.scorers) if metric != "auto" else {}
     order = [*scorers, *(name for name in judged.scorers if name not in scorers)]
     numbers = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from stores import copy_store
 import mlflow_l3d
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.judged.run import compare_evaluations, compare_judged, evaluate_judged
+from mlflow_l3d.tracking.judged import read_judged
 
 ROWS = 20
 RIGHT = {"a": (6, 9, 12), "b": (16,)}
@@ -178,6 +180,16 @@ def test_evaluations_that_cannot_be_compared(
 ) -> None:
     with pytest.raises(ParameterError, match=line):
         compare_judged(*of(made, names).split(","), **options)
+
+
+def test_runs_without_numbers(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ParameterError, match="no such run"):
+        evaluate_judged(" ,")
+    judged = read_judged(MlflowClient(), made["first"])
+    texts = replace(judged, table=judged.table.assign(value=float("nan")))
+    monkeypatch.setattr("mlflow_l3d.studies.judged.run.read_judged", lambda client, *run_ids: texts)
+    with pytest.raises(ParameterError, match="has no judgement that is a number, yes or no"):
+        evaluate_judged(made["first"])
 
 
 def test_compare_leaves_other_runs_to_investigations(made: dict[str, str]) -> None:
