@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,13 +17,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from mlflow.genai.scorers import scorer
-from mlflow_l3d.tracking.judged import read_judged
+from mlflow_l3d.tracking.judged import read_judged, reading
 from stores import copy_store
 
 import mlflow_l3d
 from mlflow_l3d import genai
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.genai.contents import row_of
+from mlflow_l3d.studies.genai.contents import read_rows, repeated, row_of
 from mlflow_l3d.tracking import evaluating, names
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `mlflow.load_prompt` API is moved:FutureWarning")
@@ -241,7 +242,7 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
 
 def answer_with(app: Callable[..., Any], prompts: dict[int, Any], version: int, **inputs: Any) -> tuple[Any, int]:
     """Return what an app answers with a version of the prompt, and how often it took that from the factor."""
-    called = evaluating.App(app, {}, {"ways": prompts[version]})
+    called = evaluating.App(app, {}, {"ways": prompts[version]}, {"l3d.cell_key": "x"})
     with evaluating._evaluating(None):
         return called.traced()(**inputs), called.count
 
@@ -365,9 +366,7 @@ def test_settings_of_mlflow_are_as_before(monkeypatch: pytest.MonkeyPatch) -> No
     assert mlflow.MlflowClient.load_prompt is load
 
 
-def test_rows_of_equal_inputs_are_repeats_of_one(place: str) -> None:
-    result = genai.investigate(
-        styled, [*apps.rows(1), *apps.rows(1)], [apps.length], {"style": ["a"], "replicate": 2}, progress=False
-    )
-    assert sorted(result.to_frame()["repeat"]) == [0, 1, 2, 3]
-    assert result.to_frame()["row"].nunique() == 1
+def test_rows_of_equal_inputs_are_repeats_of_one_and_have_the_name_that_the_reader_gives_them() -> None:
+    read = read_rows([{"inputs": {"q": 1, "a": "é"}}, {"inputs": {"a": "é", "q": 1}}])
+    row = reading._hash(json.dumps({"q": 1, "a": "é"}, ensure_ascii=False))
+    assert [repeated(read, replicate) for replicate in (0, 1)] == [[(row, "0"), (row, "1")], [(row, "2"), (row, "3")]]
