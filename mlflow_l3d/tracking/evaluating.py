@@ -108,7 +108,8 @@ def prompts_named(client: Client, parameter: str, uri: str) -> list[PromptVersio
     name, _, which = uri.removeprefix(_PROMPT).replace("@*", "").partition("@" if "@" in uri else "/")
     load = partial(client.load_prompt, cache_ttl_seconds=0)  # MLflow 3.14 keeps those of another registry, too
     try:
-        versions = [] if which else sorted(each.version for each in client.search_prompt_versions(name))
+        every = [] if which else client.search_prompt_versions(name, max_results=1000)
+        versions = sorted(each.version for each in every)
         return [load(f"{_PROMPT}{name}/{version}") for version in versions] or [load(uri)]
     except MlflowException as error:
         allowed = f"is not in the prompt registry ({error_line(error)})"

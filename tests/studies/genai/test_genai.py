@@ -305,7 +305,14 @@ def test_what_always_fails_is_an_error_with_its_reason(place: str) -> None:
         genai.investigate(fails, apps.rows(2), [apps.length], progress=False)
     with pytest.raises(L3DError, match=r"^scorers=numpy_verdict: failed on all 2 answers \(.*\)\. Correct"):
         genai.investigate(styled, apps.rows(2), [numpy_verdict], {"style": ["a"]}, progress=False)
+    with pytest.raises(L3DError, match=r"^scorers: none gave a number, yes or no\."):
+        genai.investigate(styled, apps.rows(1), [in_words], {"style": ["a"]}, progress=False)
     assert "RUNNING" not in cells()
+
+
+@scorer
+def in_words(outputs: str) -> str:
+    return "good"
 
 
 @scorer(name="hits@10")
