@@ -53,6 +53,8 @@ class App:
     ----------
     function, passed
         Called with the inputs of a row, by their names, and with further arguments.
+    tags
+        Of its traces: written with each, while those of a row cost a call each.
     prompts
         Name in the registry -> the version that takes the place of others while the app answers, in its own context.
 
@@ -62,8 +64,10 @@ class App:
         How often a prompt took the place of another.
     """
 
-    def __init__(self, function: Callable[..., Any], passed: Mapping[str, Any], prompts: Mapping[str, Any]) -> None:
-        self.function, self.passed, self.prompts, self.count = function, passed, prompts, 0
+    def __init__(
+        self, function: Callable[..., Any], passed: Mapping[str, Any], prompts: Mapping[str, Any], tags: dict[str, str]
+    ) -> None:
+        self.function, self.passed, self.prompts, self.tags, self.count = function, passed, prompts, tags, 0
 
     def get(self, name: str) -> Any:
         """Return the prompt of this name, and count it; None if there is none."""
@@ -78,6 +82,7 @@ class App:
         def answer(**inputs: Any) -> Any:
             with mlflow.start_span(name=getattr(self.function, "__name__", "predict_fn")) as span:
                 span.set_inputs(inputs)
+                mlflow.update_current_trace(tags=self.tags)
                 token = _active.set(self)
                 try:
                     output = self.function(**inputs, **self.passed)
@@ -103,7 +108,8 @@ def prompts_named(client: Client, parameter: str, uri: str) -> list[PromptVersio
     name, _, which = uri.removeprefix(_PROMPT).replace("@*", "").partition("@" if "@" in uri else "/")
     load = partial(client.load_prompt, cache_ttl_seconds=0)  # MLflow 3.14 keeps those of another registry, too
     try:
-        versions = [] if which else sorted(each.version for each in client.search_prompt_versions(name))
+        every = [] if which else client.search_prompt_versions(name, max_results=1000)
+        versions = sorted(each.version for each in every)
         return [load(f"{_PROMPT}{name}/{version}") for version in versions] or [load(uri)]
     except MlflowException as error:
         allowed = f"is not in the prompt registry ({error_line(error)})"

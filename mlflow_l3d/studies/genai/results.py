@@ -8,6 +8,7 @@ from typing import Final
 
 import pandas as pd
 
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.report.numbers import counted, share_text
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
@@ -70,12 +71,11 @@ class GenaiInvestigation(JudgedEvaluation):
             yield Step("Call it again: the same call continues with the cells that the budget left out.")
         if self.factors["replicate"] == "1":
             yield Step('Set "replicate": 2 to see the luck of answers: only the second answers are asked for.')
-        for name in self.to_frame().columns.difference([*COLUMNS]):
+        levels = self.to_frame().drop(columns=[*COLUMNS]).nunique()
+        for name in levels.index[levels > 1]:
             yield Step(f"Compare two levels of {name}: genai.compare(result.runs({name}=...), result.runs({name}=...))")
-        best = lead.gains.iloc[1:].nlargest(1, "gain").to_dict("records")
-        for what, gain in (
-            (each["design"].removeprefix("one more "), each["gain"]) for each in best if each["gain"] > 0
-        ):
+        best = lead.gains.iloc[1:].nlargest(1, "gain").query("gain > 0").to_dict("records")
+        for what, gain in ((each["design"].removeprefix("one more "), each["gain"]) for each in best):
             how = _MORE.get(what, f"add a level of {what}: only its answers are asked for.")
             yield Step(f"One more {what} lowers the standard error of {lead.scorer} most, by {share_text(gain)}: {how}")
 
@@ -94,6 +94,8 @@ class GenaiInvestigation(JudgedEvaluation):
 def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], source: Source) -> GenaiInvestigation:
     """Return the result of a table of judgements and its notes: numbers for each scorer that gave one."""
     parts = [part for _, part in table.groupby("scorer", sort=False) if part["value"].notna().any()]
+    if not parts:
+        raise L3DError("scorers: none gave a number, yes or no. Return one of these, such as bool(...).")
     failed, answers = table[table["failed"].eq("answer")]["answer"].nunique(), table["answer"].nunique()
     if failed:
         notes = [f"{counted(failed, 'answer')} of {answers} failed (predict_fn raised): nobody judged them.", *notes]

@@ -117,11 +117,12 @@ class Work:
             return ""
         values = {name: level.value for name, level in cell.levels.items()}
         passed = {name: values[name] for name in self.request.passed}
-        app = App(self.request.app, passed, {each.name: each for name, each in values.items() if name not in passed})
+        prompts = {each.name: each for name, each in values.items() if name not in passed}
         tags = {f"{names.FACTOR}.{name}": label for name, label in cell.labels.items()}
         tags |= {names.CELL_KEY: cell.key, names.PARENT: self.parent_id}
+        app = App(self.request.app, passed, prompts, tags)
         rows = [
-            {**row, "tags": {**row["tags"], names.REPEAT: repeat, **tags}}
+            {**row, "tags": {**row["tags"], names.REPEAT: repeat}}
             for row, (_, repeat) in zip(self.request.rows, places, strict=True)
         ]
         with self._opened(cell, cell.key, f"answers {cell.name}", {names.PHASE: "answers"}) as run_id:

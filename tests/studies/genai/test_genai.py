@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,9 +22,9 @@ from stores import copy_store
 import mlflow_l3d
 from mlflow_l3d import genai
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.genai.contents import row_of
+from mlflow_l3d.studies.genai.contents import read_rows, repeated, row_of
 from mlflow_l3d.tracking import evaluating, names
-from mlflow_l3d.tracking.judged import read_judged
+from mlflow_l3d.tracking.judged import read_judged, reading
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `mlflow.load_prompt` API is moved:FutureWarning")
 """MLflow hides this warning of its own in a way that is not safe in threads."""
@@ -241,7 +242,7 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
 
 def answer_with(app: Callable[..., Any], prompts: dict[int, Any], version: int, **inputs: Any) -> tuple[Any, int]:
     """Return what an app answers with a version of the prompt, and how often it took that from the factor."""
-    called = evaluating.App(app, {}, {"ways": prompts[version]})
+    called = evaluating.App(app, {}, {"ways": prompts[version]}, {"l3d.cell_key": "x"})
     with evaluating._evaluating(None):
         return called.traced()(**inputs), called.count
 
@@ -304,7 +305,14 @@ def test_what_always_fails_is_an_error_with_its_reason(place: str) -> None:
         genai.investigate(fails, apps.rows(2), [apps.length], progress=False)
     with pytest.raises(L3DError, match=r"^scorers=numpy_verdict: failed on all 2 answers \(.*\)\. Correct"):
         genai.investigate(styled, apps.rows(2), [numpy_verdict], {"style": ["a"]}, progress=False)
+    with pytest.raises(L3DError, match=r"^scorers: none gave a number, yes or no\."):
+        genai.investigate(styled, apps.rows(1), [in_words], {"style": ["a"]}, progress=False)
     assert "RUNNING" not in cells()
+
+
+@scorer
+def in_words(outputs: str) -> str:
+    return "good"
 
 
 @scorer(name="hits@10")
@@ -365,9 +373,7 @@ def test_settings_of_mlflow_are_as_before(monkeypatch: pytest.MonkeyPatch) -> No
     assert mlflow.MlflowClient.load_prompt is load
 
 
-def test_rows_of_equal_inputs_are_repeats_of_one(place: str) -> None:
-    result = genai.investigate(
-        styled, [*apps.rows(1), *apps.rows(1)], [apps.length], {"style": ["a"], "replicate": 2}, progress=False
-    )
-    assert sorted(result.to_frame()["repeat"]) == [0, 1, 2, 3]
-    assert result.to_frame()["row"].nunique() == 1
+def test_rows_of_equal_inputs_are_repeats_of_one_and_have_the_name_that_the_reader_gives_them() -> None:
+    read = read_rows([{"inputs": {"q": 1, "a": "é"}}, {"inputs": {"a": "é", "q": 1}}])
+    row = reading._hash(json.dumps({"q": 1, "a": "é"}, ensure_ascii=False))
+    assert [repeated(read, replicate) for replicate in (0, 1)] == [[(row, "0"), (row, "1")], [(row, "2"), (row, "3")]]
