@@ -113,12 +113,16 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
     Tags, and names of runs or folders without their digits, distinguish groups if each of their texts is in two runs or
     more: ``baseline-1, baseline-2, new-1, new-2`` are two groups even if nothing else was logged.
     """
-    values = pd.DataFrame({name: _texts(params[name]) for name in params if params[name].notna().any()}, params.index)
-    columns = [str(name) for name in values]
-    varying = [name for name in columns if params[name].nunique(dropna=False) > 1 and values[name].nunique() > 1]
+    columns = [str(name) for name in params if params[name].notna().any()]
+    asked_keys = [] if group_by == AUTO else _columns("group_by", group_by, columns)
+    asked_seeds = [] if seed in (AUTO, NONE) else _columns("seed", seed, columns)
+    several = [name for name in columns if params[name].nunique(dropna=False) > 1]
+    used = dict.fromkeys([*several, *asked_keys, *asked_seeds])  # of many runs the texts of all would take much memory
+    values = pd.DataFrame({name: _texts(params[name]) for name in used}, params.index)
+    varying = [name for name in several if values[name].nunique() > 1]
     seeds = [name for name in varying if _sounds_like_seed(name) and _are_whole(values[name])]
     if seed != AUTO:
-        seeds = [] if seed == NONE else _columns("seed", seed, columns)
+        seeds = asked_seeds
     writes = [name for name in varying if _OF_ONE_RUN.fullmatch(name)]
     if group_by == AUTO:
         keys = [name for name in varying if name.startswith("params.") and name not in (*seeds, *writes)]
@@ -126,7 +130,7 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
         group = _numbered(values[[key for key in keys if key not in perhaps]])
         seeds += [name for name in perhaps if _differs_in_groups(group, values[name])]
     else:
-        keys = _columns("group_by", group_by, columns)
+        keys = asked_keys
     settings = values[[name for name in keys if name not in seeds]].copy()
     schemes = {name: params[name].astype(object) for name in writes if _SCHEMES.fullmatch(name)}
     schemes = {
