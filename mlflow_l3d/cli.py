@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import sys
+import textwrap
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -58,7 +59,10 @@ class _UsageError(L3DError):
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Keeps the lines of examples."""
+    """Keeps the lines of examples, and words with hyphens."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith("examples:") else super()._fill_text(text, width, indent)

@@ -68,7 +68,7 @@ def evaluate(
     progress
         Whether to report progress on stderr; None reports it in a notebook and on a terminal.
     **options
-        `metric`: the metric whose spread is reported; ``auto`` is that of the parent run, or the most likely one.
+        `metric`: the metric whose spread is reported; ``auto`` is the parent run's metric, or the likely one.
 
         Of experiments and filters: `group_by`: what distinguishes groups, as ``params.learning_rate``; ``auto`` is all
         parameters but seeds. `seed`: the parameters that are seeds. `step`: ``last``, ``best``, or the number of a

@@ -120,13 +120,13 @@ class RepeatsRequest(SeedsRequest):
     def read(cls, asked: Arguments, approach: Approach) -> tuple[tuple[int, ...], Arguments]:
         """Return the numbers of the requests, and the arguments that ask for each of them again, in one worker.
 
-        With one worker `concurrency` is that of all requests.
+        With one worker `concurrency` counts all requests.
         """
         if not is_endpoint(asked["model"]):
             fix = "Others: factor=replicate."
             raise ParameterError("model", asked["model"], "must be behind an endpoint, as openai:NAME", fix)
-        given = _hyperparameters(asked["hyperparameters"], approach, asked["model"])
-        fresh = f"{given},answers=fresh" if isinstance(given, str) else {**given, "answers": "fresh"}
+        stored = _hyperparameters(asked["hyperparameters"], approach, asked["model"])
+        fresh = f"{stored},answers=fresh" if isinstance(stored, str) else {**stored, "answers": "fresh"}
         workers = 1 if asked["workers"] == "auto" else asked["workers"]
         return tuple(range(1, asked["repeats"] + 1)), asked.changed(hyperparameters=fresh, workers=workers)
 

@@ -15,11 +15,10 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.importing.checking import _scored, with_kinds
 from mlflow_l3d.studies.importing.formats import FORMATS, csv_file, inspect_log, tool_of
-from mlflow_l3d.studies.importing.imported import Import
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat
+from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.studies.seeds.report.words import study_answers
 
 LOGS = Path(__file__).parent / "logs"
@@ -332,8 +331,13 @@ def test_tau_bench(tmp_path: Path):
         assert len({run.examples for run in runs}) == 1
         assert runs[0].task == "airline"
     # pass^1 to pass^4 of this file, as published there.
-    arguments = {"from_": "tau-bench", "only": "none", "task_kind": "auto", "classes": "auto"}
-    study, *_ = Import(arguments=arguments, runs=runs, metric=named("accuracy"), problems=(), notes=()).study()
+    scores = pd.DataFrame([{"seed": number, **run.scores} for number, run in enumerate(runs)])
+    tables = [
+        pd.DataFrame({"seed": number, "example_id": run.ids, "label": run.labels, "prediction": run.predictions})
+        for number, run in enumerate(runs)
+    ]
+    settings = pd.DataFrame([run.settings for run in runs])
+    study = seeds_study(scores, pd.concat(tables), metric="accuracy", kind="multiple_choice", recorded=settings)
     assert study.passes is not None
     assert study.passes["all_pass"].round(3).tolist() == [0.42, 0.273, 0.22, 0.2]
     assert study.metrics()["pass_hat_3"] == pytest.approx(0.22)
