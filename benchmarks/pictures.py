@@ -84,6 +84,7 @@ STUDIES = {
         "Is that a trend?",
         "page-sweep",
     ),
+    "groups": Study("evaluate experiment:digits", "groups of existing runs", "Which groups differ?", "page-groups"),
     "search": Study(
         "search --num-labelled 100", "a search of hyperparameters", "And on new configurations?", "page-search"
     ),
@@ -126,12 +127,16 @@ def with_needed(wanted: list[str]) -> list[str]:
 
 
 def write_inputs(folder: Path) -> None:
-    """Write the files that commands of the gallery name: reviews.csv and train.py."""
+    """Write what commands of the gallery name: reviews.csv, train.py, and the experiment of a tutorial."""
     import pandas as pd
 
     from mlflow_l3d.tasks.sources.packaged import rotten_tomatoes
 
     shutil.copy(GALLERY / "train.py", folder)
+    if not (script := folder / "digits.py").exists():
+        text = (DOCS / "tutorials" / "experiment.md").read_text(encoding="utf-8")
+        script.write_text(text.split("```python\n", 1)[1].split("```", 1)[0], encoding="utf-8")
+        subprocess.run([sys.executable, script], env=environment(folder), cwd=folder, check=True)
     if not (folder / "reviews.csv").exists():
         task = rotten_tomatoes({})
         labels = [task.class_names[label] for label in task.labels]
@@ -162,9 +167,13 @@ def answer_of(output: str, question: str) -> str:
 
 def call(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Call mlflow-l3d with the store of the folder."""
-    environment = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
     command = [sys.executable, "-m", "mlflow_l3d", *arguments]
-    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=environment(folder), cwd=folder, capture_output=True, text=True, check=False)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables of a process that uses the store of the folder."""
+    return {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}"}
 
 
 def page(run_id: str, folder: Path) -> str:

@@ -99,7 +99,9 @@ def read_runs(client: MlflowClient, source: str | Sequence[str]) -> ExistingRuns
         allowed = f"must be {EXPERIMENT}NAME, run ids, or an MLflow filter of runs ({error_line(error)})"
         raise ParameterError("source", source, allowed) from error
     if not rows:
-        raise ParameterError("source", source, "finds no runs", f"Name an experiment that has some: {EXPERIMENT}NAME.")
+        where = client.get_experiment(experiment_id).name if experiment_id else "the current one"
+        fix = f"Set MLFLOW_EXPERIMENT_NAME, or name an experiment that has some: {EXPERIMENT}NAME."
+        raise ParameterError("source", source, f"finds no runs in the experiment {where}", fix)
     selected = {row["run_id"] for row in rows}
     while parents_left := {row["parent"] for row in rows if row["parent"]} - selected:
         rows += [columns.add(run) | {"status": "PARENT"} for run in runs_named(client, sorted(parents_left))]

@@ -32,7 +32,7 @@ def headline(study: GroupsStudy) -> str:
     undecided = int(several["verdict"].eq(UNDECIDED).sum())
     if not undecided:
         return f"{best} is better than {'all ' * (others > 1)}{counted(others, 'other group')}, beyond luck."
-    return f"{best} has the best mean; luck may put it before {undecided} of {counted(others, 'other')}."
+    return f"{best} leads, but {undecided} of {counted(others, 'other group')} may be as good."
 
 
 def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
@@ -85,7 +85,8 @@ def _differences(study: GroupsStudy) -> Answer:
 
 def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
     """Yield what a reader must know about the groups, what decides first."""
-    yield f"{_named('Seeds', study.seeds)}. {_named('Neither seed nor setting', study.ignored)}."
+    ignored = f" {_named('Neither seed nor setting', study.ignored)}." if study.ignored else ""
+    yield f"{_named('Seeds', study.seeds)}.{ignored}"
     rest = [f"{number:,} {what}" for what, number in counts.items() if what not in ("found", "used")]
     yield f"{counts['used']:,} of {counted(counts['found'], 'run')} count" + (f"; {', '.join(rest)}." if rest else ".")
     if repeated := int(study.runs["repeated"].sum()):
