@@ -177,7 +177,7 @@ def test_filters_and_run_ids(place: Place) -> None:
         (["0" * 32], f"source={'0' * 32}: is not an active run on this tracking server. Restore it, or leave it out."),
         (
             "params.lr = '7'",
-            "finds no runs in the experiment Default. Set MLFLOW_EXPERIMENT_NAME, or name an experiment that has some",
+            "source=params.lr = '7': finds no runs in the experiment Default. Set MLFLOW_EXPERIMENT_NAME, or name",
         ),
     ],
 )
