@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import LEVEL, IntArray, check_level
+from mlflow_l3d.analysis.intervals import IntArray
 from mlflow_l3d.analysis.judged.limits import NOTHING, variance_limits
 from mlflow_l3d.analysis.judged.moments import estimate_moments, pair_counts
 from mlflow_l3d.analysis.judged.results import Components
@@ -25,7 +25,7 @@ FEWEST_ROWS: Final = 3
 JOINED: Final = " + "
 
 
-def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
+def components(table: pd.DataFrame) -> Components:
     """Return the variance components of one scorer's judgements, and the mean with its luck.
 
     Parameters
@@ -34,8 +34,6 @@ def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
         One line per judgement: ``row, answer, judge, value``; optional ``repeat, scorer, judgement, failed, run_id``.
         Any other column that varies is a factor of the answer, such as ``prompt`` or ``model``. Failed answers,
         failed judgements and missing values are left out and counted.
-    level
-        Of the intervals.
 
     Returns
     -------
@@ -64,21 +62,17 @@ def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
     >>> found.mean, list(found.frame["source"])
     (0.5, ['row', 'answer + judgement'])
     """
-    check_level(level)
     usable = usable_judgements(table)
-    data = usable.table
+    data, values = usable.table, usable.table["value"].to_numpy()
     row, answer = level_codes(data["row"]), level_codes(data["answer"])
     crossed, notes = _crossed_effects(row, {name: level_codes(data[name]) for name in (*usable.factors, "judge")})
-    nested = _nested_effects(row, answer, crossed)
-    values = data["value"].to_numpy()
-    rows, answers = (int(code.max(initial=-1)) + 1 for code in (row, answer))
-    judges = data["judge"].nunique()
-    names = [*nested, *crossed]
-    levels = [int(code.max(initial=-1)) + 1 for code in (*nested.values(), *crossed.values())]
-    variance, weights, low, high = (np.full(len(names), math.nan) for _ in range(4))
+    effects = {**_nested_effects(row, answer, crossed), **crossed}
+    nested = {name: code for name, code in effects.items() if name not in crossed}
+    levels = {name: _size(code) for name, code in effects.items()}
+    variance, weights, low, high = (np.full(len(effects), math.nan) for _ in range(4))
     row_means = data.groupby("row")["value"].mean().to_numpy()
-    if rows < FEWEST_ROWS:
-        notes.append(f"{rows} rows: no luck can be estimated below {FEWEST_ROWS} rows. Add rows.")
+    if len(row_means) < FEWEST_ROWS:
+        notes.append(f"{len(row_means)} rows: no luck can be estimated below {FEWEST_ROWS} rows. Add rows.")
     else:
         try:
             moments = estimate_moments(values, nested, crossed)
@@ -88,28 +82,18 @@ def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
         weights, row_means = moments.weights, moments.row_means
         nothing = NOTHING * float(np.square(values).mean())
         variance = np.where(np.abs(moments.variances) > nothing, moments.variances, 0.0)
-        low, high = variance_limits(moments, values, nested, crossed, level)
+        low, high = variance_limits(moments, values, nested, crossed)
     positive = np.maximum(variance, 0.0)
+    frame = pd.DataFrame({"source": [*effects], "variance": variance, "std": np.sqrt(positive)})
     total = float(positive.sum())
-    frame = pd.DataFrame(
-        {
-            "source": names,
-            "variance": variance,
-            "std": np.sqrt(positive),
-            "share": positive / total if total > 0 else np.full(len(names), math.nan),
-            "low": low,
-            "high": high,
-            "levels": levels,
-            "note": [_note(*each) for each in zip(names, variance, high, levels, strict=True)],
-        }
-    )
+    frame = frame.assign(share=positive / total if total > 0 else math.nan, low=low, high=high, levels=levels.values())
+    frame["note"] = [_note(*each) for each in zip(effects, variance, high, levels.values(), strict=True)]
+    rows, answers, judges = len(row_means), _size(answer), data["judge"].nunique()
     if judges == 1:
         notes.append("One judge: the judge's luck is not known. Let a second judge rate the same answers.")
-    cells = math.prod(int(code.max()) + 1 for name, code in crossed.items() if name != "judge")
-    design = {"row": rows, "repeat": answers / max(1, rows * cells), "judge": judges}
-    design |= {"judgement": len(data) / max(1, answers * judges)}
-    shares = bool(np.isin(values, (0, 1)).all())
-    mean_low, mean_high = mean_interval(row_means, level, shares=shares)
+    factors = {name: levels[name] for name in crossed if name != "judge"}
+    design = {"row": rows, "repeat": answers / max(1, rows * math.prod(factors.values())), "judge": judges}
+    mean_low, mean_high = mean_interval(row_means, shares=bool(np.isin(values, (0, 1)).all()))
     return Components(
         frame=frame,
         mean=float(row_means.mean()) if rows else math.nan,
@@ -121,11 +105,14 @@ def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
         judgements=len(data),
         failed_answers=usable.failed_answers,
         failed_judgements=usable.failed_judgements,
-        design=design | {name: int(code.max()) + 1 for name, code in crossed.items() if name != "judge"},
-        weights=dict(zip(names, weights.tolist(), strict=True)),
-        level=level,
+        design={**design, "judgement": len(data) / max(1, answers * judges), **factors},
+        weights=dict(zip(effects, weights.tolist(), strict=True)),
         notes=tuple(notes),
     )
+
+
+def _size(code: IntArray) -> int:
+    return int(code.max(initial=-1)) + 1
 
 
 def _crossed_effects(row: IntArray, codes: Mapping[str, IntArray]) -> tuple[dict[str, IntArray], list[str]]:
@@ -133,28 +120,22 @@ def _crossed_effects(row: IntArray, codes: Mapping[str, IntArray]) -> tuple[dict
     effects: dict[str, IntArray] = {}
     notes = []
     for name, code in codes.items():
-        if code.max(initial=0) == 0:
-            continue
-        if code.max() >= MOST_LEVELS:
-            raise ParameterError(name, code.max() + 1, f"has more than {MOST_LEVELS} values", "Leave the column out.")
+        if _size(code) > MOST_LEVELS:
+            raise ParameterError(name, _size(code), f"has more than {MOST_LEVELS} values", "Leave the column out.")
         same = [other for other, levels in effects.items() if _is_same(levels, code)]
         if same:
             notes.append(f"{same[0]} and {name} always change together: their luck is counted as that of {same[0]}.")
-        else:
+        elif _size(code) > 1:
             effects[name] = code
-    sizes = np.bincount(row)
 
-    def rank(kept: Sequence[str]) -> int:
-        dummies = [np.eye(int(effects[name].max()) + 1)[effects[name]] for name in kept]
-        if not dummies:
-            return 0
-        design = np.hstack(dummies)
-        means = np.array([np.bincount(row, column) for column in design.T]).T / sizes[:, None]
-        products = design.T @ design - means.T @ (means * sizes[:, None])
-        return int(np.linalg.matrix_rank(products, tol=1e-9 * len(row), hermitian=True))
+    def rank(kept: Collection[str]) -> int:
+        design = np.hstack([np.zeros((len(row), 1)), *(np.eye(_size(effects[name]))[effects[name]] for name in kept)])
+        means = np.array([np.bincount(row, column) / np.bincount(row) for column in design.T]).T
+        apart = design - means[row]
+        return int(np.linalg.matrix_rank(apart.T @ apart, tol=1e-9 * len(row), hermitian=True))
 
-    whole = rank(list(effects))
-    for name in [name for name, code in effects.items() if whole - rank([*(effects.keys() - {name})]) < code.max()]:
+    whole = rank(effects)
+    for name in [name for name, code in effects.items() if whole - rank(effects.keys() - {name}) < code.max()]:
         notes.append(f"{name}: its luck cannot be separated from that of rows or other factors. Cross them.")
         del effects[name]
     return effects, notes

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, t_quantile
 from mlflow_l3d.errors import ParameterError
 
@@ -90,15 +91,13 @@ def rows_apart(row: IntArray, first: IntArray, second: IntArray) -> int:
     return int(((levels[0] != both) | (levels[1] != both)).sum())
 
 
-def mean_interval(values: FloatArray, level: float, *, shares: bool) -> tuple[float, float]:
+def mean_interval(values: FloatArray, *, shares: bool) -> tuple[float, float]:
     """Return the interval of the mean over independent rows.
 
     Parameters
     ----------
     values
         Shape (rows,).
-    level
-        Confidence level.
     shares
         Whether all lie in [0, 1]: then the interval is Wilson's (1927), with as many draws as have the standard error
         of the mean (Korn and Graubard 1998) and Student's quantile; it has a width also if all values are equal.
@@ -111,18 +110,11 @@ def mean_interval(values: FloatArray, level: float, *, shares: bool) -> tuple[fl
     rows = len(values)
     if rows < 2:
         return math.nan, math.nan
-    quantile, mean, error = (
-        t_quantile(rows - 1, level),
-        float(values.mean()),
-        float(values.std(ddof=1)) / math.sqrt(rows),
-    )
+    mean, error, quantile = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(rows), t_quantile(rows - 1)
     if not shares:
         return (mean - quantile * error, mean + quantile * error) if error > 0 else (math.nan, math.nan)
     mean = min(1.0, max(0.0, mean))
     # Half a row at the far end stands for rare rows that were not seen.
     variance = error**2 + (max(mean, 1 - mean) / rows) ** 2 / 2
     draws = mean * (1 - mean) / variance if 0 < mean < 1 else float(rows)
-    over = quantile**2 / draws
-    centre = (mean + over / 2) / (1 + over)
-    half = quantile / (1 + over) * math.sqrt(mean * (1 - mean) / draws + over / (4 * draws))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return wilson_interval(mean * draws, draws, quantile)

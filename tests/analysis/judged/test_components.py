@@ -216,5 +216,3 @@ def test_a_budget_goes_to_rows_unless_these_are_few(random):
     assert best["mean_std"] < few["mean_std"]
     confounded = gain(components(App().draw(random, 20, 1))).set_index("design")
     assert confounded["gain"]["one more repeat"] == 0  # nothing is known of answers, so nothing is promised
-    with pytest.raises(ParameterError, match="answers=0"):
-        gain(found, answers=0)
