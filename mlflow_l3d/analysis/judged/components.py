@@ -86,7 +86,9 @@ def components(table: pd.DataFrame) -> Components:
     positive = np.maximum(variance, 0.0)
     frame = pd.DataFrame({"source": [*effects], "variance": variance, "std": np.sqrt(positive)})
     total = float(positive.sum())
-    frame = frame.assign(share=positive / total if total > 0 else math.nan, low=low, high=high, levels=levels.values())
+    frame = frame.assign(
+        share=positive / total if total > 0 else math.nan, low=low, high=high, levels=[*levels.values()]
+    )
     frame["note"] = [_note(*each) for each in zip(effects, variance, high, levels.values(), strict=True)]
     rows, answers, judges = len(row_means), _size(answer), data["judge"].nunique()
     if judges == 1:

@@ -96,10 +96,13 @@ def _luck_of_levels(
             return None
     # Which judges were drawn moves shares in a skewed way, which few judges understate: half of it makes up for that.
     overlap = 0.5 if np.isin(values, (0, 1)).all() else 1.0
+    groups = min(len(each[2]) for each in parts)
+    if groups < max(len(each[2]) for each in parts):  # some rows have no other judge: what rows explain is not known
+        overlap = 0.0
     half_widths = []
     for which in (0, 1):
-        estimates, without = (np.array([each[place] for each in parts]) for place in (which, which + 2))
-        groups, shrink = without.shape[1], (sets - 1) / sets
+        estimates = np.array([each[which] for each in parts])
+        without, shrink = np.array([each[which + 2][:groups] for each in parts]), (sets - 1) / sets
         apart = without - without.mean(axis=0)
         of_rows = np.square(apart - apart.mean(axis=1, keepdims=True)).sum(axis=(0, 1)) * (groups - 1) / groups
         of_levels = np.square(estimates - estimates.mean(axis=0)).sum(axis=0)

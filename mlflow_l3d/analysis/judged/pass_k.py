@@ -42,10 +42,10 @@ def pass_k(successes: npt.ArrayLike, attempts: npt.ArrayLike, k: int) -> PassK:
     """
     asked = np.asarray(attempts, dtype=np.int64)
     passed, asked = np.asarray(successes, dtype=np.int64)[asked >= k], asked[asked >= k]
-    numbers = []
-    for share in (_chosen(passed, asked, k), 1 - _chosen(asked - passed, asked, k)):
-        numbers += [float(share.mean()) if len(share) else math.nan, *mean_interval(share, shares=True)]
-    return PassK(k, *numbers, len(asked))
+    every, some = _chosen(passed, asked, k), 1 - _chosen(asked - passed, asked, k)
+    means = [float(share.mean()) if len(share) else math.nan for share in (every, some)]
+    limits = [mean_interval(share, shares=True) for share in (every, some)]
+    return PassK(k, means[0], *limits[0], means[1], *limits[1], len(asked))
 
 
 def _chosen(good: npt.NDArray[np.int64], size: npt.NDArray[np.int64], k: int) -> FloatArray:

@@ -122,6 +122,12 @@ def test_what_did_not_vary_has_no_claim(random):
     assert "Add rows" in tiny.notes[0]
 
 
+def test_rows_that_one_judge_alone_rated_are_no_obstacle(random):
+    table = App().draw(random, 20, 2, 3)
+    found = components(table[(table["row"] > 1) | (table["judge"] == 0)])
+    assert np.isfinite(found.frame[["low", "high"]].to_numpy()).all()
+
+
 def test_a_judge_per_row_is_no_judge_variance(random):
     table = App().draw(random, 20, 2, 2)
     found = components(table[table["row"] % 2 == table["judge"]])
