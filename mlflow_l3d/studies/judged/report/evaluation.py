@@ -95,9 +95,6 @@ def _sure(one: ScorerNumbers) -> Iterator[str]:
     yield "It counts each row alike, and leaves out failed answers."
     if not math.isnan(one.recorded_mean) and one.shown(one.recorded_mean) != one.shown(counts.mean):
         yield f"MLflow logged {one.shown(one.recorded_mean)}."
-    if counts.failed_answers:
-        failed = counted(counts.failed_answers, "failed answer")
-        yield f"With the verdicts on {failed} it is {one.shown(one.naive_mean)}."
 
 
 def _main_luck(one: ScorerNumbers) -> Answer:
