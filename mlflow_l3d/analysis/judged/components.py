@@ -18,8 +18,6 @@ from mlflow_l3d.errors import ParameterError
 
 FEWEST_LEVELS: Final = 5
 """Judges or prompts below which an interval of their variance covers less often than it says."""
-MOST_LEVELS: Final = 500
-"""A column with more values describes answers; it is not a factor."""
 FEWEST_ROWS: Final = 3
 """Rows that must show two sources of luck apart."""
 JOINED: Final = " + "
@@ -33,7 +31,7 @@ def components(table: pd.DataFrame) -> Components:
     table
         One line per judgement: ``row, answer, judge, value``; optional ``repeat, scorer, judgement, failed, run_id``.
         Any other column that varies is a factor of the answer, such as ``prompt`` or ``model``. Failed answers,
-        failed judgements and missing values are left out and counted.
+        failed judgements and missing values are left out.
 
     Returns
     -------
@@ -45,8 +43,7 @@ def components(table: pd.DataFrame) -> Components:
     Raises
     ------
     ParameterError
-        If the table cannot be read, a factor has more than :data:`MOST_LEVELS` values, or gaps leave
-        sources that cannot be separated.
+        If the table cannot be read, or gaps leave sources that cannot be separated.
 
     Notes
     -----
@@ -105,8 +102,6 @@ def components(table: pd.DataFrame) -> Components:
         rows=rows,
         answers=answers,
         judgements=len(data),
-        failed_answers=usable.failed_answers,
-        failed_judgements=usable.failed_judgements,
         design={**design, "judgement": len(data) / max(1, answers * judges), **factors},
         weights=dict(zip(effects, weights.tolist(), strict=True)),
         notes=tuple(notes),
@@ -122,8 +117,6 @@ def _crossed_effects(row: IntArray, codes: Mapping[str, IntArray]) -> tuple[dict
     effects: dict[str, IntArray] = {}
     notes = []
     for name, code in codes.items():
-        if _size(code) > MOST_LEVELS:
-            raise ParameterError(name, _size(code), f"has more than {MOST_LEVELS} values", "Leave the column out.")
         same = [other for other, levels in effects.items() if _is_same(levels, code)]
         if same:
             notes.append(f"{same[0]} and {name} always change together: their luck is counted as that of {same[0]}.")

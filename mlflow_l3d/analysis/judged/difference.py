@@ -13,7 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.difference import POWERS, interval, p_value, runs_needed
 from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, check_level, t_quantile
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
 from mlflow_l3d.analysis.judged.results import JudgedDifference
 from mlflow_l3d.analysis.judged.sides import Sides, pair_sides
 from mlflow_l3d.errors import ParameterError
@@ -114,7 +114,6 @@ def difference(
     >>> found.difference, found.verdict
     (0.5, 'better')
     """
-    check_level(level)
     if smallest_effect is not None and not smallest_effect > 0:
         raise ParameterError("smallest_effect", smallest_effect, "must be above 0")
     sides = pair_sides(a, b)

@@ -30,8 +30,6 @@ class Components:
         Standard error of the mean if rows, answers, judges, prompts and models were all drawn again.
     rows, answers, judgements
         Those that count.
-    failed_answers, failed_judgements
-        Those left out: the application raised, or the scorer did; missing values count as failed judgements.
     design
         Numbers of a mean that :func:`mlflow_l3d.analysis.judged.gain.gain` changes: ``row``, ``repeat``, ``judge``,
         ``judgement`` and each further factor -> how many (of repeats and judgements: on average).
@@ -49,8 +47,6 @@ class Components:
     rows: int
     answers: int
     judgements: int
-    failed_answers: int = 0
-    failed_judgements: int = 0
     design: Mapping[str, float] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -12,8 +12,7 @@ from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, t_quantile
 from mlflow_l3d.errors import ParameterError
 
-NEEDED: Final = ("row", "answer", "judge", "value")
-DESCRIBED: Final = (*NEEDED, "repeat", "scorer", "judgement", "failed", "run_id")
+DESCRIBED: Final = ("row", "answer", "judge", "value", "repeat", "scorer", "judgement", "failed", "run_id")
 """Columns with a meaning; any other column is a factor of the answer."""
 
 
@@ -42,35 +41,21 @@ def usable_judgements(table: pd.DataFrame) -> Usable:
     Raises
     ------
     ParameterError
-        If a column is missing, a value is not a number, the table has several scorers, or an answer belongs to several
-        rows or has several values of a factor.
+        If the table has several scorers, or an answer belongs to several rows or has several values of a factor.
     """
-    missing = [name for name in NEEDED if name not in table]
-    if missing:
-        raise ParameterError("table", ", ".join(table.columns), f"lacks the column {missing[0]!r}")
-    scorers = list(table["scorer"].unique()) if "scorer" in table else []
-    if len(scorers) > 1:
-        named = ", ".join(map(str, scorers[:5]))
+    if "scorer" in table and table["scorer"].nunique() > 1:
+        named = ", ".join(map(str, table["scorer"].unique()[:5]))
         raise ParameterError("table", named, "has several scorers", "Analyse each scorer alone.")
-    try:
-        values = table["value"].to_numpy(dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ParameterError("value", error, "must be numbers: 1 and 0 for yes and no") from None
-    if np.isinf(values).any():
-        raise ParameterError("value", "inf", "must be finite, or nan if missing")
     failed = table["failed"].fillna("") if "failed" in table else pd.Series("", index=table.index)
-    raised = (failed == "answer").to_numpy()
-    counts = ~raised & (failed == "").to_numpy() & ~np.isnan(values)
-    kept = table.assign(value=values)[counts].reset_index(drop=True)
+    raised, counts = failed.eq("answer"), failed.eq("") & table["value"].notna()
     names = [name for name in table.columns if name not in DESCRIBED]
-    for name in ("row", "answer", "judge", *names):
-        kept[name] = kept[name].astype(str)
+    texts = ["row", "answer", "judge", *names]
+    kept = table[counts].reset_index(drop=True).astype({**dict.fromkeys(texts, str), "value": np.float64})
     for name in ("row", *names):
         several = kept.groupby("answer")[name].nunique() > 1
         if several.any():
-            raise ParameterError(
-                name, several.idxmax(), "this answer has several values", "Give each answer its own id."
-            )
+            wrong, fix = "this answer has several values", "Give each answer its own id."
+            raise ParameterError(name, several.idxmax(), wrong, fix)
     factors = tuple(name for name in names if kept[name].nunique() > 1)
     return Usable(kept, factors, table["answer"][raised].nunique(), int((~raised & ~counts).sum()))
 

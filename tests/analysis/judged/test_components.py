@@ -9,6 +9,7 @@ from judged_app import App
 
 from mlflow_l3d.analysis.judged.components import components
 from mlflow_l3d.analysis.judged.gain import gain
+from mlflow_l3d.analysis.judged.table import usable_judgements
 from mlflow_l3d.errors import ParameterError
 
 APP = App(prompt=0.3, row_prompt=0.35)
@@ -149,17 +150,15 @@ def test_failures_and_missing_values_do_not_count(random):
     broken.loc[broken["row"] == 3, "failed"] = "answer"
     broken.loc[broken.index[:2], "failed"] = "judge"
     broken.loc[broken.index[2], "value"] = np.nan
-    found = components(broken)
-    assert (found.failed_answers, found.failed_judgements) == (2, 3)
+    usable = usable_judgements(broken)
+    assert (usable.failed_answers, usable.failed_judgements) == (2, 3)
     kept = table[(table["row"] != 3) & (table.index > 2)]
-    pd.testing.assert_frame_equal(found.frame, components(kept).frame)
+    pd.testing.assert_frame_equal(components(broken).frame, components(kept).frame)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"value": "yes"}, "must be numbers"),
-        ({"value": np.inf}, "must be finite"),
         ({"row": range(80)}, "several values"),
         ({"prompt": range(80)}, "several values"),
     ],
@@ -168,13 +167,8 @@ def test_tables_that_cannot_be_read_are_refused(random, change, message):
     table = App().draw(random, 20, 2, 2)
     with pytest.raises(ParameterError, match=message):
         components(table.assign(**change))
-    many = App().draw(random, 60, 10)
-    with pytest.raises(ParameterError, match="latency=600"):
-        components(many.assign(latency=range(600)))
     with pytest.raises(ParameterError, match="several scorers"):
         components(table.assign(scorer=["a", "b"] * 40))
-    with pytest.raises(ParameterError, match="lacks the column 'judge'"):
-        components(table.drop(columns="judge"))
 
 
 def test_ten_thousand_judgements_have_variances_near_the_truth(random):

@@ -55,16 +55,11 @@ def evaluation_document(
         drawing=_stds(first),
         table=_scorer_table(scorers),
         steps=[*_steps(first, run_ids)],
-        lines=run_line(source),
+        lines=source.lines,
         notes=[*notes, *dict.fromkeys(note for each in scorers for note in each.components.notes)],
         sections=sections,
         settings={"evaluation runs": ", ".join(run_ids)},
     )
-
-
-def run_line(source: Source) -> list[str]:
-    """Return the line that names the run of the result; none if it was not logged."""
-    return [f"MLflow run {source.run_id}; report.html is among its artifacts"] if source.run_id else []
 
 
 def frame_table(frame: pd.DataFrame | None, note: str) -> Table | None:
