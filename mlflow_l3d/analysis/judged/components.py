@@ -1,10 +1,10 @@
-"""Which luck the judgements of one scorer have: variance components of rows, answers, judges and further factors."""
+"""Which luck the judgements of one scorer have: components of rows, answers, judges and so on; what one more gains."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,8 @@ FEWEST_LEVELS: Final = 5
 FEWEST_ROWS: Final = 3
 """Rows that must show two sources of luck apart."""
 JOINED: Final = " + "
+_OF_ANSWER: Final = ("judge", "judgement")
+"""Parts of a design that need no further answers."""
 
 
 def components(table: pd.DataFrame) -> Components:
@@ -167,3 +169,60 @@ def _note(name: str, variance: float, high: float, levels: int) -> str:
     if math.isnan(high) and not math.isnan(variance):
         notes.append("nothing varied: no upper limit")
     return "; ".join(notes)
+
+
+def gain(found: Components, *, answers: int | None = None, rows: int | None = None) -> pd.DataFrame:
+    """Return the standard error of the mean: now, with one more of each, and for a budget spent best.
+
+    Parameters
+    ----------
+    found
+        Variance components of the evaluation so far.
+    answers
+        Budget of a new evaluation by the same judges, prompts and so on; None for none. New rows average more kinds of
+        luck than repeats, so all of it goes to rows, and what these leave to repeats.
+    rows
+        Most rows that there are; None for any number.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``design`` ("now", "one more row", ..., "best for the budget"), the numbers of the design (``row, repeat,
+        judge, judgement`` and each factor), ``answers``, ``judgements``, ``mean_std`` (see :class:`Components`) and
+        ``gain``, the part of today's ``mean_std`` that is saved. Luck that cannot be separated counts as its coarsest
+        part, so a gain is never promised that more repeats or judges may not bring.
+
+    Examples
+    --------
+    >>> lines = [(row, f"{row}-{number}", row % 2) for row in range(8) for number in range(2)]
+    >>> frame = pd.DataFrame(lines, columns=["row", "answer", "value"]).assign(judge="exact match")
+    >>> gain(components(frame)).set_index("design")["gain"].round(3)[["one more row", "one more repeat"]].tolist()
+    [0.057, 0.0]
+    """
+    now = dict(found.design)
+    designs = {"now": now, **{f"one more {name}": {**now, name: size + 1} for name, size in now.items()}}
+    if answers is not None:
+        cells = math.prod(size for name, size in now.items() if name not in ("row", "repeat", *_OF_ANSWER))
+        row = max(1, int(min(rows or answers, answers // cells)))
+        designs["best for the budget"] = {**now, "row": row, "repeat": max(1, int(answers // (cells * row)))}
+    frame = pd.DataFrame([_line(name, found, design) for name, design in designs.items()])
+    today = frame["mean_std"][0]
+    return frame.assign(gain=1 - frame["mean_std"] / today if today > 0 else 0.0)
+
+
+def _line(name: str, found: Components, design: Mapping[str, float]) -> dict[str, Any]:
+    answers = math.prod(size for part, size in design.items() if part not in _OF_ANSWER)
+    variance = 0.0
+    for source, own in zip(found.frame["source"], found.frame["variance"], strict=True):
+        shrinks = math.prod(found.design[part] / design[part] for part in _averages(source, design))
+        variance += max(0.0, own) * found.weights[source] * shrinks
+    judgements = answers * design["judge"] * design["judgement"]
+    sizes = {"answers": round(answers), "judgements": round(judgements)}
+    return {"design": name, **design, **sizes, "mean_std": math.sqrt(variance)}
+
+
+def _averages(source: str, design: Mapping[str, float]) -> set[str]:
+    """Return the parts of a design whose number divides the variance of a source in the mean."""
+    of_answer = {name for name in design if name not in _OF_ANSWER}
+    divisors = {"answer": of_answer, "answer x judge": of_answer | {"judge"}, "judgement": {*design}}
+    return set.intersection(*(divisors.get(part, set(part.split(" x "))) for part in source.split(JOINED)))

@@ -31,7 +31,7 @@ class Components:
     rows, answers, judgements
         Those that count.
     design
-        Numbers of a mean that :func:`mlflow_l3d.analysis.judged.gain.gain` changes: ``row``, ``repeat``, ``judge``,
+        Numbers that :func:`mlflow_l3d.analysis.judged.components.gain` changes: ``row``, ``repeat``, ``judge``,
         ``judgement`` and each further factor -> how many (of repeats and judgements: on average).
     weights
         Source -> what a unit of its variance adds to the variance of the mean.

@@ -11,8 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import BETTER, WORSE
 from mlflow_l3d.analysis.intervals import known, with_interval
-from mlflow_l3d.analysis.judged.components import components
-from mlflow_l3d.analysis.judged.gain import gain
+from mlflow_l3d.analysis.judged.components import components, gain
 from mlflow_l3d.analysis.judged.judges import judge_agreement, unstable_rows
 from mlflow_l3d.analysis.judged.pass_k import pass_table
 from mlflow_l3d.analysis.judged.results import Components, JudgedDifference

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 from judged_app import App
 
-from mlflow_l3d.analysis.judged.components import components
-from mlflow_l3d.analysis.judged.gain import gain
+from mlflow_l3d.analysis.judged.components import components, gain
 from mlflow_l3d.analysis.judged.table import usable_judgements
 from mlflow_l3d.errors import ParameterError
 
