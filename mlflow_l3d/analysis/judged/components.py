@@ -49,7 +49,7 @@ def components(table: pd.DataFrame) -> Components:
 
     Notes
     -----
-    Values of 0 and 1 are taken as numbers: variances are those of shares. See
+    Values of 0 and 1 count as numbers, so a variance describes shares. See
     :mod:`mlflow_l3d.analysis.judged.moments` for the estimates and :mod:`mlflow_l3d.analysis.judged.limits` for the
     intervals. The headline interval of the mean is that for these judges and prompts: they are what you can keep the
     same in the next evaluation. `mean_std` also counts the luck of which judges and prompts were drawn.

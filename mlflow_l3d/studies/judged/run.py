@@ -192,9 +192,9 @@ def _written(
     with auxiliary_run(
         client, project_run, role=role, title=title, parameters=typed, experiment_id=experiment_id
     ) as opened:
-        given = {name: text for name, text in typed.items() if text not in ("auto", str(LEVEL))}
+        options = {name: text for name, text in typed.items() if text not in ("auto", str(LEVEL))}
         address, date = runs_page(client, experiment_id), heading("")["date"][:10]
-        source = Source(run_id=opened.run_id, address=address, given=given, date=date)
+        source = Source(run_id=opened.run_id, address=address, given=options, date=date)
         result = replace(result, run_id=opened.run_id, source=source)
         links = "Evaluation runs: " + ", ".join(link_of(experiment_id, each) for each in run_ids)
         note = result.report().description(*result.report().notes, links)

@@ -123,7 +123,7 @@ def _stds(one: ScorerNumbers) -> Drawing | None:
     """Return one line per source of luck: its standard deviation, with its interval."""
     scale, parts, y = one.unit.scale, [], 0
     rows = one.components.frame.dropna(subset="std").to_dict("records")
-    ends = [[scale * math.sqrt(max(0.0, row[end])) for end in ("low", "high")] for row in rows]
+    ends = [[scale * math.sqrt(row[end]) for end in ("low", "high")] for row in rows]
     axis = Axis.over([0.0, *(scale * row["std"] for row in rows), *(high for _, high in ends)])
     for row, (low, high) in zip(rows, ends, strict=True):
         parts += [text(0, y + 12, str(row["source"]), kind="strong", anchor="start")]
