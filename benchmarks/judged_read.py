@@ -123,7 +123,7 @@ def main() -> None:
             start = time.process_time()
             judged = read_judged(client, *runs)
             after_reading = time.process_time()
-            numbers = score_scorer(judged.table, {})
+            numbers = score_scorer(judged.table)
             after_analysis = time.process_time()
             evaluate_judged(",".join(runs))
             end = time.process_time()

@@ -63,6 +63,11 @@ class Source:
         """The page of the parent; empty if there is none."""
         return f"{self.address}{self.run_id}" if self.address and self.run_id else ""
 
+    @property
+    def lines(self) -> list[str]:
+        """What names the run of the result and its page; nothing if it was not logged."""
+        return [f"MLflow run {self.run_id}; report.html is among its artifacts"] if self.run_id else []
+
     def about(self, *more: str) -> str:
         """Return what was studied, for a page's first line: task, approach and model, as far as known, and more."""
         return " · ".join(part for part in (self.task, self.approach, self.model, *more) if part)

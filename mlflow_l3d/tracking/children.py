@@ -155,7 +155,9 @@ def search(client: MlflowClient, experiments: list[str] | None, wanted: str) -> 
     """Yield every active run of some experiments, or of all, that a filter finds, page after page, oldest first."""
     where = experiment_ids(client) if experiments is None else experiments
     order, most = ["attributes.start_time ASC"], _RUNS_A_PAGE
-    return _pages(lambda token: client.search_runs(where, wanted, order_by=order, max_results=most, page_token=token))
+    return every_page(
+        lambda token: client.search_runs(where, wanted, order_by=order, max_results=most, page_token=token)
+    )
 
 
 def children_of(client: MlflowClient, experiment_id: str, parent_run_id: str) -> Iterator[Run]:
@@ -173,11 +175,11 @@ def runs_named(client: MlflowClient, run_ids: Sequence[str]) -> Iterator[Run]:
 
 def experiment_ids(client: MlflowClient) -> list[str]:
     """Return the id of every active experiment of a server."""
-    found = _pages(lambda token: client.search_experiments(page_token=token))
+    found = every_page(lambda token: client.search_experiments(page_token=token))
     return [str(experiment.experiment_id) for experiment in found]
 
 
-def _pages(page_after: Callable[[str | None], PagedList[T]]) -> Iterator[T]:
+def every_page(page_after: Callable[[str | None], PagedList[T]]) -> Iterator[T]:
     """Yield what a server gives page after page."""
     token: str | None = None
     while True:

@@ -209,19 +209,18 @@ def failed_answers(answers: Answers, rows: int = 0) -> dict[Place, str]:
 
 def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:
     """Raise an L3DError if a run has no judgement of any answer, or the scorer always failed."""
-    every = [
-        each
-        for trace in traces
-        for each in trace.info.assessments
-        if each.feedback and (each.metadata or {}).get(_RUN) == run_id
-    ]
+    every = [each for trace in traces for each in trace.info.assessments if each.feedback and _is_of(each, run_id)]
     if not every:
         raise L3DError(f"scorers={scorer}: returned nothing for all answers. Return a value or a Feedback.")
     errors = [each.error for each in every if each.error is not None]
     if len(errors) == len(every):
         message = " ".join(str(errors[0].error_message).split())[:300]
         fix = "Return bool(...) of it." if "Got bool" in message else "Correct the scorer."
-        raise L3DError(f"scorers={scorer}: failed on all {len(errors)} answers ({message}). {fix}")
+        raise L3DError(f"scorers={scorer}: failed on all {len(every)} answers ({message}). {fix}")
+
+
+def _is_of(assessment: Any, run_id: str) -> bool:
+    return bool((assessment.metadata or {}).get(_RUN) == run_id)
 
 
 def write_assessment(trace_id: str, name: str, value: bool | float, run_id: str) -> bool:
@@ -230,8 +229,7 @@ def write_assessment(trace_id: str, name: str, value: bool | float, run_id: str)
     from mlflow.entities import AssessmentSource
 
     trace = mlflow.get_trace(trace_id)
-    made = [] if trace is None else trace.info.assessments
-    if trace is None or any(each.name == name and (each.metadata or {}).get(_RUN) == run_id for each in made):
+    if trace is None or any(each.name == name and _is_of(each, run_id) for each in trace.info.assessments):
         return False
     source = AssessmentSource(source_type="CODE", source_id="mlflow-l3d")
     mlflow.log_feedback(trace_id=trace_id, name=name, value=value, source=source, metadata={_RUN: run_id})

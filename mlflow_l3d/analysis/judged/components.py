@@ -1,15 +1,15 @@
-"""Which luck the judgements of one scorer have: variance components of rows, answers, judges and further factors."""
+"""Which luck the judgements of one scorer have: components of rows, answers, judges and so on; what one more gains."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import LEVEL, IntArray, check_level
+from mlflow_l3d.analysis.intervals import IntArray
 from mlflow_l3d.analysis.judged.limits import NOTHING, variance_limits
 from mlflow_l3d.analysis.judged.moments import estimate_moments, pair_counts
 from mlflow_l3d.analysis.judged.results import Components
@@ -18,14 +18,14 @@ from mlflow_l3d.errors import ParameterError
 
 FEWEST_LEVELS: Final = 5
 """Judges or prompts below which an interval of their variance covers less often than it says."""
-MOST_LEVELS: Final = 500
-"""A column with more values describes answers; it is not a factor."""
 FEWEST_ROWS: Final = 3
 """Rows that must show two sources of luck apart."""
 JOINED: Final = " + "
+_OF_ANSWER: Final = ("judge", "judgement")
+"""Parts of a design that need no further answers."""
 
 
-def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
+def components(table: pd.DataFrame) -> Components:
     """Return the variance components of one scorer's judgements, and the mean with its luck.
 
     Parameters
@@ -33,9 +33,7 @@ def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
     table
         One line per judgement: ``row, answer, judge, value``; optional ``repeat, scorer, judgement, failed, run_id``.
         Any other column that varies is a factor of the answer, such as ``prompt`` or ``model``. Failed answers,
-        failed judgements and missing values are left out and counted.
-    level
-        Of the intervals.
+        failed judgements and missing values are left out.
 
     Returns
     -------
@@ -47,12 +45,11 @@ def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
     Raises
     ------
     ParameterError
-        If the table cannot be read, a factor has more than :data:`MOST_LEVELS` values, or gaps leave
-        sources that cannot be separated.
+        If the table cannot be read, or gaps leave sources that cannot be separated.
 
     Notes
     -----
-    Values of 0 and 1 are taken as numbers: variances are those of shares. See
+    Values of 0 and 1 count as numbers, so a variance describes shares. See
     :mod:`mlflow_l3d.analysis.judged.moments` for the estimates and :mod:`mlflow_l3d.analysis.judged.limits` for the
     intervals. The headline interval of the mean is that for these judges and prompts: they are what you can keep the
     same in the next evaluation. `mean_std` also counts the luck of which judges and prompts were drawn.
@@ -64,21 +61,17 @@ def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
     >>> found.mean, list(found.frame["source"])
     (0.5, ['row', 'answer + judgement'])
     """
-    check_level(level)
     usable = usable_judgements(table)
-    data = usable.table
+    data, values = usable.table, usable.table["value"].to_numpy()
     row, answer = level_codes(data["row"]), level_codes(data["answer"])
     crossed, notes = _crossed_effects(row, {name: level_codes(data[name]) for name in (*usable.factors, "judge")})
-    nested = _nested_effects(row, answer, crossed)
-    values = data["value"].to_numpy()
-    rows, answers = (int(code.max(initial=-1)) + 1 for code in (row, answer))
-    judges = data["judge"].nunique()
-    names = [*nested, *crossed]
-    levels = [int(code.max(initial=-1)) + 1 for code in (*nested.values(), *crossed.values())]
-    variance, weights, low, high = (np.full(len(names), math.nan) for _ in range(4))
+    effects = {**_nested_effects(row, answer, crossed), **crossed}
+    nested = {name: code for name, code in effects.items() if name not in crossed}
+    levels = {name: _size(code) for name, code in effects.items()}
+    variance, weights, low, high = (np.full(len(effects), math.nan) for _ in range(4))
     row_means = data.groupby("row")["value"].mean().to_numpy()
-    if rows < FEWEST_ROWS:
-        notes.append(f"{rows} rows: no luck can be estimated below {FEWEST_ROWS} rows. Add rows.")
+    if len(row_means) < FEWEST_ROWS:
+        notes.append(f"{len(row_means)} rows: no luck can be estimated below {FEWEST_ROWS} rows. Add rows.")
     else:
         try:
             moments = estimate_moments(values, nested, crossed)
@@ -88,28 +81,20 @@ def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
         weights, row_means = moments.weights, moments.row_means
         nothing = NOTHING * float(np.square(values).mean())
         variance = np.where(np.abs(moments.variances) > nothing, moments.variances, 0.0)
-        low, high = variance_limits(moments, values, nested, crossed, level)
+        low, high = variance_limits(moments, values, nested, crossed)
     positive = np.maximum(variance, 0.0)
+    frame = pd.DataFrame({"source": [*effects], "variance": variance, "std": np.sqrt(positive)})
     total = float(positive.sum())
-    frame = pd.DataFrame(
-        {
-            "source": names,
-            "variance": variance,
-            "std": np.sqrt(positive),
-            "share": positive / total if total > 0 else np.full(len(names), math.nan),
-            "low": low,
-            "high": high,
-            "levels": levels,
-            "note": [_note(*each) for each in zip(names, variance, high, levels, strict=True)],
-        }
+    frame = frame.assign(
+        share=positive / total if total > 0 else math.nan, low=low, high=high, levels=[*levels.values()]
     )
+    frame["note"] = [_note(*each) for each in zip(effects, variance, high, levels.values(), strict=True)]
+    rows, answers, judges = len(row_means), _size(answer), data["judge"].nunique()
     if judges == 1:
         notes.append("One judge: the judge's luck is not known. Let a second judge rate the same answers.")
-    cells = math.prod(int(code.max()) + 1 for name, code in crossed.items() if name != "judge")
-    design = {"row": rows, "repeat": answers / max(1, rows * cells), "judge": judges}
-    design |= {"judgement": len(data) / max(1, answers * judges)}
-    shares = bool(np.isin(values, (0, 1)).all())
-    mean_low, mean_high = mean_interval(row_means, level, shares=shares)
+    factors = {name: levels[name] for name in crossed if name != "judge"}
+    design = {"row": rows, "repeat": answers / max(1, rows * math.prod(factors.values())), "judge": judges}
+    mean_low, mean_high = mean_interval(row_means, shares=bool(np.isin(values, (0, 1)).all()))
     return Components(
         frame=frame,
         mean=float(row_means.mean()) if rows else math.nan,
@@ -119,13 +104,14 @@ def components(table: pd.DataFrame, *, level: float = LEVEL) -> Components:
         rows=rows,
         answers=answers,
         judgements=len(data),
-        failed_answers=usable.failed_answers,
-        failed_judgements=usable.failed_judgements,
-        design=design | {name: int(code.max()) + 1 for name, code in crossed.items() if name != "judge"},
-        weights=dict(zip(names, weights.tolist(), strict=True)),
-        level=level,
+        design={**design, "judgement": len(data) / max(1, answers * judges), **factors},
+        weights=dict(zip(effects, weights.tolist(), strict=True)),
         notes=tuple(notes),
     )
+
+
+def _size(code: IntArray) -> int:
+    return int(code.max(initial=-1)) + 1
 
 
 def _crossed_effects(row: IntArray, codes: Mapping[str, IntArray]) -> tuple[dict[str, IntArray], list[str]]:
@@ -133,28 +119,20 @@ def _crossed_effects(row: IntArray, codes: Mapping[str, IntArray]) -> tuple[dict
     effects: dict[str, IntArray] = {}
     notes = []
     for name, code in codes.items():
-        if code.max(initial=0) == 0:
-            continue
-        if code.max() >= MOST_LEVELS:
-            raise ParameterError(name, code.max() + 1, f"has more than {MOST_LEVELS} values", "Leave the column out.")
         same = [other for other, levels in effects.items() if _is_same(levels, code)]
         if same:
             notes.append(f"{same[0]} and {name} always change together: their luck is counted as that of {same[0]}.")
-        else:
+        elif _size(code) > 1:
             effects[name] = code
-    sizes = np.bincount(row)
 
-    def rank(kept: Sequence[str]) -> int:
-        dummies = [np.eye(int(effects[name].max()) + 1)[effects[name]] for name in kept]
-        if not dummies:
-            return 0
-        design = np.hstack(dummies)
-        means = np.array([np.bincount(row, column) for column in design.T]).T / sizes[:, None]
-        products = design.T @ design - means.T @ (means * sizes[:, None])
-        return int(np.linalg.matrix_rank(products, tol=1e-9 * len(row), hermitian=True))
+    def rank(kept: Collection[str]) -> int:
+        design = np.hstack([np.zeros((len(row), 1)), *(np.eye(_size(effects[name]))[effects[name]] for name in kept)])
+        means = np.array([np.bincount(row, column) / np.bincount(row) for column in design.T]).T
+        apart = design - means[row]
+        return int(np.linalg.matrix_rank(apart.T @ apart, tol=1e-9 * len(row), hermitian=True))
 
-    whole = rank(list(effects))
-    for name in [name for name, code in effects.items() if whole - rank([*(effects.keys() - {name})]) < code.max()]:
+    whole = rank(effects)
+    for name in [name for name, code in effects.items() if whole - rank(effects.keys() - {name}) < code.max()]:
         notes.append(f"{name}: its luck cannot be separated from that of rows or other factors. Cross them.")
         del effects[name]
     return effects, notes
@@ -191,3 +169,60 @@ def _note(name: str, variance: float, high: float, levels: int) -> str:
     if math.isnan(high) and not math.isnan(variance):
         notes.append("nothing varied: no upper limit")
     return "; ".join(notes)
+
+
+def gain(found: Components, *, answers: int | None = None, rows: int | None = None) -> pd.DataFrame:
+    """Return the standard error of the mean: now, with one more of each, and for a budget spent best.
+
+    Parameters
+    ----------
+    found
+        Variance components of the evaluation so far.
+    answers
+        Budget of a new evaluation by the same judges, prompts and so on; None for none. New rows average more kinds of
+        luck than repeats, so all of it goes to rows, and what these leave to repeats.
+    rows
+        Most rows that there are; None for any number.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``design`` ("now", "one more row", ..., "best for the budget"), the numbers of the design (``row, repeat,
+        judge, judgement`` and each factor), ``answers``, ``judgements``, ``mean_std`` (see :class:`Components`) and
+        ``gain``, the part of today's ``mean_std`` that is saved. Luck that cannot be separated counts as its coarsest
+        part, so a gain is never promised that more repeats or judges may not bring.
+
+    Examples
+    --------
+    >>> lines = [(row, f"{row}-{number}", row % 2) for row in range(8) for number in range(2)]
+    >>> frame = pd.DataFrame(lines, columns=["row", "answer", "value"]).assign(judge="exact match")
+    >>> gain(components(frame)).set_index("design")["gain"].round(3)[["one more row", "one more repeat"]].tolist()
+    [0.057, 0.0]
+    """
+    now = dict(found.design)
+    designs = {"now": now, **{f"one more {name}": {**now, name: size + 1} for name, size in now.items()}}
+    if answers is not None:
+        cells = math.prod(size for name, size in now.items() if name not in ("row", "repeat", *_OF_ANSWER))
+        row = max(1, int(min(rows or answers, answers // cells)))
+        designs["best for the budget"] = {**now, "row": row, "repeat": max(1, int(answers // (cells * row)))}
+    frame = pd.DataFrame([_line(name, found, design) for name, design in designs.items()])
+    today = frame["mean_std"][0]
+    return frame.assign(gain=1 - frame["mean_std"] / today if today > 0 else 0.0)
+
+
+def _line(name: str, found: Components, design: Mapping[str, float]) -> dict[str, Any]:
+    answers = math.prod(size for part, size in design.items() if part not in _OF_ANSWER)
+    variance = 0.0
+    for source, own in zip(found.frame["source"], found.frame["variance"], strict=True):
+        shrinks = math.prod(found.design[part] / design[part] for part in _averages(source, design))
+        variance += max(0.0, own) * found.weights[source] * shrinks
+    judgements = answers * design["judge"] * design["judgement"]
+    sizes = {"answers": round(answers), "judgements": round(judgements)}
+    return {"design": name, **design, **sizes, "mean_std": math.sqrt(variance)}
+
+
+def _averages(source: str, design: Mapping[str, float]) -> set[str]:
+    """Return the parts of a design whose number divides the variance of a source in the mean."""
+    of_answer = {name for name in design if name not in _OF_ANSWER}
+    divisors = {"answer": of_answer, "answer x judge": of_answer | {"judge"}, "judgement": {*design}}
+    return set.intersection(*(divisors.get(part, set(part.split(" x "))) for part in source.split(JOINED)))

@@ -13,7 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.difference import POWERS, interval, p_value, runs_needed
 from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, check_level, t_quantile
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
 from mlflow_l3d.analysis.judged.results import JudgedDifference
 from mlflow_l3d.analysis.judged.sides import Sides, pair_sides
 from mlflow_l3d.errors import ParameterError
@@ -114,27 +114,24 @@ def difference(
     >>> found.difference, found.verdict
     (0.5, 'better')
     """
-    check_level(level)
     if smallest_effect is not None and not smallest_effect > 0:
         raise ParameterError("smallest_effect", smallest_effect, "must be above 0")
     sides = pair_sides(a, b)
-    rows, means = len(sides.first), (_mean(sides.first), _mean(sides.second))
-    gap = means[0] - means[1]
-    spread = row_spread(sides.first, sides.second, sides.width, sides.drawn) if rows > 1 else None
-    obstacle = sides.obstacle
+    fields, rows, of_rows = sides.fields, len(sides.rows), sides.rows.to_numpy().T
+    gap = fields["first_mean"] - fields["second_mean"]
+    spread = row_spread(of_rows[0], of_rows[1], sides.width, sides.drawn) if rows > 1 else None
     if rows < FEWEST_ROWS:
-        obstacle = obstacle or f"{rows} paired rows: at least {FEWEST_ROWS} are needed"
+        fields["obstacle"] = fields["obstacle"] or f"{rows} paired rows: at least {FEWEST_ROWS} are needed"
     if spread is None or not spread.error > 0:
         spread, low, high, p = None, math.nan, math.nan, math.nan
-        obstacle = obstacle or "all judgements are equal, so their luck is not known"
+        fields["obstacle"] = fields["obstacle"] or "all judgements are equal, so their luck is not known"
     else:
         (low, high), p = interval(gap, spread, level), p_value(gap, spread)
     planned = gap if smallest_effect is None else smallest_effect
-    luck = sum(variance * share for variance, share in zip(sides.answer_variances, sides.answer_shares, strict=True))
+    luck = _luck(sides, sides.answer_shares)
     between = math.nan if spread is None else float(np.maximum(0.0, spread.of_row - luck))
     return JudgedDifference(
-        first_mean=means[0],
-        second_mean=means[1],
+        **fields,
         difference=gap,
         low=low,
         high=high,
@@ -143,23 +140,20 @@ def difference(
         joint_low=low,
         joint_high=high,
         smallest_effect=math.nan if smallest_effect is None else smallest_effect,
-        obstacle=obstacle,
         error=math.nan if spread is None else spread.error,
         degrees=math.nan if spread is None else spread.degrees,
         row_std=math.sqrt(between),
         answer_std=math.sqrt(luck),
-        judge_std=sides.judge_std,
-        rows=rows,
-        unpaired_first=sides.unpaired[0],
-        unpaired_second=sides.unpaired[1],
-        repeats_first=sides.repeats[0],
-        repeats_second=sides.repeats[1],
         rows_needed={} if spread is None else {power: _rows_needed(planned, spread, power, level) for power in POWERS},
         needed=_plans(sides, spread, between, planned, level),
         level=level,
         higher_is_better=higher_is_better,
-        notes=sides.notes,
     )
+
+
+def _luck(sides: Sides, shares: Sequence[float]) -> float:
+    """Return what answers add to the variance of the difference of a row, which counts these shares of them."""
+    return sum(variance * share for variance, share in zip(sides.answer_variances, shares, strict=True))
 
 
 def row_spread(
@@ -191,10 +185,6 @@ def row_spread(
     return RowSpread(variance, rows, drawn)
 
 
-def _mean(values: FloatArray) -> float:
-    return float(values.mean()) if len(values) else math.nan
-
-
 def _rows_needed(effect: float, spread: RowSpread, power: float, level: float) -> float:
     return max(float(FEWEST_ROWS), runs_needed(effect, spread, power, level))
 
@@ -204,8 +194,7 @@ def _plans(sides: Sides, spread: RowSpread | None, between: float, effect: float
     lines = []
     for repeats in REPEATS if spread is not None and not math.isnan(between) else ():
         assert spread is not None
-        shares = [1 / (repeats * cells) for cells in sides.cells]
-        luck = sum(variance * share for variance, share in zip(sides.answer_variances, shares, strict=True))
+        luck = _luck(sides, [1 / (repeats * cells) for cells in sides.cells])
         rows = _rows_needed(effect, replace(spread, of_row=between + luck), POWERS[0], level)
         lines.append((repeats, rows, rows * repeats * sum(sides.cells)))
     return pd.DataFrame(lines, columns=["repeats", "rows", "answers"])

@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
-from typing import Literal
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, check_level, jackknife_variance, t_quantile
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray, jackknife_variance, t_quantile
 from mlflow_l3d.analysis.judged.table import level_codes, usable_judgements
 
-COLUMNS = ("first", "second", "rows", "answers", "equal", "kappa", "low", "high", "note")
+COLUMNS: Final = ("first", "second", "rows", "answers", "equal", "kappa", "low", "high", "note")
 
 
-def judge_agreement(
-    table: pd.DataFrame, *, weights: Literal["quadratic", "none"] = "quadratic", level: float = LEVEL
-) -> pd.DataFrame:
+def judge_agreement(table: pd.DataFrame) -> pd.DataFrame:
     """Return how well judges agree on the same answers.
 
     Parameters
     ----------
     table
         See :func:`mlflow_l3d.analysis.judged.components.components`.
-    weights
-        How much two verdicts disagree: ``quadratic`` by the square of their difference (for yes and no that is the
-        plain kappa), ``none`` by being different, whatever the numbers are.
-    level
-        Of the intervals.
 
     Returns
     -------
     pandas.DataFrame
         One line per pair of judges, then one of each judge with itself if it rated answers twice, then one of all
         judges (``second`` is "all"): ``first, second, rows, answers, equal`` (share of equal verdicts), ``kappa, low,
-        high, note``. Kappa is Cohen's (1960; weighted: 1968) for two judges, and Krippendorff's alpha for all and for
-        one with itself. It is nan if both judges always give one same verdict: then nothing but chance is seen.
+        high, note``. Two verdicts disagree by the square of their difference; for yes and no that is the plain kappa.
+        Kappa is Cohen's (1960; weighted: 1968) for two judges, and Krippendorff's alpha for all and for one with
+        itself. It is nan if both judges always give one same verdict: then nothing but chance is seen.
 
     Notes
     -----
@@ -51,7 +45,6 @@ def judge_agreement(
     >>> agreement["equal"].tolist(), agreement["kappa"][0].item()
     ([0.75, 0.75], 0.5)
     """
-    check_level(level)
     data = usable_judgements(table).table
     number = data["judgement"] if "judgement" in data else data.groupby(["answer", "judge"]).cumcount()
     data = data.assign(turn=number.groupby([data["answer"], data["judge"]]).rank(method="first"))
@@ -59,57 +52,41 @@ def judge_agreement(
     first = verdicts.xs(1.0, axis=1, level="turn") if len(data) else verdicts
     rows = level_codes(verdicts.index.get_level_values("row").to_series())
     judges = sorted(first.columns)
-    lines = [
-        (one, other, *_agreement(first[[one, other]].to_numpy(), rows, weights, level, pooled=False))
-        for one, other in combinations(judges, 2)
-    ]
+    chosen = [(one, other, first[[one, other]], False) for one, other in combinations(judges, 2)]
     twice = [judge for judge in judges if (judge, 2.0) in verdicts]
-    again = [(judge, verdicts[[(judge, 1.0), (judge, 2.0)]].to_numpy()) for judge in twice]
-    lines += [(judge, judge, *_agreement(pair, rows, weights, level, pooled=True)) for judge, pair in again]
-    if len(judges) > 1:
-        lines.append(("all", "all", *_agreement(first.to_numpy(), rows, weights, level, pooled=True)))
+    chosen += [(judge, judge, verdicts[[(judge, 1.0), (judge, 2.0)]], True) for judge in twice]
+    chosen += [("all", "all", first, True)] * (len(judges) > 1)
+    lines = [(one, other, *_agreement(each.to_numpy(), rows, is_pooled)) for one, other, each, is_pooled in chosen]
     return pd.DataFrame(lines, columns=list(COLUMNS))
 
 
 def _agreement(
-    verdicts: FloatArray, row: IntArray, weights: str, level: float, *, pooled: bool
+    verdicts: FloatArray, row: IntArray, is_pooled: bool
 ) -> tuple[int, int, float, float, float, float, str]:
     """Return rows, answers, share of equal verdicts, kappa, its interval and a note.
 
-    A verdict is a point: the number itself, or one of as many axes as there are verdicts. Then the disagreement of two
-    is half the square of their distance, and chance needs only the means of points and squares.
+    Chance needs only sums and squares of verdicts: of each judge, or of all if they are pooled.
     """
     kept = (~np.isnan(verdicts)).sum(axis=1) > 1
     verdicts, row = verdicts[kept], level_codes(row[kept])
     rows, answers = int(row.max(initial=-1)) + 1, len(verdicts)
     if not answers:
         return 0, 0, *(math.nan,) * 4, "no answer has verdicts of both"
-    seen = ~np.isnan(verdicts)
-    values, codes = np.unique(np.where(seen, verdicts, verdicts[seen][0]), return_inverse=True)
-    codes = codes.reshape(verdicts.shape)
-    points = (values[:, None] if weights == "quadratic" else np.eye(len(values)))[codes] * seen[..., None]
-    raters = seen.sum(axis=1)
-    # Per answer: disagreement of its verdicts, how many there are, their squares and sums for each judge.
-    inside = (np.square(points).sum(axis=(1, 2)) - np.square(points.sum(axis=1)).sum(axis=1) / raters) / (raters - 1)
-    inside *= raters
-    width = 1 if pooled else verdicts.shape[1]
-    sums = points.sum(axis=1, keepdims=True) if pooled else points
-    squares = np.square(points).sum(axis=2)
-    squares = squares.sum(axis=1, keepdims=True) if pooled else squares
-    parts = np.column_stack([inside, raters, squares, sums.reshape(answers, -1)])
-    of_rows = np.array([np.bincount(row, column) for column in parts.T]).T
+    raters, sums, squares = (~np.isnan(verdicts)).sum(axis=1), np.nan_to_num(verdicts), np.nan_to_num(verdicts) ** 2
+    inside = (squares.sum(axis=1) - sums.sum(axis=1) ** 2 / raters) / (raters - 1) * raters
+    if is_pooled:
+        sums, squares = sums.sum(axis=1, keepdims=True), squares.sum(axis=1, keepdims=True)
+    of_rows = np.array([np.bincount(row, each) for each in (inside, raters, *sums.T, *squares.T)]).T
 
     def kappa(total: FloatArray) -> FloatArray:
-        seen, observed = total[..., 1], total[..., 0] / total[..., 1]
-        each = seen[..., None] / (1 if pooled else 2)
-        means = total[..., 2 + width :].reshape(*total.shape[:-1], width, -1) / each[..., None]
-        square = total[..., 2 : 2 + width] / each
-        if pooled:
-            expected = (square[..., 0] - np.square(means[..., 0, :]).sum(axis=-1)) * seen / (seen - 1)
+        inside, seen, *_ = total.T
+        sums, squares = np.split(total[..., 2:], 2, axis=-1)
+        if is_pooled:
+            expected = (squares - sums**2 / seen[..., None])[..., 0] / (seen - 1)
         else:
-            expected = (square.sum(axis=-1) - 2 * (means[..., 0, :] * means[..., 1, :]).sum(axis=-1)) / 2
+            expected = squares.sum(axis=-1) / seen - sums.prod(axis=-1) / (seen / 2) ** 2
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(expected > 1e-12, 1 - observed / expected, math.nan)
+            return np.where(expected > 1e-12, 1 - inside / seen / expected, math.nan)
 
     whole = of_rows.sum(axis=0)
     value, without = float(kappa(whole)), kappa(whole - of_rows)
@@ -118,16 +95,16 @@ def _agreement(
     equal = float((both[:, 0] == both[:, 1]).mean())
     if math.isnan(value):
         return rows, answers, equal, value, math.nan, math.nan, "one verdict only: agreement beyond chance is unknown"
-    constant = "" if pooled or (np.ptp(verdicts, axis=0) > 0).all() else "one judge always gives the same verdict"
-    return rows, answers, equal, value, *_fisher(value, without, level), constant
+    constant = "" if is_pooled or (np.ptp(verdicts, axis=0) > 0).all() else "one judge always gives the same verdict"
+    return rows, answers, equal, value, *_fisher(value, without), constant
 
 
-def _fisher(value: float, without: FloatArray, level: float) -> tuple[float, float]:
+def _fisher(value: float, without: FloatArray) -> tuple[float, float]:
     rows = len(without)
     if rows < 6 or not np.isfinite(without).all() or np.ptp(without) < 1e-12 or value >= 1:
         return math.nan, math.nan
     scale = np.arctanh(np.clip(without, -0.999999, 0.999999))
-    half, centre = t_quantile(rows - 1, level) * math.sqrt(jackknife_variance(scale)), math.atanh(max(value, -0.999999))
+    half, centre = t_quantile(rows - 1) * math.sqrt(jackknife_variance(scale)), math.atanh(max(value, -0.999999))
     return math.tanh(centre - half), math.tanh(centre + half)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.intervals import FloatArray, IntArray, jackknife_variance, t_quantile
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance, t_quantile
 from mlflow_l3d.analysis.judged.moments import Moments, estimate_moments
 from mlflow_l3d.analysis.judged.table import level_codes
 
@@ -25,7 +25,7 @@ _KNOWN: Final = 1e6
 
 
 def variance_limits(
-    moments: Moments, values: FloatArray, nested: Mapping[str, IntArray], crossed: Mapping[str, IntArray], level: float
+    moments: Moments, values: FloatArray, nested: Mapping[str, IntArray], crossed: Mapping[str, IntArray]
 ) -> tuple[FloatArray, FloatArray]:
     """Return the limits of the variances of :class:`Moments`, at least 0; the upper is nan if nothing varied.
 
@@ -43,8 +43,8 @@ def variance_limits(
 
     squares, noises, squares_without, noises_without = moments.parts()
     scale = NOTHING * float(np.square(values).mean())
-    tails = (1 - level) / 2, (1 + level) / 2
-    drawn = [each for name in crossed if (each := _luck_of_levels(values, nested, crossed, name, level)) is not None]
+    tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
+    drawn = [each for name in crossed if (each := _luck_of_levels(values, nested, crossed, name)) is not None]
     limits = []
     for place, variance in enumerate(moments.variances):
         without = squares_without[:, place], noises_without[:, place]
@@ -77,7 +77,7 @@ def variance_limits(
 
 
 def _luck_of_levels(
-    values: FloatArray, nested: Mapping[str, IntArray], crossed: Mapping[str, IntArray], name: str, level: float
+    values: FloatArray, nested: Mapping[str, IntArray], crossed: Mapping[str, IntArray], name: str
 ) -> FloatArray | None:
     """Return half-widths of mean squares and noises from which levels were drawn; None for few or many levels."""
     code = crossed[name]
@@ -96,14 +96,15 @@ def _luck_of_levels(
             return None
     # Which judges were drawn moves shares in a skewed way, which few judges understate: half of it makes up for that.
     overlap = 0.5 if np.isin(values, (0, 1)).all() else 1.0
+    groups = min(len(each[2]) for each in parts)
+    if groups < max(len(each[2]) for each in parts):  # some rows have no other judge: what rows explain is not known
+        overlap = 0.0
     half_widths = []
     for which in (0, 1):
-        estimates, without = (np.array([each[place] for each in parts]) for place in (which, which + 2))
-        groups, shrink = without.shape[1], (sets - 1) / sets
+        estimates = np.array([each[which] for each in parts])
+        without, shrink = np.array([each[which + 2][:groups] for each in parts]), (sets - 1) / sets
         apart = without - without.mean(axis=0)
         of_rows = np.square(apart - apart.mean(axis=1, keepdims=True)).sum(axis=(0, 1)) * (groups - 1) / groups
         of_levels = np.square(estimates - estimates.mean(axis=0)).sum(axis=0)
-        half_widths.append(
-            t_quantile(sets - 1, level) * np.sqrt(np.maximum(0.0, shrink * (of_levels - overlap * of_rows)))
-        )
+        half_widths.append(t_quantile(sets - 1) * np.sqrt(np.maximum(0.0, shrink * (of_levels - overlap * of_rows))))
     return np.array(half_widths)

@@ -30,15 +30,11 @@ class Components:
         Standard error of the mean if rows, answers, judges, prompts and models were all drawn again.
     rows, answers, judgements
         Those that count.
-    failed_answers, failed_judgements
-        Those left out: the application raised, or the scorer did; missing values count as failed judgements.
     design
-        Numbers of a mean that :func:`mlflow_l3d.analysis.judged.gain.gain` changes: ``row``, ``repeat``, ``judge``,
+        Numbers that :func:`mlflow_l3d.analysis.judged.components.gain` changes: ``row``, ``repeat``, ``judge``,
         ``judgement`` and each further factor -> how many (of repeats and judgements: on average).
     weights
         Source -> what a unit of its variance adds to the variance of the mean.
-    level
-        Of the intervals.
     notes
         What a reader must know.
     """
@@ -51,11 +47,8 @@ class Components:
     rows: int
     answers: int
     judgements: int
-    failed_answers: int = 0
-    failed_judgements: int = 0
     design: Mapping[str, float] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
-    level: float = LEVEL
     notes: tuple[str, ...] = ()
 
 
@@ -71,8 +64,8 @@ class PassK:
         pass^k: probability that k answers to a row all pass, and its interval.
     any_pass, any_low, any_high
         pass@k: probability that one of k answers passes at least.
-    rows, rows_left_out
-        Rows with k answers or more, which count, and those with fewer.
+    rows
+        Rows with k answers or more, which count.
     """
 
     k: int
@@ -83,7 +76,6 @@ class PassK:
     any_low: float
     any_high: float
     rows: int
-    rows_left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -162,13 +154,6 @@ class JudgedDifference:
         gain = self.difference if self.higher_is_better else -self.difference
         limits = self.joint_low, self.joint_high
         return decide(gain, self.p_adjusted, limits, self.smallest_effect, self.level)
-
-    @property
-    def reason(self) -> str:
-        """Why the verdict is ``undecided``; else empty."""
-        if self.obstacle or self.verdict != UNDECIDED:
-            return self.obstacle
-        return "the interval contains differences of both signs"
 
     @property
     def not_worse(self) -> bool | None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.judged.table import DESCRIBED, Usable, usable_judgements
 
 
@@ -17,8 +16,9 @@ class Sides(NamedTuple):
 
     Attributes
     ----------
-    first, second
-        Shape (rows,): mean of each row on either side, over the cells (judge, prompt and so on) that both have.
+    rows
+        ``first``, ``second`` and their ``gap``: means of each row, over the cells (judge, prompt and so on) that both
+        sides have.
     width
         Range of all values, at least 1 if they are 0 and 1.
     drawn
@@ -26,28 +26,19 @@ class Sides(NamedTuple):
     answer_variances, answer_shares
         Of either side: variance of the answers to a row (nan if neither side has several), and what it counts in the
         difference of a row.
-    judge_std
-        See :class:`mlflow_l3d.analysis.judged.results.JudgedDifference`.
-    unpaired, repeats, cells
-        Of either side: rows that the other lacks, answers per row and prompt, prompts (combinations of factors).
-    obstacle
-        Why the sides cannot be compared; else empty.
-    notes
-        What a reader must know.
+    cells
+        Of either side: prompts (combinations of factors).
+    fields
+        Those of :class:`mlflow_l3d.analysis.judged.results.JudgedDifference` that are known without an interval.
     """
 
-    first: FloatArray
-    second: FloatArray
+    rows: pd.DataFrame
     width: float
     drawn: tuple[tuple[float, float], ...]
-    answer_variances: tuple[float, float]
-    answer_shares: tuple[float, float]
-    judge_std: float
-    unpaired: tuple[int, int]
-    repeats: tuple[float, float]
-    cells: tuple[int, int]
-    obstacle: str
-    notes: tuple[str, ...]
+    answer_variances: list[float]
+    answer_shares: list[float]
+    cells: list[int]
+    fields: dict[str, Any]
 
 
 def pair_sides(a: pd.DataFrame, b: pd.DataFrame) -> Sides:
@@ -63,56 +54,53 @@ def pair_sides(a: pd.DataFrame, b: pd.DataFrame) -> Sides:
     of_cells = [values.groupby(cell).mean() for values in of_answers]
     both = pd.concat(of_cells, axis=1, join="inner", keys=["first", "second"])
     both["gap"] = both["first"] - both["second"]
-    of_rows = both.groupby("row").mean()
-    kept = [table[table["row"].isin(of_rows.index)] for table in tables]
+    rows = both.groupby("row").mean()
+    kept = [table[table["row"].isin(rows.index)] for table in tables]
     factors = [[name for name in each.factors if name in table] for each, table in zip(usable, kept, strict=True)]
     luck = [_answer_variance(table, names) for table, names in zip(kept, factors, strict=True)]
-    luck = [other if math.isnan(own) else own for own, other in zip(luck, luck[::-1], strict=True)]
     answers = [table.groupby("row")["answer"].nunique() for table in kept]
     cells = [len(table[names].drop_duplicates()) if names else 1 for table, names in zip(kept, factors, strict=True)]
-    values = np.concatenate([table["value"].to_numpy() for table in tables])
+    values = pd.concat([table["value"] for table in tables])
+    fields: dict[str, Any] = {"rows": len(rows), "obstacle": obstacle, "notes": tuple(notes)}
+    for side, each, count, size in zip(("first", "second"), usable, answers, cells, strict=True):
+        fields[f"{side}_mean"] = float(rows[side].mean())
+        fields[f"unpaired_{side}"] = each.table["row"].nunique() - len(rows)
+        fields[f"repeats_{side}"] = float(count.mean()) / size
+    fields["judge_std"] = _judge_std(both["gap"]) if "judge" in shared and len(rows) > 1 else math.nan
     return Sides(
-        first=of_rows["first"].to_numpy(),
-        second=of_rows["second"].to_numpy(),
-        width=1.0 if np.isin(values, (0, 1)).all() else float(np.ptp(values)) if len(values) else 0.0,
+        rows=rows,
+        width=1.0 if values.isin((0, 1)).all() else float(np.ptp(values)),
         drawn=tuple(part for name in drawn for table in kept if name in table for part in _levels_drawn(table, name)),
-        answer_variances=(luck[0], luck[1]),
-        answer_shares=(float((1 / answers[0]).mean()), float((1 / answers[1]).mean())),
-        judge_std=_judge_std(both["gap"]) if "judge" in shared and len(of_rows) > 1 else math.nan,
-        unpaired=tuple(each.table["row"].nunique() - len(of_rows) for each in usable),  # type: ignore[arg-type]
-        repeats=tuple(float(each.mean()) / size for each, size in zip(answers, cells, strict=True)),  # type: ignore[arg-type]
-        cells=(cells[0], cells[1]),
-        obstacle=obstacle,
-        notes=tuple(notes),
+        answer_variances=[other if math.isnan(own) else own for own, other in zip(luck, luck[::-1], strict=True)],
+        answer_shares=[float((1 / each).mean()) for each in answers],
+        cells=cells,
+        fields=fields,
     )
 
 
 def _shared_factors(usable: tuple[Usable, Usable]) -> tuple[list[str], list[str], str, list[str]]:
     """Return factors that both sides share, those that they drew for themselves, an obstacle and notes."""
-    first, second = (each.table for each in usable)
+    tables = [each.table for each in usable]
     obstacle, notes, shared, drawn = "", [], [], []
-    judges = [set(table["judge"]) for table in (first, second)]
-    if judges[0] & judges[1]:
-        shared.append("judge")
-        if judges[0] != judges[1]:
-            count = len(judges[0] & judges[1])
-            notes.append(f"Only the judgements of judges that rated both sides count: {count}.")
-    elif judges[0] and judges[1]:
-        drawn.append("judge")
-        if min(map(len, judges)) < 2:
-            obstacle = "the sides have different judges, one on a side: a difference may be the judge's"
-    names = {name for table in (first, second) for name in table.columns if name not in DESCRIBED}
-    for name in sorted(names):
-        levels = [set(table[name]) if name in table else {""} for table in (first, second)]
-        if levels[0] == levels[1]:
-            shared += [name] * (len(levels[0]) > 1)
-            continue
-        drawn.append(name)
-        if min(map(len, levels)) < 2:
-            notes.append(f"{name}: a side has one only, so its luck is part of the difference and not in the interval.")
+    names = {str(name) for table in tables for name in table if name not in DESCRIBED}
+    for name in ("judge", *sorted(names)):
+        first, second = (set(table[name]) if name in table else {""} for table in tables)
+        if name == "judge" and first & second:
+            shared.append(name)
+            if first != second:
+                notes.append(f"Only the judgements of judges that rated both sides count: {len(first & second)}.")
+        elif first == second:
+            shared += [name] * (len(first) > 1)
+        else:
+            drawn.append(name)
+            if min(len(first), len(second)) < 2 and name == "judge":
+                obstacle = "the sides have different judges, one on a side: a difference may be the judge's"
+            elif min(len(first), len(second)) < 2:
+                luck = "its luck is part of the difference and not in the interval"
+                notes.append(f"{name}: a side has one only, so {luck}.")
     if not {*shared, *drawn} - {"judge"}:
         notes.append("Each side has one prompt and model, so their luck is not in the interval.")
-    if set(first["answer"]) & set(second["answer"]):
+    if set(tables[0]["answer"]) & set(tables[1]["answer"]):
         notes.append("Both sides judged the same answers: the difference is one of judgements, not of answers.")
     for side, each in zip(("first", "second"), usable, strict=True):
         if each.failed_answers or each.failed_judgements:

@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, t_quantile
 from mlflow_l3d.errors import ParameterError
 
-NEEDED: Final = ("row", "answer", "judge", "value")
-DESCRIBED: Final = (*NEEDED, "repeat", "scorer", "judgement", "failed", "run_id")
+DESCRIBED: Final = ("row", "answer", "judge", "value", "repeat", "scorer", "judgement", "failed", "run_id")
 """Columns with a meaning; any other column is a factor of the answer."""
 
 
@@ -41,35 +41,21 @@ def usable_judgements(table: pd.DataFrame) -> Usable:
     Raises
     ------
     ParameterError
-        If a column is missing, a value is not a number, the table has several scorers, or an answer belongs to several
-        rows or has several values of a factor.
+        If the table has several scorers, or an answer belongs to several rows or has several values of a factor.
     """
-    missing = [name for name in NEEDED if name not in table]
-    if missing:
-        raise ParameterError("table", ", ".join(table.columns), f"lacks the column {missing[0]!r}")
-    scorers = list(table["scorer"].unique()) if "scorer" in table else []
-    if len(scorers) > 1:
-        named = ", ".join(map(str, scorers[:5]))
+    if "scorer" in table and table["scorer"].nunique() > 1:
+        named = ", ".join(map(str, table["scorer"].unique()[:5]))
         raise ParameterError("table", named, "has several scorers", "Analyse each scorer alone.")
-    try:
-        values = table["value"].to_numpy(dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ParameterError("value", error, "must be numbers: 1 and 0 for yes and no") from None
-    if np.isinf(values).any():
-        raise ParameterError("value", "inf", "must be finite, or nan if missing")
     failed = table["failed"].fillna("") if "failed" in table else pd.Series("", index=table.index)
-    raised = (failed == "answer").to_numpy()
-    counts = ~raised & (failed == "").to_numpy() & ~np.isnan(values)
-    kept = table.assign(value=values)[counts].reset_index(drop=True)
+    raised, counts = failed.eq("answer"), failed.eq("") & table["value"].notna()
     names = [name for name in table.columns if name not in DESCRIBED]
-    for name in ("row", "answer", "judge", *names):
-        kept[name] = kept[name].astype(str)
+    texts = ["row", "answer", "judge", *names]
+    kept = table[counts].reset_index(drop=True).astype({**dict.fromkeys(texts, str), "value": np.float64})
     for name in ("row", *names):
         several = kept.groupby("answer")[name].nunique() > 1
         if several.any():
-            raise ParameterError(
-                name, several.idxmax(), "this answer has several values", "Give each answer its own id."
-            )
+            wrong, fix = "this answer has several values", "Give each answer its own id."
+            raise ParameterError(name, several.idxmax(), wrong, fix)
     factors = tuple(name for name in names if kept[name].nunique() > 1)
     return Usable(kept, factors, table["answer"][raised].nunique(), int((~raised & ~counts).sum()))
 
@@ -90,15 +76,13 @@ def rows_apart(row: IntArray, first: IntArray, second: IntArray) -> int:
     return int(((levels[0] != both) | (levels[1] != both)).sum())
 
 
-def mean_interval(values: FloatArray, level: float, *, shares: bool) -> tuple[float, float]:
+def mean_interval(values: FloatArray, *, shares: bool) -> tuple[float, float]:
     """Return the interval of the mean over independent rows.
 
     Parameters
     ----------
     values
         Shape (rows,).
-    level
-        Confidence level.
     shares
         Whether all lie in [0, 1]: then the interval is Wilson's (1927), with as many draws as have the standard error
         of the mean (Korn and Graubard 1998) and Student's quantile; it has a width also if all values are equal.
@@ -111,18 +95,11 @@ def mean_interval(values: FloatArray, level: float, *, shares: bool) -> tuple[fl
     rows = len(values)
     if rows < 2:
         return math.nan, math.nan
-    quantile, mean, error = (
-        t_quantile(rows - 1, level),
-        float(values.mean()),
-        float(values.std(ddof=1)) / math.sqrt(rows),
-    )
+    mean, error, quantile = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(rows), t_quantile(rows - 1)
     if not shares:
         return (mean - quantile * error, mean + quantile * error) if error > 0 else (math.nan, math.nan)
     mean = min(1.0, max(0.0, mean))
     # Half a row at the far end stands for rare rows that were not seen.
     variance = error**2 + (max(mean, 1 - mean) / rows) ** 2 / 2
     draws = mean * (1 - mean) / variance if 0 < mean < 1 else float(rows)
-    over = quantile**2 / draws
-    centre = (mean + over / 2) / (1 + over)
-    half = quantile / (1 + over) * math.sqrt(mean * (1 - mean) / draws + over / (4 * draws))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return wilson_interval(mean * draws, draws, quantile)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 from collections import Counter
@@ -14,6 +13,7 @@ from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.functions.local_modules import local_modules
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.judged.table import row_of
 
 _VERSION: Final = 'Give a version, which you change with it: version="1".'
 
@@ -90,11 +90,6 @@ def read_rows(data: Any) -> list[dict[str, Any]]:
         rows.append({**kept, "tags": {**tags, names.ROW: row, names.REPEAT: str(seen[row])}})
         seen[row] += 1
     return rows
-
-
-def row_of(inputs: Mapping[str, Any]) -> str:
-    """Return the name of a row: a hash of its inputs, the same for any order of their names."""
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def repeated(rows: Sequence[Mapping[str, Any]], replicate: int) -> list[tuple[str, str]]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
@@ -19,6 +18,8 @@ from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.evaluating import prompt_content, prompts_named
 
 JUDGE, REPLICATE, JUDGEMENT = "judge", "replicate", "judgement"
+Scorers: TypeAlias = list[tuple[Any, dict[str, Any]]]
+"""Scorers of MLflow, each with its content."""
 _OF_TABLE: Final = ("row", "answer", "repeat", "scorer", "value", "failed", "run_id")
 
 
@@ -34,13 +35,13 @@ class Level:
 
 @dataclass(frozen=True)
 class Judging:
-    """Who judges: a scorer object, what it rates, its name, its content, how often, and if it is one of the judges."""
+    """Who judges: a scorer object, what it rates, its name, its content, which time, and if it is one of the judges."""
 
     scorer: Any
     rates: str
     judge: str
     content: Mapping[str, Any]
-    times: int = 1
+    number: int = 0
     is_judge: bool = False
 
 
@@ -122,9 +123,9 @@ class GenaiRequest:
     def parameters(self) -> dict[str, str]:
         """What the parent logs: nothing of the rows but their number."""
         listed = {name: [level.name for level in levels] for name, levels in self.factors.items()}
-        listed["scorers"] = [each.judge for each in self.judgings if not each.is_judge]
-        listed[JUDGE] = [each.judge for each in self.judgings if each.is_judge]
-        texts = {name: ", ".join(values) for name, values in listed.items() if values}
+        for name in ("scorers", JUDGE):
+            listed[name] = [each.judge for each in self.judgings if each.is_judge == (name == JUDGE)]
+        texts = {name: ", ".join(dict.fromkeys(values)) for name, values in listed.items() if values}
         return {"predict_fn": self.app_name, "rows": str(len(self.rows)), **texts, REPLICATE: str(self.replicates)}
 
 
@@ -144,19 +145,16 @@ def specify(
     of_app = {name: value for name, value in factors.items() if name not in (JUDGE, REPLICATE, JUDGEMENT)}
     levels = {name: _levels(client, f"factors={name}", name, value) for name, value in of_app.items()}
     judges, times = factors.get(JUDGE, []), _count(factors, JUDGEMENT)
-    judgings = _judgings("scorers", scorers, version)
-    judgings += _judgings(f"factors={JUDGE}", judges, version, times, is_judge=True)
-    if not judgings:
-        raise ParameterError("scorers", "[]", "nobody judges the answers", f'Or add "{JUDGE}" to the factors.')
     if times > 1 and not judges:
         raise ParameterError(f"factors={JUDGEMENT}", times, f'needs "{JUDGE}" among the factors')
+    judgings = _judgings(_scorers("scorers", scorers, version), _scorers(f"factors={JUDGE}", judges, version), times)
     return GenaiRequest(
         app,
         rows,
         levels,
         tuple(name for name, each in levels.items() if _is_passed(app, name, each, rows)),
         _count(factors, REPLICATE),
-        tuple(judgings),
+        judgings,
         content_key({"app": code_content("predict_fn", app, version), "rows": rows}),
     )
 
@@ -168,9 +166,8 @@ def _listed(parameter: str, value: Any) -> list[Any]:
 
 
 def _check_unique(parameter: str, texts: Sequence[str], fix: str = "Leave one out.") -> None:
-    for text, count in Counter(texts).items():
-        if count > 1:
-            raise ParameterError(parameter, text, "is named twice", fix)
+    if twice := [text for text in texts if texts.count(text) > 1]:
+        raise ParameterError(parameter, twice[0], "is named twice", fix)
 
 
 def _count(factors: Mapping[str, Any], name: str) -> int:
@@ -213,38 +210,38 @@ def _is_passed(app: Callable[..., Any], name: str, levels: Sequence[Level], rows
     return is_passed
 
 
-def _judgings(parameter: str, scorers: Any, version: str, times: int = 1, *, is_judge: bool = False) -> list[Judging]:
-    """Return scorers that each rate something of their own, or judges of one thing.
+def _scorers(parameter: str, scorers: Any, version: str) -> Scorers:
+    """Return scorers with their contents, none of which MLflow can refuse, or cannot log by its name."""
+    for scorer in (listed := _listed(parameter, scorers)):
+        if not hasattr(scorer, "name") or not hasattr(scorer, "run"):
+            name = getattr(scorer, "__name__", type(scorer).__name__)
+            raise ParameterError(parameter, name, "is not a scorer of MLflow", "Decorate it: @mlflow.genai.scorer.")
+        if getattr(scorer, "is_session_level_scorer", False):
+            raise ParameterError(parameter, scorer.name, "judges sessions", "Use a scorer of single answers.")
+        if names.accepted(scorer.name) != scorer.name:
+            wrong = "cannot name a metric: MLflow would fail after all the work"
+            fix = f'Rename it: @scorer(name="{re.sub(r"[^A-Za-z0-9]", "_", scorer.name)}").'
+            raise ParameterError(parameter, scorer.name, wrong, fix)
+    return [(scorer, scorer_content(parameter, scorer, version)) for scorer in listed]
+
+
+def _judgings(scorers: Scorers, judges: Scorers, times: int) -> tuple[Judging, ...]:
+    """Return scorers that each rate something of their own, and judges of one thing.
 
     Judges are known by their names, or by numbers and models if names are alike.
     """
-    scorers = _listed(parameter, scorers)
-    for each in scorers:
-        _check_scorer(parameter, each)
-    labels = [str(each.name) for each in scorers]
-    contents = [scorer_content(parameter, each, version) for each in scorers]
-    if not is_judge:
-        _check_unique(parameter, labels, f'Rename one, or give both as "{JUDGE}" among the factors.')
-        return [Judging(*each) for each in zip(scorers, labels, labels, contents, strict=True)]
-    keys = {content_key(content): label for content, label in zip(contents, labels, strict=True)}
-    if len(keys) < len(scorers):
-        raise ParameterError(parameter, labels[0], "is named twice", f'To let it judge twice, add "{JUDGEMENT}": 2.')
+    if not scorers and not judges:
+        raise ParameterError("scorers", "[]", "nobody judges the answers", f'Or add "{JUDGE}" to the factors.')
+    fix = f'Rename one, or give both as "{JUDGE}" among the factors.'
+    _check_unique("scorers", [scorer.name for scorer, _ in scorers], fix)
+    judgings = [Judging(scorer, scorer.name, scorer.name, content) for scorer, content in scorers]
+    labels = [str(judge.name) for judge, _ in judges]
+    if len({content_key(content) for _, content in judges}) < len(judges):
+        fix = f'To let it judge twice, add "{JUDGEMENT}": 2.'
+        raise ParameterError(f"factors={JUDGE}", labels[0], "is named twice", fix)
     rates = labels[0] if len({*labels}) == 1 else JUDGE
     if len({*labels}) < len(labels):
-        labels = [f"{number} {getattr(each, 'model', each.name)}" for number, each in enumerate(scorers, 1)]
-    return [
-        Judging(*each, times, is_judge=True)
-        for each in zip(scorers, [rates] * len(labels), labels, contents, strict=True)
-    ]
-
-
-def _check_scorer(parameter: str, scorer: Any) -> None:
-    """Raise a ParameterError if MLflow could not evaluate with a scorer, or could not log its name."""
-    if not hasattr(scorer, "name") or not hasattr(scorer, "run"):
-        name = getattr(scorer, "__name__", type(scorer).__name__)
-        raise ParameterError(parameter, name, "is not a scorer of MLflow", "Decorate it: @mlflow.genai.scorer.")
-    if getattr(scorer, "is_session_level_scorer", False):
-        raise ParameterError(parameter, scorer.name, "judges sessions", "Use a scorer of single answers.")
-    if names.accepted(scorer.name) != scorer.name:
-        fix = f'Rename it: @scorer(name="{re.sub(r"[^A-Za-z0-9]", "_", scorer.name)}").'
-        raise ParameterError(parameter, scorer.name, "cannot name a metric: MLflow would fail after all the work", fix)
+        labels = [f"{number} {getattr(judge, 'model', judge.name)}" for number, (judge, _) in enumerate(judges, 1)]
+    for label, (judge, content) in zip(labels, judges, strict=True):
+        judgings += [Judging(judge, rates, label, content, number, is_judge=True) for number in range(times)]
+    return tuple(judgings)

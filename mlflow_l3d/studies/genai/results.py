@@ -86,10 +86,6 @@ class GenaiInvestigation(JudgedEvaluation):
             table = table[table[factor].eq(level)]
         return [str(run_id) for run_id in table["run_id"].unique()]
 
-    def note(self) -> str:
-        """Return headline and answers as Markdown, for the description of the run."""
-        return self.report().description(*self.notes)
-
 
 def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], source: Source) -> GenaiInvestigation:
     """Return the result of a table of judgements and its notes: numbers for each scorer that gave one."""
@@ -106,7 +102,7 @@ def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], source: Sou
         source.run_id,
         tuple(table["run_id"].unique()),
         f"genai: {work.request.app_name}",
-        tuple(score_scorer(part, {}) for part in parts),
+        tuple(score_scorer(part) for part in parts),
         tuple(notes),
         source,
         work.request.parameters,

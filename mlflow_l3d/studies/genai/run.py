@@ -16,11 +16,10 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.genai.request import specify
 from mlflow_l3d.studies.genai.results import GenaiInvestigation, concluded
 from mlflow_l3d.studies.genai.work import Work
-from mlflow_l3d.studies.judged.results import write_judged
+from mlflow_l3d.studies.judged.results import finish_judged
 from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.shown import progress_bar, shows_progress
 from mlflow_l3d.tracking import names
@@ -97,19 +96,16 @@ def investigate(
         client = connect()
         request = specify(client, predict_fn, data, scorers, factors or {}, version)
         title, parameters = f"genai: {request.app_name}", {**request.parameters, "budget": str(most)}
-        with (
-            temporary_folder() as folder,
-            auxiliary_run(client, project_run.take(), role="genai", title=title, parameters=parameters) as opened,
-        ):
+        with auxiliary_run(client, project_run.take(), role="genai", title=title, parameters=parameters) as opened:
             work = Work(request, client, opened.run_id, most, workers)
             with progress_bar("cells", "cell", total=work.total, shown=shows_progress(progress)) as bar:
                 table, notes = work.carry_out(bar)
             address, date = runs_page(client, current_experiment_id(client)), heading("")["date"][:10]
             source = Source(run_id=opened.run_id, address=address, date=date, is_typed=False)
             result = concluded(work, table, notes, source)
-            tags = {names.STATE: "incomplete" if work.missing else "complete", names.NOTE: result.note()}
-            table.to_parquet(folder / names.JUDGEMENTS, index=False)
-            opened.finish(folder, metrics=result.metrics(), tags=tags, tables=write_judged(folder, result))
+            note = result.report().description(*result.notes)
+            tags = {names.STATE: "incomplete" if work.missing else "complete", names.NOTE: note}
+            finish_judged(opened, result, tags, table)
     return result
 
 

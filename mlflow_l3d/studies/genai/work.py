@@ -24,6 +24,7 @@ from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.evaluating import App, Place
 from mlflow_l3d.tracking.judged import Judged, read_judged
+from mlflow_l3d.tracking.judged.table import COLUMNS
 from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
 
 
@@ -49,13 +50,13 @@ class Work:
     computed: int = 0
     reused: int = 0
     missing: int = 0
-    _judged: dict[str, tuple[AnswerCell, Judging, int]] = field(default_factory=dict)
+    _judged: dict[str, tuple[AnswerCell, Judging]] = field(default_factory=dict)
     _failed: dict[str, dict[Place, str]] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
         """How many cells are asked for."""
-        return len(self.request.cells) * (1 + sum(each.times for each in self.request.judgings))
+        return len(self.request.cells) * (1 + len(self.request.judgings))
 
     def carry_out(self, bar: tqdm[Any]) -> tuple[pd.DataFrame, tuple[str, ...]]:
         """Return the table of judgements, of cells that are found and of those that the budget allows, and its notes.
@@ -70,9 +71,6 @@ class Work:
         tags = {names.ROLE: "cell", names.CONTEXT_KEY: self.request.context_key}
         runs = list(search(self.client, [self._experiment_id], condition(tags, "FINISHED")))
         self._recorded = {run.data.tags.get(names.CELL_KEY, ""): run for run in runs}
-        parents = {run.data.tags.get(names.PARENT_RUN_ID, ""): None for run in runs}
-        holders = [found(self.client.get_run, parent_id) for parent_id in parents]
-        self._finished = {run.info.run_id for run in holders if run is not None and run.info.status == "FINISHED"}
         claims = Claims(cache_folder() / "claims" / f"genai-{self._experiment_id}")
         try:
             if not claims.lock(self.request.context_key):
@@ -90,20 +88,17 @@ class Work:
 
     def _carry_out(self, cell: AnswerCell) -> None:
         """Let the app answer, and all judge."""
-        judgings = [(judging, number) for judging in self.request.judgings for number in range(judging.times)]
         if not (answers_id := self._answered(cell)):
-            self.missing += 1 + len(judgings)
+            self.missing += 1 + len(self.request.judgings)
             return
-        for judging, number in judgings:
-            key = content_key({"answers": answers_id, "scorer": judging.content, "judgement": number})
+        for judging in self.request.judgings:
+            key = content_key({"answers": answers_id, "scorer": judging.content, "judgement": judging.number})
             if (run := self._recorded.get(key)) is not None:
-                run_id = self._reuse(run)
+                self._judged[self._reuse(run)] = cell, judging
             elif self._affords():
-                run_id = self._judge(cell, key, answers_id, judging, number)
+                self._judged[self._judge(cell, key, answers_id, judging)] = cell, judging
             else:
                 self.missing += 1
-                continue
-            self._judged[run_id] = cell, judging, number
 
     def _answered(self, cell: AnswerCell) -> str:
         """Return the run that holds the answers of a cell to all rows; the empty text if the budget is spent."""
@@ -133,13 +128,13 @@ class Work:
                 raise _no_effect(cell, self.request.app_name)
         return run_id
 
-    def _judge(self, cell: AnswerCell, key: str, answers_id: str, judging: Judging, number: int) -> str:
+    def _judge(self, cell: AnswerCell, key: str, answers_id: str, judging: Judging) -> str:
         """Return the new run in which a judge rates those answers of a cell that did not fail."""
         answers = evaluating.answers_of(self._experiment_id, answers_id, cell.key, spans=True)
         places = zip(self.request.rows, repeated(self.request.rows, cell.replicate), strict=True)
         pairs = [(row, answers[place]) for row, place in places if place not in self._failed[cell.key]]
         tags = {names.PHASE: "judgements", names.ANSWERS: answers_id}
-        more = {"judge": judging.judge, "judgement": str(number)}
+        more = {"judge": judging.judge, "judgement": str(judging.number)}
         with self._opened(cell, key, f"judgements of {judging.judge}: {cell.name}", tags, more) as run_id:
             evaluating.write_judgements(pairs, judging.scorer, self.workers)
             judged = evaluating.answers_of(self._experiment_id, answers_id, cell.key)
@@ -154,7 +149,8 @@ class Work:
     def _reuse(self, run: Run) -> str:
         """Return the id of a cell that was found; one of an interrupted parent becomes a child of this one."""
         self.reused += 1
-        if run.data.tags.get(names.PARENT_RUN_ID, "") not in self._finished:
+        parent = found(self.client.get_run, run.data.tags.get(names.PARENT_RUN_ID, ""))
+        if parent is None or parent.info.status != "FINISHED":
             set_tags(self.client, run.info.run_id, {names.PARENT_RUN_ID: self.parent_id})
         return str(run.info.run_id)
 
@@ -171,20 +167,16 @@ class Work:
 
     def _table(self, judged: Judged) -> pd.DataFrame:
         """Return the judgements of all cells, with the answers that failed: nobody judged these."""
-        table = judged.table
-        cells, judgings, numbers = zip(*(self._judged[run_id] for run_id in table["run_id"]), strict=True)
-        is_own = [judging.scorer.name == name for judging, name in zip(judgings, table["scorer"], strict=True)]
-        table["scorer"] = np.where(is_own, [judging.rates for judging in judgings], table["scorer"])
-        is_judge = [judging.is_judge for judging in judgings]
-        table["judge"] = np.where(is_judge, [judging.judge for judging in judgings], table["judge"])
-        table["judgement"] = numbers
-        for factor in self.request.factors:
-            table[factor] = [cell.labels[factor] for cell in cells]
-        failed = [
-            (run_id, row, int(repeat), answer)
-            for run_id, (cell, *_) in self._judged.items()
-            for (row, repeat), answer in self._failed[cell.key].items()
-        ]
+        factors, made, failed = [*self.request.factors], [], []
+        for run_id, (cell, judging) in self._judged.items():
+            judge = judging.judge if judging.is_judge else None
+            about = {"run_id": run_id, "own": judging.scorer.name, "rates": judging.rates, "known_as": judge}
+            made.append({**about, "judgement": judging.number, **cell.labels})
+            failed += [(run_id, row, int(at), answer) for (row, at), answer in self._failed[cell.key].items()]
+        table = judged.table[[*COLUMNS]].drop(columns="judgement").merge(pd.DataFrame(made), on="run_id")
+        table["scorer"] = table["rates"].where(table["scorer"].eq(table["own"]), table["scorer"])
+        table["judge"] = table["known_as"].where(table["known_as"].notna(), table["judge"])
+        table = table[[*COLUMNS[:6], *factors, *COLUMNS[6:]]]
         if not failed:
             return table
         answers = pd.DataFrame(failed, columns=["run_id", "row", "repeat", "answer"])

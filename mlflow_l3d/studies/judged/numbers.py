@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import BETTER, WORSE
-from mlflow_l3d.analysis.intervals import known
-from mlflow_l3d.analysis.judged.components import components
-from mlflow_l3d.analysis.judged.gain import gain
+from mlflow_l3d.analysis.intervals import known, with_interval
+from mlflow_l3d.analysis.judged.components import components, gain
 from mlflow_l3d.analysis.judged.judges import judge_agreement, unstable_rows
 from mlflow_l3d.analysis.judged.pass_k import pass_table
 from mlflow_l3d.analysis.judged.results import Components, JudgedDifference
@@ -57,8 +56,8 @@ class ScorerNumbers(OfScorer):
         pass^k and pass@k; None unless every row has several answers and values are 0 or 1.
     unstable
         Rows whose verdict changes; ``answer`` is one of the answers, the id of its trace.
-    naive_mean, recorded_mean
-        Mean over all values, those of failed answers too; and the one that MLflow logged, nan if there is not just one.
+    recorded_mean
+        The mean that MLflow logged, over failed answers, too; nan if there is not just one.
     """
 
     components: Components
@@ -66,26 +65,19 @@ class ScorerNumbers(OfScorer):
     agreement: pd.DataFrame | None
     passes: pd.DataFrame | None
     unstable: pd.DataFrame
-    naive_mean: float
     recorded_mean: float
 
     def summary(self) -> dict[str, float]:
         """Return what a line of a table holds: the mean with its interval, and what counts."""
         one = self.components
-        values = {
-            "mean": one.mean,
-            "mean_ci_low": one.mean_low,
-            "mean_ci_high": one.mean_high,
-            "mean_std": one.mean_std,
-        }
-        values |= {"mlflow_mean": self.recorded_mean, "rows": one.rows, "answers": one.answers}
-        return {**values, "judgements": one.judgements, "unstable_rows": len(self.unstable)}
+        mean = dict(zip(with_interval("mean"), (one.mean, one.mean_low, one.mean_high), strict=True))
+        counts = {"rows": one.rows, "answers": one.answers, "judgements": one.judgements}
+        last = {**counts, "unstable_rows": len(self.unstable)}
+        return {**mean, "mean_std": one.mean_std, "mlflow_mean": self.recorded_mean, **last}
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run of the result."""
-        values = self.summary() | {
-            f"std/{row['source']}": row["std"] for row in self.components.frame.to_dict("records")
-        }
+        values = {**self.summary(), **self.components.frame.set_index("source")["std"].add_prefix("std/")}
         for row in () if self.passes is None else self.passes.to_dict("records"):
             values |= {f"pass_hat_{row['k']}": row["all_pass"], f"pass_at_{row['k']}": row["any_pass"]}
         if self.agreement is not None:
@@ -120,14 +112,9 @@ class Pair(OfScorer):
     def summary(self) -> dict[str, Any]:
         """Return what a line of a table holds: all numbers."""
         left_out = {"needed", "notes", "rows_needed", "degrees", "level", "higher_is_better"}
-        numbers = {name: value for name, value in asdict(self.record).items() if name not in left_out}
-        return {
-            "scorer": self.scorer,
-            "first": self.first,
-            "second": self.second,
-            **numbers,
-            "rows_needed": self.rows_needed,
-        }
+        numbers = {name: value for name, value in vars(self.record).items() if name not in left_out}
+        systems = {"scorer": self.scorer, "first": self.first, "second": self.second}
+        return {**systems, **numbers, "rows_needed": self.rows_needed}
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of a run."""
@@ -136,7 +123,7 @@ class Pair(OfScorer):
         return known({"difference": one.difference, **ends, "p_value": one.p_adjusted, "rows_paired": float(one.rows)})
 
 
-def score_scorer(table: pd.DataFrame, recorded: Mapping[str, float]) -> ScorerNumbers:
+def score_scorer(table: pd.DataFrame, recorded: Sequence[float] = ()) -> ScorerNumbers:
     """Return the numbers of one scorer.
 
     Parameters
@@ -144,20 +131,19 @@ def score_scorer(table: pd.DataFrame, recorded: Mapping[str, float]) -> ScorerNu
     table
         Its judgements, at least one with a value that counts.
     recorded
-        Run -> the mean that MLflow logged.
+        The means that MLflow logged, one per run.
     """
     is_binary, parts = is_zero_or_one(table), components(table)
-    passes = pass_table(table) if is_binary else None
+    passes = pass_table(table) if is_binary else pd.DataFrame()
     return ScorerNumbers(
         scorer=str(table["scorer"].iloc[0]),
         is_binary=is_binary,
         components=parts,
         gains=gain(parts),
         agreement=judge_agreement(table) if table["judge"].nunique() > 1 else None,
-        passes=passes if passes is not None and len(passes) > 1 else None,
+        passes=passes if len(passes) > 1 else None,
         unstable=unstable_rows(table).merge(table.drop_duplicates("row")[["row", "answer"]], on="row"),
-        naive_mean=float(table["value"].mean()),
-        recorded_mean=next(iter(recorded.values())) if len(recorded) == 1 else math.nan,
+        recorded_mean=recorded[0] if len(recorded) == 1 else math.nan,
     )
 
 

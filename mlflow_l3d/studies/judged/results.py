@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pandas as pd
 
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.files import save_report, write_tables
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
 from mlflow_l3d.studies.judged.numbers import Pair, ScorerNumbers
 from mlflow_l3d.studies.judged.report.comparison import comparison_document
 from mlflow_l3d.studies.judged.report.evaluation import evaluation_document
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import AuxiliaryRun
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,8 +114,16 @@ class JudgedComparison(OnOneScreen):
         return {"differences.json": self.to_frame()}
 
 
-def write_judged(folder: Path, result: JudgedEvaluation | JudgedComparison) -> list[str]:
-    """Write tables, report and result; return the names of the tables that MLflow's UI shows."""
-    save_report(folder, names.REPORT, result.report())
-    write_result(folder, result)
-    return write_tables(folder, result.tables())
+def finish_judged(
+    opened: AuxiliaryRun,
+    result: JudgedEvaluation | JudgedComparison,
+    tags: Mapping[str, str],
+    judgements: pd.DataFrame | None = None,
+) -> None:
+    """Write a result to its run, with the tables that MLflow's UI shows, and the judgements if they are of our own."""
+    with temporary_folder() as folder:
+        save_report(folder, names.REPORT, result.report())
+        write_result(folder, result)
+        if judgements is not None:
+            judgements.to_parquet(folder / names.JUDGEMENTS, index=False)
+        opened.finish(folder, metrics=result.metrics(), tags=tags, tables=write_tables(folder, result.tables()))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
-from typing import Final, TypeVar
+from itertools import combinations, product
+from typing import Final, TypeAlias, TypeVar
 
 import pandas as pd
 
@@ -15,9 +16,8 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.judged.numbers import Pair, is_zero_or_one, score_scorer
-from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation, write_judged
+from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation, finish_judged
 from mlflow_l3d.studies.shown import shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -28,6 +28,8 @@ from mlflow_l3d.tracking.pages import link_of, runs_page
 
 _LOWER: Final = ":lower"
 """Behind the name of a scorer of which lower values are better."""
+Runs: TypeAlias = str | Sequence[str]
+"""The evaluation runs of a system."""
 R = TypeVar("R", JudgedEvaluation, JudgedComparison)
 
 
@@ -67,19 +69,17 @@ def evaluate_judged(
     if not judged.scorers:
         fix = "Let a scorer return a number, true or false, or yes or no."
         raise ParameterError("run_id", run_id, "has no judgement that is a number, yes or no", fix)
-    scorers = _chosen(metric, judged.scorers) if metric != "auto" else {}
-    order = [*scorers, *(name for name in judged.scorers if name not in scorers)]
     numbers = []
-    for scorer in order:
-        recorded = {run.run_id: run.means[scorer] for run in judged.runs if scorer in run.means}
-        numbers.append(score_scorer(judged.table[judged.table["scorer"].eq(scorer)], recorded))
+    for scorer in dict.fromkeys([*_chosen(metric, judged.scorers), *judged.scorers]):
+        recorded = [run.means[scorer] for run in judged.runs if scorer in run.means]
+        numbers.append(score_scorer(judged.of(scorer), recorded))
     result = JudgedEvaluation("", run_ids, judged.title, tuple(numbers), judged.notes)
     typed = {"run_id": ",".join(run_ids), "metric": metric}
     return _written(client, result, judged, project_run, typed, "judged") if log else result
 
 
 def compare_judged(
-    *runs: str | Sequence[str],
+    *runs: Runs,
     smallest_effect: float | None = None,
     metric: str = "auto",
     level: float = LEVEL,
@@ -122,12 +122,13 @@ def compare_judged(
     if not shared:
         listed = "; ".join(f"{each[:8]}: {', '.join(side.scorers)}" for each, side in sides.items())
         raise ParameterError("runs", ",".join(named), f"share no scorer ({listed})", "Evaluate both with the same one.")
-    scorers = _chosen(metric, shared) if metric != "auto" else dict.fromkeys(shared, True)
-    pairs = [
-        _pair(scorer, is_higher, (one, sides[systems[one]]), (other, sides[systems[other]]), smallest_effect, level)
-        for scorer, is_higher in scorers.items()
-        for one, other in combinations(systems, 2)
-    ]
+    pairs = []
+    for (scorer, is_higher), (one, other) in product(_chosen(metric, shared).items(), combinations(systems, 2)):
+        tables = _paired_tables(scorer, sides[systems[one]], sides[systems[other]])
+        is_binary = is_zero_or_one(pd.concat(tables))
+        effect = None if smallest_effect is None else smallest_effect / (100 if is_binary else 1)
+        record = difference(*tables, smallest_effect=effect, higher_is_better=is_higher, level=level)
+        pairs.append(Pair(scorer, is_binary, one, other, record))
     if smallest_effect is not None and len({pair.is_binary for pair in pairs}) > 1:
         fix = f"Name one scorer, as in metric={pairs[0].scorer}."
         raise ParameterError("smallest_effect", smallest_effect, "would have several units, as the scorers have", fix)
@@ -141,17 +142,12 @@ def compare_judged(
 
 
 def compare_evaluations(
-    run_a: str | Sequence[str],
-    run_b: str | Sequence[str],
-    *,
-    smallest_effect: float | None = None,
-    metric: str = "auto",
+    run_a: Runs, run_b: Runs, *, smallest_effect: float | None = None, metric: str = "auto"
 ) -> JudgedComparison:
     """Decide which of two evaluated systems is better; see :func:`compare_judged`, the same for any number."""
-    with entry_point() as project_run:
-        return compare_judged(
-            run_a, run_b, smallest_effect=smallest_effect, metric=metric, project_run=project_run.take()
-        )
+    with entry_point() as opened:
+        options = {"smallest_effect": smallest_effect, "metric": metric, "project_run": opened.take()}
+        return compare_judged(run_a, run_b, **options)  # type: ignore[arg-type]
 
 
 def are_evaluations(client: Client, systems: Sequence[str]) -> bool:
@@ -164,39 +160,19 @@ def are_evaluations(client: Client, systems: Sequence[str]) -> bool:
 
 
 def _chosen(metric: str, scorers: Sequence[str]) -> dict[str, bool]:
-    """Return the named scorers -> whether higher values are better."""
+    """Return the named scorers, or all -> whether higher values are better."""
     chosen = {}
-    for text in [metric] if metric in scorers else [part.strip() for part in metric.split(",")]:
-        name = text if text in scorers else text.removesuffix(_LOWER)
+    for text in scorers if metric == "auto" else [metric] if metric in scorers else metric.split(","):
+        name = text.strip() if text.strip() in scorers else text.strip().removesuffix(_LOWER)
         if name not in scorers:
             raise ParameterError("metric", text, f"must be a scorer of the evaluation: {', '.join(scorers)}")
-        chosen[name] = name == text
+        chosen[name] = name == text.strip()
     return chosen
 
 
-def _pair(
-    scorer: str,
-    is_higher: bool,
-    first: tuple[str, Judged],
-    second: tuple[str, Judged],
-    smallest_effect: float | None,
-    level: float,
-) -> Pair:
-    """Return the difference of two systems by one scorer."""
-    tables = [_counting(side, scorer) for _, side in (first, second)]
-    _check_rows(first[1], second[1], tables)
-    is_binary = is_zero_or_one(pd.concat(tables))
-    effect = None if smallest_effect is None else smallest_effect / (100 if is_binary else 1)
-    record = difference(*tables, smallest_effect=effect, higher_is_better=is_higher, level=level)
-    return Pair(scorer, is_binary, first[0], second[0], record)
-
-
-def _counting(side: Judged, scorer: str) -> pd.DataFrame:
-    return side.table[side.table["scorer"].eq(scorer)]
-
-
-def _check_rows(first: Judged, second: Judged, tables: Sequence[pd.DataFrame]) -> None:
-    """Raise a ParameterError if no row of one system is known to be one of the other."""
+def _paired_tables(scorer: str, first: Judged, second: Judged) -> list[pd.DataFrame]:
+    """Return the judgements of two systems by one scorer, of which some rows are known to be the same."""
+    tables = [side.of(scorer) for side in (first, second)]
     ids = ",".join("+".join(run.run_id for run in side.runs) for side in (first, second))
     fix = "Evaluate both on the same data, or give their traces the tag l3d.row."
     if set(tables[0]["row"]).isdisjoint(tables[1]["row"]):
@@ -204,36 +180,23 @@ def _check_rows(first: Judged, second: Judged, tables: Sequence[pd.DataFrame]) -
     contents = [run.contents for side in (first, second) for run in side.runs if run.contents]
     if any(contents[0].items().isdisjoint(each.items()) for each in contents[1:]):
         raise ParameterError("runs", ids, "have tables of rows in which no column is the same", fix)
+    return tables
 
 
 def _written(
     client: Client, result: R, judged: Judged, project_run: str | None, typed: Mapping[str, str], role: str
 ) -> R:
     """Write a result to a run of its own, in the experiment of the evaluation; return it with its run."""
-    experiment_id = judged.runs[0].experiment_id
-    run_ids = [part for text in (typed.get("runs") or typed["run_id"]).split(",") for part in text.split("+")]
-    with (
-        temporary_folder() as folder,
-        auxiliary_run(
-            client, project_run, role=role, title=result.title[:250], parameters=typed, experiment_id=experiment_id
-        ) as opened,
-    ):
-        given = {name: text for name, text in typed.items() if text not in ("auto", str(LEVEL))}
-        source = Source(
-            run_id=opened.run_id,
-            address=runs_page(client, experiment_id),
-            given=given,
-            date=heading(opened.run_id)["date"][:10],
-        )
+    experiment_id, title = judged.runs[0].experiment_id, result.title[:250]
+    run_ids = re.split("[+,]", typed.get("runs") or typed["run_id"])
+    with auxiliary_run(
+        client, project_run, role=role, title=title, parameters=typed, experiment_id=experiment_id
+    ) as opened:
+        options = {name: text for name, text in typed.items() if text not in ("auto", str(LEVEL))}
+        address, date = runs_page(client, experiment_id), heading("")["date"][:10]
+        source = Source(run_id=opened.run_id, address=address, given=options, date=date)
         result = replace(result, run_id=opened.run_id, source=source)
-        tables = write_judged(folder, result)
-        document = result.report()
         links = "Evaluation runs: " + ", ".join(link_of(experiment_id, each) for each in run_ids)
-        note = document.description(*document.notes, links)
-        opened.finish(
-            folder,
-            metrics=result.metrics(),
-            tags={names.INVESTIGATIONS: ",".join(run_ids), names.NOTE: note},
-            tables=tables,
-        )
+        note = result.report().description(*result.report().notes, links)
+        finish_judged(opened, result, {names.INVESTIGATIONS: ",".join(run_ids), names.NOTE: note})
     return result

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter
+import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
@@ -14,9 +14,9 @@ import pandas as pd
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import found
+from mlflow_l3d.tracking.children import every_page, found
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
-from mlflow_l3d.tracking.judged.table import Judged, RunJudgements, joined, number_of
+from mlflow_l3d.tracking.judged.table import Judged, RunJudgements, joined, number_of, row_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -27,7 +27,7 @@ _REQUEST, _INPUTS, _MADE_BY = "mlflow.eval.requestId", "mlflow.traceInputs", "ml
 _RUN, _DIGEST = "mlflow.assessment.sourceRunId", "mlflow.assessment.scorerDigest"
 _CUT: Final = "..."
 _TABLE: Final = "eval_results_table.json"
-_SCORE: Final = "/score"
+_SCORE, _MEAN = "/score", "/mean"
 _STATIC: Final = 64
 """Digits of a request id that is a hash of the inputs, which repeated rows share; others are of one call."""
 
@@ -71,24 +71,18 @@ def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJud
     _add_rows(client, run, kept, keys)
     answers = pd.DataFrame([_answer(trace, keys[trace.info.trace_id]) for trace in kept])
     rows = [row for trace in kept for row in feedback[str(trace.info.trace_id)]]
-    judgements = pd.DataFrame(rows, columns=["answer", "scorer", "source", "digest", "value", "failed", "number"])
-    expected = _rows_expected(run)
+    judgements = pd.DataFrame(rows, columns=["answer", "scorer", "source", "digest", "value", "failed"])
     good = answers[~answers["failed"]]
     incomplete = _incomplete(judgements[judgements["answer"].isin(good["answer"])], len(good))
-    notes = [*_left_out(run, traces, answers, expected), *incomplete]
-    return RunJudgements(*_about(run), answers, judgements, expected, _means(run, "/mean"), tuple(notes))
+    notes = *_left_out(run, traces, answers), *incomplete
+    return RunJudgements(*_about(run), answers, judgements, notes)
 
 
 def _traces(client: MlflowClient, run: Run, *, spans: bool = False) -> Iterator[Trace]:
-    """Yield the traces that a run made or judged, page after page."""
-    where, run_id, token = [str(run.info.experiment_id)], str(run.info.run_id), None
-    while True:
-        page = client.search_traces(
-            locations=where, run_id=run_id, max_results=_TRACES_A_PAGE, page_token=token, include_spans=spans
-        )
-        yield from page
-        if not (token := page.token):
-            return
+    """Yield the traces that a run made or judged."""
+    place = {"locations": [str(run.info.experiment_id)], "run_id": str(run.info.run_id), "include_spans": spans}
+    search = partial(client.search_traces, max_results=_TRACES_A_PAGE, **place)
+    return every_page(lambda token: search(page_token=token))
 
 
 def _feedback(trace: Trace, run_id: str) -> list[dict[str, Any]]:
@@ -105,8 +99,7 @@ def _feedback(trace: Trace, run_id: str) -> list[dict[str, Any]]:
             continue
         row = {"answer": str(trace.info.trace_id), "scorer": each.name, "source": first.source.source_id}
         row |= {"digest": (first.metadata or {}).get(_DIGEST, ""), "failed": "judge" if each.error else ""}
-        number = number_of(each.value)
-        rows.append({**row, "value": number, "number": each.error is not None or number == number})
+        rows.append({**row, "value": number_of(each.value)})
     return rows
 
 
@@ -134,7 +127,7 @@ def _answer(trace: Trace, key: str) -> dict[str, Any]:
     info, tags = trace.info, trace.info.tags
     factors = f"{names.FACTOR}."
     row = {"answer": str(info.trace_id), "row": key, "time": info.request_time, "failed": info.state == "ERROR"}
-    row["tagged"] = float(tags[names.REPEAT]) if tags.get(names.REPEAT, "").isdigit() else float("nan")
+    row["tagged"] = float(tags[names.REPEAT]) if tags.get(names.REPEAT, "").isdigit() else math.nan
     return row | {name.removeprefix(factors): value for name, value in tags.items() if name.startswith(factors)}
 
 
@@ -162,13 +155,13 @@ def _input_names(run: Run | None) -> set[str]:
 
 
 def _hash(text: str, names_of_inputs: Collection[str] | None = None) -> str:
-    """Return the hash of inputs, the same for any order of their names, without those that the data do not have."""
+    """Return the name of the row with these inputs, without those that the data do not have."""
+    content: Any = text
     with suppress(ValueError):
         content = json.loads(text)
         if isinstance(content, dict) and names_of_inputs and content.keys() >= set(names_of_inputs):
             content = {name: content[name] for name in names_of_inputs}
-        text = json.dumps(content, sort_keys=True)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return row_of(content)
 
 
 def _rows_expected(run: Run) -> int | None:
@@ -179,16 +172,15 @@ def _rows_expected(run: Run) -> int | None:
     return sum(numbers) if numbers else None
 
 
-def _means(run: Run, ending: str) -> dict[str, float]:
-    return {name.removesuffix(ending): value for name, value in run.data.metrics.items() if name.endswith(ending)}
+def _about(run: Run) -> tuple[str, str, str, dict[str, float]]:
+    """Return run, experiment, name, and the mean of each scorer that MLflow logged."""
+    means = {name.removesuffix(_MEAN): value for name, value in run.data.metrics.items() if name.endswith(_MEAN)}
+    return str(run.info.run_id), str(run.info.experiment_id), str(run.info.run_name or run.info.run_id), means
 
 
-def _about(run: Run) -> tuple[str, str, str]:
-    return str(run.info.run_id), str(run.info.experiment_id), str(run.info.run_name or run.info.run_id)
-
-
-def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame, expected: int | None) -> Iterator[str]:
+def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame) -> Iterator[str]:
     """Yield what a run lacks, and traces that do not count."""
+    expected = _rows_expected(run)
     if run.info.status != "FINISHED":
         yield f"The run has the status {run.info.status}: judgements may be missing."
     there = len(answers)
@@ -221,7 +213,7 @@ def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame, expected
 def _incomplete(judgements: pd.DataFrame, answers: int) -> Iterator[str]:
     """Yield which scorers do not have a number for every answer."""
     for scorer, rows in judgements.groupby("scorer", sort=False):
-        raised, texts = int(rows["failed"].eq("judge").sum()), int((~rows["number"]).sum())
+        raised, texts = int(rows["failed"].eq("judge").sum()), int((rows["value"].isna() & rows["failed"].eq("")).sum())
         if raised:
             yield f"Left out: {raised} of {counted(answers, 'answer')} on which the scorer {scorer} raised."
         if texts:
@@ -231,15 +223,11 @@ def _incomplete(judgements: pd.DataFrame, answers: int) -> Iterator[str]:
 
 
 def _no_judgements(run: Run, traces: Sequence[Trace]) -> ParameterError:
-    others = Counter(
-        source
-        for trace in traces
-        for each in trace.info.assessments
-        if (source := (each.metadata or {}).get(_RUN)) not in (None, run.info.run_id)
-    )
+    made = [(each.metadata or {}).get(_RUN) for trace in traces for each in trace.info.assessments]
+    others = [str(other) for other in dict.fromkeys(made) if other not in (None, run.info.run_id)]
     fix = "Evaluate with at least one scorer: mlflow.genai.evaluate(data=..., scorers=[...])."
     if others:
-        fix = f"Its answers were judged by other runs; name one: {', '.join(map(str, others))}."
+        fix = f"Its answers were judged by other runs; name one: {', '.join(others)}."
     wrong = f"has {counted(len(traces), 'trace')} and no judgements" if traces else "is not an evaluation run"
     return ParameterError("run_id", run.info.run_id, wrong, fix)
 
@@ -259,22 +247,15 @@ def _read_table(client: MlflowClient, run: Run) -> RunJudgements:
     if not scores or frame.empty:
         fix = "Add a metric that returns scores: mlflow.models.make_metric."
         raise ParameterError("run_id", run.info.run_id, f"has no column <metric>{_SCORE} in {path}", fix)
-    run_id, expected, notes = str(run.info.run_id), _rows_expected(run), []
-    place = pd.Series(range(len(frame)))
+    expected, notes, place = _rows_expected(run), [], pd.Series(range(len(frame)))
     times = len(frame) // expected if expected and len(frame) % expected == 0 else 1
     if times > 1:
         notes.append(f"{path} has {len(frame)} rows for {expected} rows of data: it was evaluated {times} times.")
-    answers = pd.DataFrame(
-        {"answer": run_id + ":" + place.astype(str), "row": (place % (len(frame) // times)).map(str)}
-    )
-    answers = answers.assign(tagged=float("nan"), time=place, failed=False)
-    parts = []
-    for name in scores:
-        numbers, scorer = frame[name].map(number_of), str(name).removesuffix(_SCORE)
-        part = pd.DataFrame({"answer": answers["answer"], "scorer": scorer, "source": scorer, "value": numbers})
-        parts.append(part.assign(digest="", failed="", number=numbers.notna()))
-    judgements = pd.concat(parts, ignore_index=True)
+    ids, rows = f"{run.info.run_id}:" + place.astype(str), (place % (len(frame) // times)).map(str)
+    answers = pd.DataFrame({"answer": ids, "row": rows, "tagged": math.nan, "time": place, "failed": False})
+    values = frame[scores].rename(columns=lambda name: str(name).removesuffix(_SCORE)).assign(answer=ids)
+    judgements = values.melt("answer", var_name="scorer", value_name="value").assign(digest="", failed="")
+    judgements = judgements.assign(source=judgements["scorer"], value=judgements["value"].map(number_of))
     notes += _incomplete(judgements, len(answers))
     contents = {str(name): _hash(frame[name].to_json()) for name in frame if name not in scores}
-    means = _means(run, "/mean")
-    return RunJudgements(*_about(run), answers, judgements, expected, means, tuple(notes), contents)
+    return RunJudgements(*_about(run), answers, judgements, tuple(notes), contents)

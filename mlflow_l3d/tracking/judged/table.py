@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,15 +23,13 @@ class RunJudgements:
     ----------
     run_id, experiment_id, name
         The run.
+    means
+        Scorer -> the mean that MLflow logged.
     answers
         One row per answer of the app: ``answer``, ``row``, ``tagged`` (its number among the repeats, nan if it has
         none), ``time``, ``failed``, and further factors.
     judgements
         One row per judgement: ``answer``, ``scorer``, ``source``, ``digest``, ``value``, ``failed``, in their order.
-    rows_expected
-        Rows of the data that were evaluated; None if the run does not say.
-    means
-        Scorer -> the mean that MLflow logged.
     notes
         Sentences: what does not count, and why.
     contents
@@ -39,17 +39,11 @@ class RunJudgements:
     run_id: str
     experiment_id: str
     name: str
+    means: Mapping[str, float]
     answers: pd.DataFrame
     judgements: pd.DataFrame
-    rows_expected: int | None
-    means: Mapping[str, float]
     notes: tuple[str, ...] = ()
     contents: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def lost(self) -> int:
-        """How many answers the run should have, and the server does not."""
-        return max(0, (self.rows_expected or 0) - len(self.answers))
 
 
 @dataclass(frozen=True)
@@ -63,15 +57,12 @@ class Judged:
     table
         One row per judgement: :data:`COLUMNS`, and further factors of the answers. ``failed`` is ``answer`` if the app
         raised (its judgements never count), ``judge`` if the scorer did.
-    answers
-        One row per answer: ``answer``, ``row``, ``repeat``, ``failed``.
     notes
         Sentences: what does not count, and why.
     """
 
     runs: tuple[RunJudgements, ...]
     table: pd.DataFrame
-    answers: pd.DataFrame
     notes: tuple[str, ...]
 
     @property
@@ -81,26 +72,14 @@ class Judged:
         return f"{self.runs[0].name[:100]}{f' and {more} more' * (more > 0)}"
 
     @property
-    def rows_expected(self) -> int | None:
-        """Answers that the runs should have, of which scoring runs over the same answers have each only once."""
-        known = [run.rows_expected for run in self.runs if run.rows_expected is not None]
-        return len(self.answers) + self.lost if len(self.runs) > 1 else next(iter(known), None)
-
-    @property
-    def lost(self) -> int:
-        """Answers that the server does not have."""
-        return max(run.lost for run in self.runs)
-
-    @property
-    def failed_answers(self) -> int:
-        """Answers without content, as the app raised."""
-        return int(self.answers["failed"].sum())
-
-    @property
     def scorers(self) -> list[str]:
         """The scorers with at least one number that counts, by their names."""
         counts = self.table["value"].notna() & self.table["failed"].eq("")
         return sorted(set(self.table.loc[counts, "scorer"]))
+
+    def of(self, scorer: str) -> pd.DataFrame:
+        """Return the judgements of one scorer."""
+        return self.table[self.table["scorer"].eq(scorer)]
 
 
 def number_of(value: Any) -> float:
@@ -108,6 +87,11 @@ def number_of(value: Any) -> float:
     if isinstance(value, bool | int | float):
         return float(value) if math.isfinite(value) else math.nan
     return _WORDS.get(value.strip().lower(), math.nan) if isinstance(value, str) else math.nan
+
+
+def row_of(inputs: Any) -> str:
+    """Return the name of a row: a hash of its inputs, the same for any order of their names."""
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def joined(runs: Sequence[RunJudgements]) -> Judged:
@@ -138,7 +122,7 @@ def joined(runs: Sequence[RunJudgements]) -> Judged:
     apart = [run.run_id[:8] for run in runs[1:] if set(runs[0].answers["row"]).isdisjoint(run.answers["row"])]
     notes += [f"Run {run_id} shares no row with the first run: its rows are further rows." for run_id in apart]
     order = [*COLUMNS[:6], *factors, *COLUMNS[6:]]
-    return Judged(tuple(runs), table[order], every[["answer", "row", "repeat", "failed"]], tuple(notes))
+    return Judged(tuple(runs), table[order], tuple(notes))
 
 
 def _with_judges(judgements: pd.DataFrame) -> pd.DataFrame:

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from judged_app import App
 
-from mlflow_l3d.analysis.judged.components import components
-from mlflow_l3d.analysis.judged.gain import gain
+from mlflow_l3d.analysis.judged.components import components, gain
+from mlflow_l3d.analysis.judged.table import usable_judgements
 from mlflow_l3d.errors import ParameterError
 
 APP = App(prompt=0.3, row_prompt=0.35)
@@ -122,6 +122,12 @@ def test_what_did_not_vary_has_no_claim(random):
     assert "Add rows" in tiny.notes[0]
 
 
+def test_rows_that_one_judge_alone_rated_are_no_obstacle(random):
+    table = App().draw(random, 20, 2, 3)
+    found = components(table[(table["row"] > 1) | (table["judge"] == 0)])
+    assert np.isfinite(found.frame[["low", "high"]].to_numpy()).all()
+
+
 def test_a_judge_per_row_is_no_judge_variance(random):
     table = App().draw(random, 20, 2, 2)
     found = components(table[table["row"] % 2 == table["judge"]])
@@ -143,17 +149,15 @@ def test_failures_and_missing_values_do_not_count(random):
     broken.loc[broken["row"] == 3, "failed"] = "answer"
     broken.loc[broken.index[:2], "failed"] = "judge"
     broken.loc[broken.index[2], "value"] = np.nan
-    found = components(broken)
-    assert (found.failed_answers, found.failed_judgements) == (2, 3)
+    usable = usable_judgements(broken)
+    assert (usable.failed_answers, usable.failed_judgements) == (2, 3)
     kept = table[(table["row"] != 3) & (table.index > 2)]
-    pd.testing.assert_frame_equal(found.frame, components(kept).frame)
+    pd.testing.assert_frame_equal(components(broken).frame, components(kept).frame)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"value": "yes"}, "must be numbers"),
-        ({"value": np.inf}, "must be finite"),
         ({"row": range(80)}, "several values"),
         ({"prompt": range(80)}, "several values"),
     ],
@@ -162,13 +166,8 @@ def test_tables_that_cannot_be_read_are_refused(random, change, message):
     table = App().draw(random, 20, 2, 2)
     with pytest.raises(ParameterError, match=message):
         components(table.assign(**change))
-    many = App().draw(random, 60, 10)
-    with pytest.raises(ParameterError, match="latency=600"):
-        components(many.assign(latency=range(600)))
     with pytest.raises(ParameterError, match="several scorers"):
         components(table.assign(scorer=["a", "b"] * 40))
-    with pytest.raises(ParameterError, match="lacks the column 'judge'"):
-        components(table.drop(columns="judge"))
 
 
 def test_ten_thousand_judgements_have_variances_near_the_truth(random):
@@ -216,5 +215,3 @@ def test_a_budget_goes_to_rows_unless_these_are_few(random):
     assert best["mean_std"] < few["mean_std"]
     confounded = gain(components(App().draw(random, 20, 1))).set_index("design")
     assert confounded["gain"]["one more repeat"] == 0  # nothing is known of answers, so nothing is promised
-    with pytest.raises(ParameterError, match="answers=0"):
-        gain(found, answers=0)

@@ -89,9 +89,9 @@ def test_few_discordant_rows_are_not_evidence(rows):
 
 def test_equal_numbers_and_few_rows_decide_nothing():
     same = difference(*of_values([4] * 20, [4] * 20))
-    assert (same.verdict, same.reason) == ("undecided", "all judgements are equal, so their luck is not known")
+    assert (same.verdict, same.obstacle) == ("undecided", "all judgements are equal, so their luck is not known")
     few = difference(*of_values([1, 1, 1, 1, 1], [0, 0, 0, 0, 0.1]))
-    assert few.reason == "5 paired rows: at least 6 are needed"
+    assert few.obstacle == "5 paired rows: at least 6 are needed"
     none = difference(*of_values([1.0], [0.0]))
     assert math.isnan(none.p)
     a, b = of_values([1.0, 0.0], [0.0, 1.0])
@@ -147,7 +147,7 @@ def test_judges_of_both_sides_are_kept_and_other_judges_are_no_evidence(random):
     assert other.error > 2 * found.error
     single = difference(a[a["judge"] == 0], b[b["judge"] == 1])
     assert single.verdict == "undecided"
-    assert single.reason.startswith("the sides have different judges")
+    assert single.obstacle.startswith("the sides have different judges")
     mixed = difference(a, b[b["judge"] > 0])
     assert "judges that rated both sides count: 2" in mixed.notes[0]
 

@@ -11,18 +11,18 @@ from statsmodels.stats.inter_rater import cohens_kappa
 from mlflow_l3d.analysis.judged.judges import judge_agreement, unstable_rows
 
 COHEN = ((88, 10, 2), (14, 40, 6), (18, 10, 12))
-"""Cohen (1960): 200 patients in three classes by two judges; kappa .492."""
+"""Cohen (1960): 200 patients in three classes by two judges."""
 FLEISS = """
 00060 03003 01401 00006 03030 20400 00402 20310 20040 00006 10050 11040 03300 10050 02031
 00501 30012 51000 02040 10203 00006 01050 02013 20040 10041 05010 40002 02040 10500 00006
 """
-"""Fleiss (1971): 30 patients by six psychiatrists in five classes; kappa .430."""
+"""Fleiss (1971): 30 patients by six psychiatrists in five classes."""
 KRIPPENDORFF = """
 * * * * * 3 4 1 2 1 1 3 3 * 3
 1 * 2 1 3 3 4 3 * * * * * * *
 * * 2 1 3 4 4 * 2 1 1 3 3 * 4
 """
-"""Krippendorff (2004): alpha .691 nominal, .811 for intervals."""
+"""Krippendorff (2004): alpha .811 for intervals."""
 
 
 def table_of(verdicts):
@@ -31,32 +31,27 @@ def table_of(verdicts):
     return table.assign(row=table["answer"])
 
 
-def test_two_judges_have_the_kappa_that_cohen_published():
-    cells = [(i, j) for i in range(3) for j in range(3) for _ in range(COHEN[i][j])]
+@pytest.mark.parametrize("classes", [(0, 1, 2), (0, 0, 1), (1, 0, 0)])
+def test_two_judges_have_the_kappa_of_cohen(classes):
+    cells = [(classes[i], classes[j]) for i in range(3) for j in range(3) for _ in range(COHEN[i][j])]
     table = table_of([(number, judge, cell[judge]) for number, cell in enumerate(cells) for judge in (0, 1)])
-    pair = judge_agreement(table, weights="none").iloc[0]
-    assert pair["equal"] == pytest.approx(0.70)
-    assert pair["kappa"] == pytest.approx(0.492, abs=5e-4)
-    known = cohens_kappa(np.array(COHEN))
-    assert (pair["low"], pair["high"]) == pytest.approx((known.kappa_low, known.kappa_upp), abs=0.01)
-    squares = cohens_kappa(np.array(COHEN), wt="quadratic")
-    weighted = judge_agreement(table).iloc[0]
-    assert weighted["kappa"] == pytest.approx(squares.kappa)
-    assert (weighted["low"], weighted["high"]) == pytest.approx((squares.kappa_low, squares.kappa_upp), abs=0.02)
+    pair = judge_agreement(table).iloc[0]
+    assert pair["equal"] == pytest.approx(np.mean([one == other for one, other in cells]))
+    known = cohens_kappa(pd.crosstab(*np.array(cells).T), wt="quadratic")
+    assert pair["kappa"] == pytest.approx(known.kappa)
+    assert (pair["low"], pair["high"]) == pytest.approx((known.kappa_low, known.kappa_upp), abs=0.02)
 
 
-def test_all_judges_have_the_kappa_that_fleiss_published():
-    verdicts = []
-    for answer, counts in enumerate(FLEISS.split()):
-        classes = [number for number, count in enumerate(counts) for _ in range(int(count))]
-        verdicts += [(answer, judge, number) for judge, number in enumerate(classes)]
-    everyone = judge_agreement(table_of(verdicts), weights="none").iloc[-1]
-    # Krippendorff's alpha draws chance pairs without replacement; Fleiss draws them with.
-    assert 1 - (1 - everyone["kappa"]) * len(verdicts) / (len(verdicts) - 1) == pytest.approx(0.430, abs=5e-4)
+def test_all_judges_have_the_kappa_of_each_class_that_fleiss_published():
+    for number, published in enumerate((0.245, 0.245, 0.520, 0.471, 0.566)):
+        counts = [int(each[number]) for each in FLEISS.split()]
+        verdicts = [(answer, judge, judge < count) for answer, count in enumerate(counts) for judge in range(6)]
+        everyone = judge_agreement(table_of(verdicts)).iloc[-1]
+        # Krippendorff's alpha draws chance pairs without replacement; Fleiss draws them with.
+        assert 1 - (1 - everyone["kappa"]) * 180 / 179 == pytest.approx(published, abs=5e-4)
 
 
-@pytest.mark.parametrize(("weights", "alpha"), [("none", 0.691), ("quadratic", 0.811)])
-def test_missing_verdicts_give_the_alpha_that_krippendorff_published(weights, alpha):
+def test_missing_verdicts_give_the_alpha_that_krippendorff_published():
     lines = [line.split() for line in KRIPPENDORFF.strip().splitlines()]
     verdicts = [
         (answer, judge, float(value))
@@ -64,8 +59,8 @@ def test_missing_verdicts_give_the_alpha_that_krippendorff_published(weights, al
         for answer, value in enumerate(line)
         if value != "*"
     ]
-    everyone = judge_agreement(table_of(verdicts), weights=weights).iloc[-1]
-    assert everyone["kappa"] == pytest.approx(alpha, abs=5e-4)
+    everyone = judge_agreement(table_of(verdicts)).iloc[-1]
+    assert everyone["kappa"] == pytest.approx(0.811, abs=5e-4)
     assert everyone["answers"] == 12
 
 

@@ -22,9 +22,10 @@ from stores import copy_store
 import mlflow_l3d
 from mlflow_l3d import genai
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.genai.contents import read_rows, repeated, row_of
+from mlflow_l3d.studies.genai.contents import read_rows, repeated
 from mlflow_l3d.tracking import evaluating, names
 from mlflow_l3d.tracking.judged import read_judged, reading
+from mlflow_l3d.tracking.judged.table import row_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `mlflow.load_prompt` API is moved:FutureWarning")
 """MLflow hides this warning of its own in a way that is not safe in threads."""

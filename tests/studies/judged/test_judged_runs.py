@@ -19,6 +19,8 @@ from stores import copy_store
 
 import mlflow_l3d
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.judged.numbers import score_scorer
+from mlflow_l3d.studies.judged.results import JudgedEvaluation
 from mlflow_l3d.studies.judged.run import compare_evaluations, compare_judged, evaluate_judged
 from mlflow_l3d.tracking.judged import read_judged
 
@@ -97,7 +99,7 @@ def test_judges_of_the_same_answers_are_not_mixed(made: dict[str, str]) -> None:
 def test_failed_answers_do_not_count(made: dict[str, str]) -> None:
     result = evaluate_judged(made["failing"])
     one = result.scorers[0]
-    assert (one.scorer, one.components.mean, one.naive_mean, one.recorded_mean) == ("exact", 1.0, 0.8, 0.8)
+    assert (one.scorer, one.components.mean, one.recorded_mean) == ("exact", 1.0, 0.8)
     text = result.report().to_html()
     assert "MLflow logged 80.0" in text
     assert "Left out: 1 of 5 answers, as predict_fn raised." in text
@@ -198,3 +200,10 @@ def test_compare_leaves_other_runs_to_investigations(made: dict[str, str]) -> No
         mlflow_l3d.compare(made["a0"], plain)
     with pytest.raises(ParameterError, match="has no effect on evaluation runs"):
         mlflow_l3d.compare(made["a0"], made["b0"], self_check=10)
+
+
+def test_a_source_without_an_upper_limit_has_no_line() -> None:
+    lines = [(row, f"{row}-{repeat}", "exact", "exact", row % 2) for row in range(8) for repeat in range(2)]
+    table = pd.DataFrame(lines, columns=["row", "answer", "judge", "scorer", "value"])
+    page = JudgedEvaluation("", ("run",), "app", (score_scorer(table),), ()).report().to_html()
+    assert page.count('class="interval"') == 3  # of rows; answers never differ

@@ -192,13 +192,18 @@ def apart(rest: FloatArray, chance: float) -> bool:
     return len(finite_scores) >= FEWEST and float(finite_scores.mean()) - chance > APART * float(finite_scores.std())
 
 
-def wilson_interval(count: float, of: float, *, level: float = LEVEL) -> tuple[float, float]:
-    """Return Wilson's (1927) interval of the share of `count` in `of` independent draws; nan if there are none."""
+def wilson_interval(
+    count: float, of: float, quantile: float | None = None, *, level: float = LEVEL
+) -> tuple[float, float]:
+    """Return Wilson's (1927) interval of the share of `count` in `of` independent draws; nan if there are none.
+
+    `quantile` takes the place of the normal distribution's.
+    """
     from scipy.special import ndtri
 
     if not of:
         return math.nan, math.nan
-    z = float(ndtri((1 + level) / 2))
+    z = quantile or float(ndtri((1 + level) / 2))
     share, spread = count / of, z * z / of
     centre = (share + spread / 2) / (1 + spread)
     half = z * math.sqrt(share * (1 - share) / of + spread / (4 * of)) / (1 + spread)

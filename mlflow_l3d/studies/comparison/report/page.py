@@ -61,7 +61,6 @@ def comparison_document(
     """
     source = source or Source()
     notes = [*filter(None, [differing_sentence(comparison, sides)]), *_false_claims(checks), *comparison.notes]
-    run = f"MLflow run {source.run_id}; report.html is among its artifacts" if source.run_id else ""
     letters = ", ".join(f"{short}: {name}" for name, short in short_names(comparison).items() if len(short) < len(name))
     systems = letters or counted(len(comparison.systems), "system")
     about = [", ".join(comparison.tasks), systems, metric_text(comparison.metric)]
@@ -73,7 +72,7 @@ def comparison_document(
         answers=answers(comparison),
         table=first_table(comparison),
         steps=[*steps(comparison, sides, source)],
-        lines=[*filter(None, [letters, run])],
+        lines=[*filter(None, [letters]), *source.lines],
         notes=notes,
         sections=[
             Section("Every pair in numbers", [tables.difference_table(comparison)]),

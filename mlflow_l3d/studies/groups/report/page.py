@@ -61,7 +61,6 @@ def groups_document(
         As in :class:`mlflow_l3d.studies.about.About`.
     """
     said = [*words.notes(study, counts), *notes]
-    run = f"MLflow run {source.run_id}; report.html is among its artifacts" if source.run_id else ""
     fragile = None if examples is None else fragile_examples(examples)
     return Document(
         title=title,
@@ -72,7 +71,7 @@ def groups_document(
         drawing=_strips(study),
         table=_groups_table(study, _FIRST),
         steps=[words.step(study, source)],
-        lines=[run] if run else [],
+        lines=source.lines,
         notes=said[:_NOTES],
         remarks=said,
         in_full=said[_NOTES:],

@@ -16,7 +16,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.judged.numbers import Pair
-from mlflow_l3d.studies.judged.report.evaluation import frame_table, run_line
+from mlflow_l3d.studies.judged.report.evaluation import frame_table
 
 _NUMBERS = (
     "Verdicts as shares. low and high: alone; joint: for all comparisons together (Holm). row std: of the true "
@@ -48,7 +48,7 @@ def comparison_document(
         ),
         table=_first_table(pairs),
         steps=[*_steps(lead, source)],
-        lines=run_line(source),
+        lines=source.lines,
         notes=[*notes, *dict.fromkeys(note for pair in pairs for note in pair.record.notes)],
         sections=[
             Section("Every scorer in numbers", [frame_table(pd.DataFrame([p.summary() for p in pairs]), _NUMBERS)]),

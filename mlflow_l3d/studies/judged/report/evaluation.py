@@ -55,16 +55,11 @@ def evaluation_document(
         drawing=_stds(first),
         table=_scorer_table(scorers),
         steps=[*_steps(first, run_ids)],
-        lines=run_line(source),
+        lines=source.lines,
         notes=[*notes, *dict.fromkeys(note for each in scorers for note in each.components.notes)],
         sections=sections,
         settings={"evaluation runs": ", ".join(run_ids)},
     )
-
-
-def run_line(source: Source) -> list[str]:
-    """Return the line that names the run of the result; none if it was not logged."""
-    return [f"MLflow run {source.run_id}; report.html is among its artifacts"] if source.run_id else []
 
 
 def frame_table(frame: pd.DataFrame | None, note: str) -> Table | None:
@@ -95,9 +90,6 @@ def _sure(one: ScorerNumbers) -> Iterator[str]:
     yield "It counts each row alike, and leaves out failed answers."
     if not math.isnan(one.recorded_mean) and one.shown(one.recorded_mean) != one.shown(counts.mean):
         yield f"MLflow logged {one.shown(one.recorded_mean)}."
-    if counts.failed_answers:
-        failed = counted(counts.failed_answers, "failed answer")
-        yield f"With the verdicts on {failed} it is {one.shown(one.naive_mean)}."
 
 
 def _main_luck(one: ScorerNumbers) -> Answer:
@@ -131,7 +123,7 @@ def _stds(one: ScorerNumbers) -> Drawing | None:
     """Return one line per source of luck: its standard deviation, with its interval."""
     scale, parts, y = one.unit.scale, [], 0
     rows = one.components.frame.dropna(subset="std").to_dict("records")
-    ends = [[scale * math.sqrt(max(0.0, row[end])) for end in ("low", "high")] for row in rows]
+    ends = [[scale * math.sqrt(row[end]) for end in ("low", "high")] for row in rows]
     axis = Axis.over([0.0, *(scale * row["std"] for row in rows), *(high for _, high in ends)])
     for row, (low, high) in zip(rows, ends, strict=True):
         parts += [text(0, y + 12, str(row["source"]), kind="strong", anchor="start")]
