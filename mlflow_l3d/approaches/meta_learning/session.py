@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.base import answered
-from mlflow_l3d.approaches.callbacks import should_stop
+from mlflow_l3d.approaches.base import answered, should_stop
 from mlflow_l3d.approaches.meta_learning.chunk import Draws, Trained, train
 from mlflow_l3d.approaches.meta_learning.learner import Learner, ProtoNet
 from mlflow_l3d.approaches.meta_learning.maml import Maml
