@@ -18,6 +18,7 @@ from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
 from mlflow_l3d.approaches.stacked.stack import FloatArray
 from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.tasks.base import Task
 
@@ -114,7 +115,7 @@ class MetaSession(StackedSession[Draws]):
         inputs, classes, hidden = features.shape[1], len(self.classes), recipe.hidden_units
         examples = classes * (recipe.shots + recipe.queries)
         step = self.learner.bytes_per_cell(inputs, hidden, classes, recipe.tasks, examples)
-        evaluated = len(task.split(dict.fromkeys(("data_split", "label_selection"), 0)).test)
+        evaluated = len(task.split(dict.fromkeys(TASK_FACTORS, 0)).test)
         self.cells_at_once = cells_at_once(step, 4.0 * evaluated * (2 * inputs + 2 * hidden), device)
 
     def draw(self, cell: Cell) -> Draws:
