@@ -101,22 +101,6 @@ class LoadedModel:
         return f"{self.context} of the context of {self.name} ({self.context_source})"
 
 
-def revision(reference: str) -> str:
-    """Return what identifies the weights behind a reference: a commit, or a hash of the files.
-
-    For a GGUF file it is a hash of the file and of the converter's version. The name of a preset whose weights are
-    quantised adds ``+4bit``, so that it never counts as the same model as the bare hub id.
-
-    Raises
-    ------
-    ParameterError
-        If the reference leads to no model.
-    """
-    plain = gguf.revision(reference)
-    quantised = default_quantisation(reference)
-    return plain if quantised == "none" else f"{plain}+{quantised}"
-
-
 def load_model(
     reference: str,
     device: str | torch.device,

@@ -8,20 +8,28 @@ from pathlib import Path
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
 from mlflow_l3d.approaches.icl.recipe import ENDPOINT, Recipe
+from mlflow_l3d.approaches.models import gguf
+from mlflow_l3d.approaches.models.references import default_quantisation
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
 
 
 def revision_of(model: str) -> str:
-    """Return what identifies the weights; the reference if a server has them: :func:`dependencies_of` has what it says.
+    """Return what identifies the weights behind a reference: a commit, or a hash of the files.
 
-    See :func:`mlflow_l3d.approaches.icl.models.revision`.
+    For a GGUF file it is a hash of the file and of the converter's version. The name of a preset whose weights are
+    quantised adds ``+4bit``, so that it never counts as the same model as the bare hub id. Of a model that a server has
+    it is the reference: :func:`dependencies_of` has what the server says of it.
+
+    Raises
+    ------
+    ParameterError
+        If the reference leads to no model.
     """
     if is_endpoint(model):
         return model
-    from mlflow_l3d.approaches.icl.models import revision
-
-    return revision(model)
+    quantised = default_quantisation(model)
+    return gguf.revision(model) if quantised == "none" else f"{gguf.revision(model)}+{quantised}"
 
 
 def dependencies_of(model: str, recipe: Recipe) -> Mapping[str, str]:
