@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import log_softmax
 
 from mlflow_l3d.approaches.base import answered, should_stop
 from mlflow_l3d.approaches.meta_learning.chunk import Draws, Trained, train
@@ -64,7 +65,7 @@ def outcome_of(draws: Draws, trained: Trained, task: Task, classes: Sequence[int
         test, validation = np.zeros_like(test), np.zeros_like(validation)
     numbers = np.asarray(classes, dtype=np.int64)
     scores = np.zeros((len(test), len(task.class_names)), dtype=np.float32)
-    scores[:, numbers] = np.exp(_log_softmax(test))
+    scores[:, numbers] = np.exp(log_softmax(test.astype(np.float64), axis=1))
     epochs = losses.mean(axis=1)
     metrics = {"diverged_step": float(diverged)}
     if not diverged:
@@ -73,8 +74,9 @@ def outcome_of(draws: Draws, trained: Trained, task: Task, classes: Sequence[int
         metrics["train_loss"] = float(losses.reshape(-1)[diverged - 2])
     if len(validation):
         places = np.searchsorted(numbers, task.labels[draws.split.validation])
+        log_likelihoods = log_softmax(validation.astype(np.float64), axis=1)
         metrics["validation_f1_macro"] = f1_macro(places, validation.argmax(axis=1), len(numbers))
-        metrics["validation_loss"] = float(-_log_softmax(validation)[np.arange(len(places)), places].mean())
+        metrics["validation_loss"] = float(-log_likelihoods[np.arange(len(places)), places].mean())
     curves = {"train_loss": [float(value) for value in epochs if np.isfinite(value)]}
     predicted = numbers[test.argmax(axis=1)]
     return answered(draws.cell.key, task, draws.split.test, predicted, scores, metrics=metrics, curves=curves)
@@ -86,12 +88,6 @@ def diverged_step(losses: npt.NDArray[np.float64], *logits: FloatArray) -> int:
     if len(wrong):
         return int(wrong[0]) + 1
     return 0 if all(np.isfinite(part).all() for part in logits) else losses.size + 1
-
-
-def _log_softmax(logits: FloatArray) -> npt.NDArray[np.float64]:
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    logs: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return logs
 
 
 class MetaSession(StackedSession[Draws]):

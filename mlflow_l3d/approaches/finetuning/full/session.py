@@ -80,10 +80,7 @@ class FullSession(CourseSession[Course]):
 
     def draw(self, cell: Cell) -> Course:
         """Return a cell before its training."""
-        return Course(cell, self.task.split(cell.seeds), self._progress())
-
-    def _progress(self) -> Progress:
-        return Progress(self.recipe, metric=stopping_metric(self.task))
+        return Course(cell, self.task.split(cell.seeds), Progress(self.recipe, metric=stopping_metric(self.task)))
 
     def trained(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
         """Train cells; of one alone again, with less memory, while it is spent."""
@@ -99,7 +96,7 @@ class FullSession(CourseSession[Course]):
             # Only here is the error gone, and with it the tensors that its traceback held.
             self.model.zero_grad()
             release()
-            courses[0].progress = self._progress()
+            courses[0].progress = self.draw(courses[0].cell).progress
         return self.train(courses)
 
     def _saves_memory(self) -> bool:
