@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches import hooks
 from mlflow_l3d.approaches.failures import failed
-from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.approaches.hooks import Hooks
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import OF_NO_APPROACH
 from mlflow_l3d.errors import unknown_name
@@ -148,22 +148,11 @@ class CellwiseSession(Session):
             yield replace(outcome, duration_seconds=time.perf_counter() - started)
 
 
-class Approach(
-    hooks.CellIdentity,
-    hooks.ModelReferences,
-    hooks.KindsOfTasks,
-    hooks.OwnData,
-    hooks.OptionalFactors,
-    hooks.OwnMetrics,
-    hooks.SearchableSettings,
-    hooks.PublishedSettings,
-    hooks.ReportNotes,
-    ABC,
-):
+class Approach(Hooks, ABC):
     """Something that is trained or prompted and then predicts: entry-point group ``mlflow_l3d.approaches``.
 
     A subclass sets `name`, `version` and `factors` and has :meth:`prepare`; everything else has a default, here or in
-    the bases, see :mod:`mlflow_l3d.approaches.hooks`. The entry point names the class (or any callable without
+    :class:`mlflow_l3d.approaches.hooks.Hooks`. The entry point names the class (or any callable without
     arguments that returns the approach); building it must be cheap: torch and transformers are imported in `prepare`
     and `model_revision` at the earliest.
 
@@ -208,10 +197,8 @@ class Approach(
     replicate         nothing
     """
 
-    name: str = ""
     version: str = ""
     factors: tuple[str, ...] = ()
-    hyperparameters: Mapping[str, Hyperparameter] = {}
     default_task: str = ""
     parameters: tuple[str, ...] = ()
     self_tested: bool = False
