@@ -163,12 +163,14 @@ def hyperparameter(default: Value, help: str, **limits: Any) -> Any:
 def declared(recipe: type) -> dict[str, Hyperparameter]:
     """Return name -> declaration of a dataclass whose fields are ``name: type = hyperparameter(...)``.
 
-    The texts of a field's ``Literal`` are its choices.
+    The texts of a field's ``Literal`` are its choices, and a number whose default is ``auto`` is a number or that.
     """
     declarations: dict[str, Hyperparameter] = {each.name: each.metadata["declared"] for each in fields(recipe)}
     for name, hint in get_type_hints(recipe).items():
         if get_origin(hint) is Literal:
             declarations[name] = replace(declarations[name], choices=get_args(hint))
+        elif hint in (int, float) and declarations[name].default == AUTO:
+            declarations[name] = replace(declarations[name], auto=hint)
     return declarations
 
 

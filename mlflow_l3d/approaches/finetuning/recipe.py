@@ -45,14 +45,9 @@ class Recipe:
         low=1e-8,
         high=10.0,
         log=True,
-        auto=float,
     )
     epochs: int = hyperparameter(
-        AUTO,
-        "most epochs; auto is 10 for head, 5 for full and lora (papers: 10 for multi-class)",
-        low=1,
-        high=1000,
-        auto=int,
+        AUTO, "most epochs; auto is 10 for head, 5 for full and lora (papers: 10 for multi-class)", low=1, high=1000
     )
     batch_size: int = hyperparameter(8, "examples a step", low=1, high=4096, log=True)
     warmup_share: float = hyperparameter(0.1, "share of the steps in which the learning rate rises", low=0.0, high=1.0)
@@ -64,7 +59,6 @@ class Recipe:
         "probability of dropout: of the head, or of every layer of the model; auto is 0.1, and 0 for lora",
         low=0,
         high=0.9,
-        auto=float,
     )
     early_stopping_metric: Literal["f1_macro", "loss"] = hyperparameter(
         "f1_macro",

@@ -48,29 +48,25 @@ class Recipe:
         15, "examples of each class that the trained learner is adapted on", low=1, high=10_000
     )
     tasks: int = hyperparameter(
-        AUTO,
-        "tasks a meta-step takes the mean of; auto is 32 protonet, 16 maml, 10 reptile",
-        low=1,
-        high=10_000,
-        auto=int,
+        AUTO, "tasks a meta-step takes the mean of; auto is 32 protonet, 16 maml, 10 reptile", low=1, high=10_000
     )
     steps: int = hyperparameter(
-        AUTO, "meta-steps an epoch; auto is 32 protonet, 64 maml, 62 reptile", low=1, high=100_000, auto=int
+        AUTO, "meta-steps an epoch; auto is 32 protonet, 64 maml, 62 reptile", low=1, high=100_000
     )
-    epochs: int = hyperparameter(AUTO, "epochs; auto is 5, for maml and fomaml 17", low=1, high=1000, auto=int)
+    epochs: int = hyperparameter(AUTO, "epochs; auto is 5, for maml and fomaml 17", low=1, high=1000)
     meta_learning_rate: float = hyperparameter(
-        AUTO, "auto is 0.1 protonet, 2e-3 maml, 0.3 reptile", low=1e-8, high=100.0, log=True, auto=float
+        AUTO, "auto is 0.1 protonet, 2e-3 maml, 0.3 reptile", low=1e-8, high=100.0, log=True
     )
     meta_optimizer: Literal["auto", "adam", "sgd"] = hyperparameter(AUTO, "auto is adam for maml and fomaml, else sgd")
     inner_learning_rate: float = hyperparameter(
-        AUTO, "of the steps inside a task; auto is 0.2 maml, 1e-3 reptile", low=0.0, high=1000.0, log=True, auto=float
+        AUTO, "of the steps inside a task; auto is 0.2 maml, 1e-3 reptile", low=0.0, high=1000.0, log=True
     )
     inner_optimizer: Literal["auto", "sgd", "adam"] = hyperparameter(
         AUTO, "auto is sgd for maml and fomaml, adam for reptile"
     )
-    inner_steps: int = hyperparameter(AUTO, "steps inside a training task; auto is 1", low=1, high=100, auto=int)
+    inner_steps: int = hyperparameter(AUTO, "steps inside a training task; auto is 1", low=1, high=100)
     adaptation_steps: int = hyperparameter(
-        AUTO, "steps on the adaptation examples; auto is inner_steps", low=0, high=10_000, auto=int
+        AUTO, "steps on the adaptation examples; auto is inner_steps", low=0, high=10_000
     )
     hidden_units: int = hyperparameter(128, "units of the dense layer", low=1, high=8192, log=True)
     dropout: float = hyperparameter(0.0, "probability of dropout in the dense layer, in meta-training", low=0, high=0.9)
