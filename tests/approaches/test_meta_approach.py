@@ -152,7 +152,7 @@ def test_the_largest_sets_that_fit_do_work(cache):
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_features_that_are_not_finite(tmp_path, monkeypatch, wrong):
-    from mlflow_l3d.approaches.encoder import features
+    from mlflow_l3d.approaches.models import features
 
     def broken(texts, *rest, **given):
         rows = np.zeros((len(texts[0]), 8), dtype=np.float32)

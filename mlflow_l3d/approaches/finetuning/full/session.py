@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from mlflow_l3d.approaches.encoder.tokens import batches
 from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.finetuning import training
 from mlflow_l3d.approaches.finetuning.full import lora
@@ -23,6 +22,7 @@ from mlflow_l3d.approaches.finetuning.training import Course, CourseSession, Div
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.models.sharing import lent, release
+from mlflow_l3d.approaches.models.tokens import batches
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
