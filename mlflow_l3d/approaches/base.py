@@ -7,19 +7,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches import hooks
 from mlflow_l3d.approaches.failures import failed
-from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
+from mlflow_l3d.approaches.hooks import Hooks
+from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import OF_NO_APPROACH
 from mlflow_l3d.errors import unknown_name
+from mlflow_l3d.metrics.known import of_kind, score
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
+
+if TYPE_CHECKING:
+    import torch
 
 OnEpochEnd: TypeAlias = Callable[[str, int, Mapping[str, float]], bool]
 """``on_epoch_end(key, epoch, scores)``, called after every epoch of a cell: its key, the epoch counted from 0, and
@@ -47,6 +51,41 @@ def answered(
     """
     ids, labels = task.example_ids[positions], task.labels[positions]
     return Outcome(key, ids, labels, predictions, scores, **more)
+
+
+def should_stop(
+    on_epoch_end: OnEpochEnd | None,
+    key: str,
+    epoch: int,
+    logits: torch.Tensor | npt.NDArray[np.floating],
+    labels: npt.NDArray[Any],
+) -> bool:
+    """Call back after an epoch, if someone asked for it; return whether the training of this cell is to end.
+
+    Parameters
+    ----------
+    on_epoch_end, key, epoch
+        See :data:`OnEpochEnd`; None if nobody asked.
+    logits, labels
+        Shapes (n, C), on the CPU, and (n,), of the validation part; there is no call for an empty one. Float labels
+        belong to a regression, whose logits have one column.
+    """
+    if on_epoch_end is None or not len(labels):
+        return False
+    if labels.dtype.kind == "f":
+        return on_epoch_end(key, epoch, validation_scores(labels, np.asarray(logits[:, 0], dtype=np.float64)))
+    return on_epoch_end(key, epoch, validation_scores(labels, np.asarray(logits.argmax(1)), logits.shape[1]))
+
+
+def validation_scores(
+    labels: npt.NDArray[Any], predictions: npt.NDArray[Any], classes: int | None = None
+) -> dict[str, float]:
+    """Return the scores of an epoch: ``validation_`` and the name of every metric that all approaches have.
+
+    `labels` and `predictions` have shape (n,), n positive: numbers of `classes` classes, or those of a regression.
+    """
+    metrics = of_kind("regression") if classes is None else of_kind("classification", secondary=False)
+    return {f"validation_{metric.name}": score(metric, labels, predictions, classes) for metric in metrics}
 
 
 class Session(ABC):
@@ -109,22 +148,11 @@ class CellwiseSession(Session):
             yield replace(outcome, duration_seconds=time.perf_counter() - started)
 
 
-class Approach(
-    hooks.CellIdentity,
-    hooks.ModelReferences,
-    hooks.KindsOfTasks,
-    hooks.OwnData,
-    hooks.OptionalFactors,
-    hooks.OwnMetrics,
-    hooks.SearchableSettings,
-    hooks.PublishedSettings,
-    hooks.ReportNotes,
-    ABC,
-):
+class Approach(Hooks, ABC):
     """Something that is trained or prompted and then predicts: entry-point group ``mlflow_l3d.approaches``.
 
     A subclass sets `name`, `version` and `factors` and has :meth:`prepare`; everything else has a default, here or in
-    the bases, see :mod:`mlflow_l3d.approaches.hooks`. The entry point names the class (or any callable without
+    :class:`mlflow_l3d.approaches.hooks.Hooks`. The entry point names the class (or any callable without
     arguments that returns the approach); building it must be cheap: torch and transformers are imported in `prepare`
     and `model_revision` at the earliest.
 
@@ -169,10 +197,8 @@ class Approach(
     replicate         nothing
     """
 
-    name: str = ""
     version: str = ""
     factors: tuple[str, ...] = ()
-    hyperparameters: Mapping[str, Hyperparameter] = {}
     default_task: str = ""
     parameters: tuple[str, ...] = ()
     self_tested: bool = False

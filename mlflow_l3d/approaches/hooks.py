@@ -1,8 +1,4 @@
-"""What an approach may say in addition to the contract: one class per subject, each member with a default.
-
-:class:`mlflow_l3d.approaches.base.Approach` inherits all of them, so that an approach overrides what it needs and the
-platform asks every approach alike.
-"""
+"""What an approach may say in addition to the contract."""
 
 from __future__ import annotations
 
@@ -19,158 +15,6 @@ from mlflow_l3d.tasks.base import Task
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class CellIdentity:
-    """What decides the result of a cell in addition to its task, seeds and model: parts of the cell's key.
-
-    Attributes
-    ----------
-    not_in_key
-        What may decide it, too, and is not in the key, with the fix; empty if there is nothing.
-    """
-
-    not_in_key: str = ""
-
-    def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the part of complete hyperparameters that belongs into a cell's key: all of them by default.
-
-        Hyperparameters that were added later are left out at their defaults, so that older cells are still found.
-        """
-        return dict(hyperparameters)
-
-    def numerics(self, device: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return what decides the numbers in addition to the content: device class, dtype, versions of libraries."""
-        return {"numpy": np.__version__}
-
-    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return what joins the numerics under these hyperparameters only, such as the version of a library."""
-        return {}
-
-
-class ModelReferences:
-    """Which model is loaded; by default there is none.
-
-    Attributes
-    ----------
-    default_model
-        What is used if the user names none; the empty text if the approach has no model.
-    """
-
-    name: str
-    default_model: str = ""
-
-    def model_revision(self, model: str) -> str:
-        """Return what identifies the weights behind a model reference: a commit, or a hash of the files.
-
-        By default there is no model, and the revision is ``none``.
-
-        Raises
-        ------
-        ParameterError
-            If the reference leads to no model, or the approach has none and one is named.
-        """
-        if model not in {"", "auto"}:
-            raise ParameterError("model", model, f"approach {self.name} has no model, so it must be auto")
-        return "none"
-
-
-class KindsOfTasks:
-    """Which tasks it takes, and how many of their classes.
-
-    Attributes
-    ----------
-    task_kinds
-        Kinds of tasks that it takes, of :data:`mlflow_l3d.tasks.base.KINDS`.
-    """
-
-    task_kinds: tuple[str, ...] = ("classification",)
-
-    def task_kinds_under(self, hyperparameters: Mapping[str, Value]) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the part of `task_kinds` that complete hyperparameters allow: all by default."""
-        return self.task_kinds
-
-    def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:  # noqa: ARG002
-        """Return how many classes there are to choose from; macro averages are over so many.
-
-        By default those of the task. An approach that can be told to leave some out overrides it.
-        """
-        return len(task.class_names)
-
-
-class OwnData:
-    """Data that the approach has itself, so that the user names no task.
-
-    Attributes
-    ----------
-    brings_data
-        Whether it has such data.
-    """
-
-    brings_data: bool = False
-
-    def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
-        """Return the task of an approach that brings its data, under complete hyperparameters."""
-        raise NotImplementedError
-
-
-class OptionalFactors:
-    """Factors that hyperparameters or the task switch off, and factors that choose from a list.
-
-    Attributes
-    ----------
-    on_request
-        Factors that have an effect only if hyperparameters ask for it: that they have none is expected.
-    """
-
-    on_request: tuple[str, ...] = ()
-
-    def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
-        """Return the factors that have no effect under these hyperparameters, each with the reason and the fix."""
-        return {}
-
-    def inactive_on(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
-        """Return those that have no effect on a task; by default :meth:`inactive_factors`, whatever the task is."""
-        return self.inactive_factors(hyperparameters)
-
-    def levels(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, int]:  # noqa: ARG002
-        """Return the factors that choose from a list, each with the length of it; by default there is none.
-
-        The seed of such a factor chooses the element at the seed modulo that length, so that each is equally likely and
-        the number of an element is a seed of it.
-        """
-        return {}
-
-
-class OwnMetrics:
-    """Metrics that only this approach has.
-
-    Attributes
-    ----------
-    metrics
-        Their names; they may be investigated like those that every approach with predictions has.
-    """
-
-    metrics: tuple[str, ...] = ()
-
-    def missing_metrics(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
-        """Return which of `metrics` have no value under complete hyperparameters, each with the reason and the fix."""
-        return {}
-
-
-class SearchableSettings:
-    """Which hyperparameters a search tries."""
-
-    hyperparameters: Mapping[str, Hyperparameter]
-
-    def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:  # noqa: ARG002
-        """Return what a search tries under complete hyperparameters: name -> range; every default lies within it.
-
-        All other hyperparameters stay as they are, and no factor may become active or inactive. By default a search
-        tries every hyperparameter that is declared with both bounds, or with two or more choices.
-        """
-        ranges = {name: declaration.searched() for name, declaration in self.hyperparameters.items()}
-        return {name: searched for name, searched in ranges.items() if searched is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,16 +43,114 @@ class PublishedStudy:
     rate: str = ""
 
 
-class PublishedSettings:
-    """What papers used: the values of ``hyperparameters=paper``.
+class Hooks:
+    """What an approach may say in addition to the contract, each with a default.
+
+    :class:`mlflow_l3d.approaches.base.Approach` inherits it, so that an approach overrides what it needs and the
+    platform asks every approach alike. The members are in groups: a cell's identity, the model, kinds of tasks, data of
+    its own, optional factors, metrics of its own, what a search tries, what papers used, and notes in reports.
 
     Attributes
     ----------
+    not_in_key
+        What may decide the result of a cell, too, and is not in its key, with the fix; empty if there is nothing.
+    default_model
+        What is used if the user names none; the empty text if the approach has no model.
+    task_kinds
+        Kinds of tasks that it takes, of :data:`mlflow_l3d.tasks.base.KINDS`.
+    brings_data
+        Whether it has data itself, so that the user names no task.
+    on_request
+        Factors that have an effect only if hyperparameters ask for it: that they have none is expected.
+    metrics
+        Names of metrics that only this approach has; they may be investigated like those that every approach with
+        predictions has.
     published_study
         How the authors of a paper investigated with it; None if they did not.
     """
 
+    name: str = ""
+    hyperparameters: Mapping[str, Hyperparameter] = {}
+    not_in_key: str = ""
+    default_model: str = ""
+    task_kinds: tuple[str, ...] = ("classification",)
+    brings_data: bool = False
+    on_request: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
     published_study: PublishedStudy | None = None
+
+    def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the part of complete hyperparameters that belongs into a cell's key: all of them by default.
+
+        Hyperparameters that were added later are left out at their defaults, so that older cells are still found.
+        """
+        return dict(hyperparameters)
+
+    def numerics(self, device: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Return what decides the numbers in addition to the content: device class, dtype, versions of libraries."""
+        return {"numpy": np.__version__}
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Return what joins the numerics under these hyperparameters only, such as the version of a library."""
+        return {}
+
+    def model_revision(self, model: str) -> str:
+        """Return what identifies the weights behind a model reference: a commit, or a hash of the files.
+
+        By default there is no model, and the revision is ``none``.
+
+        Raises
+        ------
+        ParameterError
+            If the reference leads to no model, or the approach has none and one is named.
+        """
+        if model not in {"", "auto"}:
+            raise ParameterError("model", model, f"approach {self.name} has no model, so it must be auto")
+        return "none"
+
+    def task_kinds_under(self, hyperparameters: Mapping[str, Value]) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the part of `task_kinds` that complete hyperparameters allow: all by default."""
+        return self.task_kinds
+
+    def classes(self, task: Task, hyperparameters: Mapping[str, Value]) -> int:  # noqa: ARG002
+        """Return how many classes there are to choose from; macro averages are over so many.
+
+        By default those of the task. An approach that can be told to leave some out overrides it.
+        """
+        return len(task.class_names)
+
+    def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
+        """Return the task of an approach that brings its data, under complete hyperparameters."""
+        raise NotImplementedError
+
+    def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the factors that have no effect under these hyperparameters, each with the reason and the fix."""
+        return {}
+
+    def inactive_on(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
+        """Return those that have no effect on a task; by default :meth:`inactive_factors`, whatever the task is."""
+        return self.inactive_factors(hyperparameters)
+
+    def levels(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, int]:  # noqa: ARG002
+        """Return the factors that choose from a list, each with the length of it; by default there is none.
+
+        The seed of such a factor chooses the element at the seed modulo that length, so that each is equally likely and
+        the number of an element is a seed of it.
+        """
+        return {}
+
+    def missing_metrics(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:  # noqa: ARG002
+        """Return which of `metrics` have no value under complete hyperparameters, each with the reason and the fix."""
+        return {}
+
+    def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:  # noqa: ARG002
+        """Return what a search tries under complete hyperparameters: name -> range; every default lies within it.
+
+        All other hyperparameters stay as they are, and no factor may become active or inactive. By default a search
+        tries every hyperparameter that is declared with both bounds, or with two or more choices.
+        """
+        ranges = {name: declaration.searched() for name, declaration in self.hyperparameters.items()}
+        return {name: searched for name, searched in ranges.items() if searched is not None}
 
     def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002
         """Return the hyperparameters that a paper has for a task of that name, under the values that the user gives.
@@ -224,12 +166,6 @@ class PublishedSettings:
     def seeds_defaults(self, model: str, given: Mapping[str, str]) -> Mapping[str, Value]:  # noqa: ARG002
         """Return what differs from the defaults in a seeds study, under the values that the user gives."""
         return {}
-
-
-class ReportNotes:
-    """What runs and reports call the approach, and what they say of its cells."""
-
-    name: str
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:  # noqa: ARG002
         """Return what names of runs call it: its name, or the variant that complete hyperparameters choose."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from mlflow_l3d.errors import ParameterError, unknown_name
 
@@ -161,8 +161,17 @@ def hyperparameter(default: Value, help: str, **limits: Any) -> Any:
 
 
 def declared(recipe: type) -> dict[str, Hyperparameter]:
-    """Return name -> declaration of a dataclass whose fields are ``name: type = hyperparameter(...)``."""
-    return {each.name: each.metadata["declared"] for each in fields(recipe)}
+    """Return name -> declaration of a dataclass whose fields are ``name: type = hyperparameter(...)``.
+
+    The texts of a field's ``Literal`` are its choices, and a number whose default is ``auto`` is a number or that.
+    """
+    declarations: dict[str, Hyperparameter] = {each.name: each.metadata["declared"] for each in fields(recipe)}
+    for name, hint in get_type_hints(recipe).items():
+        if get_origin(hint) is Literal:
+            declarations[name] = replace(declarations[name], choices=get_args(hint))
+        elif hint in (int, float) and declarations[name].default == AUTO:
+            declarations[name] = replace(declarations[name], auto=hint)
+    return declarations
 
 
 def completed(

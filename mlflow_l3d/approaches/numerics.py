@@ -127,8 +127,7 @@ def computes_in_bfloat16(device: str) -> bool:
 
     if torch.device(device).type != "cpu":
         return has_bfloat16(device)
-    native: bool = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    return native
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
 @contextmanager

@@ -13,8 +13,7 @@ from finetuning_models import session_of, tiny_bert
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.callbacks import should_stop, validation_scores
+from mlflow_l3d.approaches.base import resolve_hyperparameters, should_stop, validation_scores
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.meta_learning import MetaLearning
 from mlflow_l3d.cells.cell import Cell

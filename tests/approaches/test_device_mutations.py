@@ -10,7 +10,6 @@ import pytest
 from device_paths import WAYS, Runner, differences
 
 from mlflow_l3d.approaches import device_draws, global_seeds, numerics
-from mlflow_l3d.approaches.encoder.tokens import Tokens
 from mlflow_l3d.approaches.finetuning import head_training as heads
 from mlflow_l3d.approaches.finetuning import kinds
 from mlflow_l3d.approaches.finetuning.full import lora, stacked, weights
@@ -18,6 +17,7 @@ from mlflow_l3d.approaches.finetuning.full.loading import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full.session import FullSession
 from mlflow_l3d.approaches.icl.engine import seq2seq, tensors
 from mlflow_l3d.approaches.meta_learning import chunk
+from mlflow_l3d.approaches.models.tokens import Tokens
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.approaches.stacked.stack import Moments, Rows
 

@@ -13,8 +13,6 @@ from finetuning_helpers import cell
 
 from mlflow_l3d.approaches import numerics
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.encoder.features import pooled
-from mlflow_l3d.approaches.encoder.tokens import tokenise
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning import head_training as heads
 from mlflow_l3d.approaches.finetuning.head_training import Head, train_heads
@@ -22,8 +20,10 @@ from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress
 from mlflow_l3d.approaches.icl.engine import attention as cascade
 from mlflow_l3d.approaches.icl.engine import causal
+from mlflow_l3d.approaches.models.features import pooled
 from mlflow_l3d.approaches.models.pretrained import load_encoder, load_tokenizer
 from mlflow_l3d.approaches.models.references import resolve
+from mlflow_l3d.approaches.models.tokens import tokenise
 from mlflow_l3d.approaches.stacked.stack import initial_head
 from mlflow_l3d.tasks.settings import Split
 

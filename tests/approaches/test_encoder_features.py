@@ -9,11 +9,10 @@ import pytest
 import torch
 from finetuning_helpers import handmade_task
 
-from mlflow_l3d.approaches.encoder import features
-from mlflow_l3d.approaches.encoder.tokens import tokenise
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.models import pretrained
+from mlflow_l3d.approaches.models import features, pretrained
 from mlflow_l3d.approaches.models import references as models
+from mlflow_l3d.approaches.models.tokens import tokenise
 from mlflow_l3d.approaches.progress import heard_by
 from mlflow_l3d.errors import ParameterError
 
@@ -57,7 +56,7 @@ def test_pairs_keep_their_segments_and_length():
 def test_many_texts_are_tokenised_in_chunks(monkeypatch):
     tokenizer = pretrained.load_tokenizer(FOUND)
     whole = tokenise(tokenizer, TEXTS, 16)
-    monkeypatch.setattr("mlflow_l3d.approaches.encoder.tokens.CHUNK", 8)
+    monkeypatch.setattr("mlflow_l3d.approaches.models.tokens.CHUNK", 8)
     chunked = tokenise(tokenizer, TEXTS, 16)
     assert np.array_equal(whole.starts, chunked.starts)
     assert np.array_equal(whole.columns["input_ids"], chunked.columns["input_ids"])

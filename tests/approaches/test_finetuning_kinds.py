@@ -13,9 +13,9 @@ from finetuning_models import choice_task, own_parts, regression_task, session_o
 from scipy.stats import pearsonr
 from transformers import AutoModelForSequenceClassification
 
-from mlflow_l3d.approaches.encoder.tokens import Tokens
 from mlflow_l3d.approaches.finetuning.kinds import columns_of, loss_of
 from mlflow_l3d.approaches.finetuning.training import validate
+from mlflow_l3d.approaches.models.tokens import Tokens
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.testing import check_approach

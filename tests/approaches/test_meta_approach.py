@@ -11,7 +11,7 @@ from finetuning_helpers import changes, check_generators, content, handmade_task
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk, session
-from mlflow_l3d.approaches.meta_learning.recipe import LEARNERS, Recipe
+from mlflow_l3d.approaches.meta_learning.recipe import RECIPES, Recipe
 from mlflow_l3d.approaches.meta_learning.session import diverged_step
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.cells.cell import Cell
@@ -27,7 +27,7 @@ from mlflow_l3d.testing.approaches import check_approach
 
 APPROACH = MetaLearning()
 SMALL = {"shots": 2, "adaptation_shots": 4, "tasks": 3, "steps": 2, "epochs": 2, "hidden_units": 16}
-GRADIENTS = tuple(name for name in LEARNERS if name != "protonet")
+GRADIENTS = tuple(name for name in RECIPES if name != "protonet")
 TASK = handmade_task(num_labelled=40, test_size=16)
 
 
@@ -152,7 +152,7 @@ def test_the_largest_sets_that_fit_do_work(cache):
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_features_that_are_not_finite(tmp_path, monkeypatch, wrong):
-    from mlflow_l3d.approaches.encoder import features
+    from mlflow_l3d.approaches.models import features
 
     def broken(texts, *rest, **given):
         rows = np.zeros((len(texts[0]), 8), dtype=np.float32)
@@ -238,7 +238,7 @@ def test_prototypical_networks_by_hand(cache):
     assert outcome.metrics["validation_f1_macro"] == f1_macro(task.labels[validation] // 2, predicted, 2)
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", RECIPES)
 def test_outcome_is_that_of_the_test_part(cache, learner):
     opened = prepare(TASK, cache, **small(learner))
     (outcome,) = run(opened, cell(0))
@@ -282,7 +282,7 @@ def assert_same(one, other):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", RECIPES)
 def test_a_cell_alone_and_in_any_chunk(cache, learner):
     given = small(learner, dropout=0.2, epochs=3)
     opened = prepare(TASK, cache, **given)
@@ -394,7 +394,7 @@ def test_one_cell_that_fails_in_training_is_found(cache, monkeypatch):
     assert {outcome.key: outcome.error for outcome in outcomes if outcome.error} == {cell(4).key: "RuntimeError: no"}
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", RECIPES)
 def test_a_diverged_cell_is_recorded_as_collapsed_and_the_others_are_unharmed(cache, monkeypatch, learner):
     opened = prepare(TASK, cache, **small(learner))
     cells = [cell(i) for i in range(3)]
@@ -508,7 +508,7 @@ def test_without_dropout_model_randomness_changes_nothing(cache):
 # The contract, and real sentences.
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", RECIPES)
 @pytest.mark.parametrize("dropout", [0, 0.3])
 def test_keeps_the_contract_of_an_approach(cache, learner, dropout):
     check_approach(APPROACH, TASK, hyperparameters=small(learner, dropout=dropout), cache=cache, configurations=1)

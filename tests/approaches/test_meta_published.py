@@ -14,7 +14,7 @@ from meta_learning_cases import Case, case
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk
-from mlflow_l3d.approaches.meta_learning.recipe import LEARNERS, Recipe
+from mlflow_l3d.approaches.meta_learning.recipe import RECIPES, Recipe
 from mlflow_l3d.approaches.meta_learning.session import learner_of
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.testing import one_cell
@@ -97,7 +97,7 @@ def test_paper_takes_the_steps_of_the_authors_code(learner: str, task: str) -> N
 
 @pytest.mark.parametrize("after", ["task", "batch"])
 @pytest.mark.parametrize("inner_steps", [pytest.param(1, marks=pytest.mark.slow), 2])
-@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("learner", RECIPES)
 def test_training_and_adaptation_are_those_of_the_plain_loop(learner: str, inner_steps: int, after: str) -> None:
     """Whole cells, three at once, from what their factors draw to the logits of their test examples."""
     inner = {} if learner == "protonet" else {"inner_steps": inner_steps, "inner_learning_rate": 0.05}
@@ -132,7 +132,7 @@ def test_training_and_adaptation_are_those_of_the_plain_loop(learner: str, inner
 
 def test_the_two_ways_differ() -> None:
     """Else the tests above could not tell them apart."""
-    for learner in LEARNERS:
+    for learner in RECIPES:
         ends, inner = [], {} if learner == "protonet" else {"inner_learning_rate": 0.3}
         for tasks in (1, 4):
             drawn = case(cells=1, tasks=4, shots=2, queries=0 if learner == "reptile" else 3)

@@ -8,10 +8,10 @@ from pretended_cards import pretend_cards
 torch = pytest.importorskip("torch")
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters  # noqa: E402
-from mlflow_l3d.approaches.encoder.features import Encoding, features_key  # noqa: E402
 from mlflow_l3d.approaches.finetuning import Finetuning  # noqa: E402
 from mlflow_l3d.approaches.finetuning.full.loading import compute_dtype  # noqa: E402
 from mlflow_l3d.approaches.finetuning.recipe import Recipe  # noqa: E402
+from mlflow_l3d.approaches.models.features import Encoding, features_key  # noqa: E402
 from mlflow_l3d.approaches.models.references import ModelReference  # noqa: E402
 from mlflow_l3d.approaches.numerics import equal_cards, reproducible, torch_numerics  # noqa: E402
 from mlflow_l3d.errors import ParameterError  # noqa: E402

@@ -129,7 +129,7 @@ def test_chance_is_known_where_the_classes_are() -> None:
 
 
 def test_a_strangers_metric_is_one_of_them(strangers: dict[str, object]) -> None:
-    from mlflow_l3d.approaches.callbacks import validation_scores
+    from mlflow_l3d.approaches.base import validation_scores
     from mlflow_l3d.studies.investigation.request import specify
 
     assert known.scores_of(LABELS, PREDICTIONS)["strangers_error"] == 0.5
@@ -141,7 +141,7 @@ def test_a_strangers_metric_is_one_of_them(strangers: dict[str, object]) -> None
 
 
 def test_one_that_approaches_opt_in_to_is_theirs_alone() -> None:
-    from mlflow_l3d.approaches.callbacks import validation_scores
+    from mlflow_l3d.approaches.base import validation_scores
     from mlflow_l3d.studies.investigation.request import specify
 
     name = "f1_macro_published"

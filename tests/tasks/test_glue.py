@@ -136,7 +136,9 @@ def test_published_parts_are_whole(name: str, data: Path, whole: Callable[[str],
     assert (task.kind, task.metric) == kinds.get(name, others)
 
 
-STUDY_BY_NAME = {benchmark.name: benchmark for benchmark in STUDY.values()}
+STUDY_BY_NAME = {benchmark.name: benchmark for benchmark in STUDY}
+_NAMES = ("MRPC", "QNLI", "QQP", "SST2", "RTEG", "CoLA", "STSB", "BoolQ", "CB", "RTES", "MultiRC", "WiC", "COPA")
+PAPERS_NAMES = dict(zip(_NAMES, STUDY, strict=True))  # its tables 1, 4 and 5
 
 
 @needs_data
@@ -215,13 +217,13 @@ def test_a_set_without_a_validation_part_is_evaluated_on_its_test_part(name: str
 @pytest.mark.skipif(not REFERENCE, reason="L3D_TEST_REFERENCE names no folder")
 def test_the_study_has_every_task_of_the_paper() -> None:
     settings = pd.read_csv(Path(REFERENCE) / "zhou2025_settings.csv")
-    assert set(STUDY) == set(settings["task"])
+    assert set(PAPERS_NAMES) == set(settings["task"])
     found = dict(settings.dropna(subset="classes").groupby("task")["classes"].unique())
-    for name, benchmark in STUDY.items():
+    for name, benchmark in PAPERS_NAMES.items():
         classes = found.get(name, [])
         # The paper counts COPA's two choices as classes, and STS-B has none.
         assert [len(benchmark.class_names)] == ([int(number) for number in classes] or [0])
-    assert {benchmark.name for benchmark in STUDY.values()} <= set(registry.names("task"))
+    assert {benchmark.name for benchmark in STUDY} <= set(registry.names("task"))
 
 
 # The hub, played: the same rows under the names that it uses.

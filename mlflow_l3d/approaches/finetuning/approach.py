@@ -256,9 +256,9 @@ class Finetuning(Approach):
         if models.find_gguf(model) is not None:
             allowed = "holds GGUF weights, which trainable=head does not read"
             raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
-        from mlflow_l3d.approaches.encoder.features import Encoding, load_or_encode
         from mlflow_l3d.approaches.finetuning.full.loading import compute_dtype
         from mlflow_l3d.approaches.finetuning.head_session import HeadSession
+        from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
 
         reference, dtype = models.resolve(model), str(compute_dtype(recipe, device)).removeprefix("torch.")
         encoding = Encoding(reference, recipe.pooling, recipe.max_length, device, dtype)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mlflow_l3d.approaches.encoder.tokens import Tokens, tokenise
+from mlflow_l3d.approaches.models.tokens import Tokens, tokenise
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO

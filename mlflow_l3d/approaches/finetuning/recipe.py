@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from mlflow_l3d.approaches.hyperparameters import AUTO, Value, declared, hyperparameter
 
@@ -36,10 +36,8 @@ WITHOUT_EFFECT: Final = {
 class Recipe:
     """Hyperparameters by name and type, each with its declaration."""
 
-    trainable: str = hyperparameter(
-        "head",
-        "head: a dense head on frozen features; full: every weight; lora: adapters and a new head",
-        choices=("full", "head", "lora"),
+    trainable: Literal["full", "head", "lora"] = hyperparameter(
+        "head", "head: a dense head on frozen features; full: every weight; lora: adapters and a new head"
     )
     learning_rate: float = hyperparameter(
         AUTO,
@@ -47,14 +45,9 @@ class Recipe:
         low=1e-8,
         high=10.0,
         log=True,
-        auto=float,
     )
     epochs: int = hyperparameter(
-        AUTO,
-        "most epochs; auto is 10 for head, 5 for full and lora (papers: 10 for multi-class)",
-        low=1,
-        high=1000,
-        auto=int,
+        AUTO, "most epochs; auto is 10 for head, 5 for full and lora (papers: 10 for multi-class)", low=1, high=1000
     )
     batch_size: int = hyperparameter(8, "examples a step", low=1, high=4096, log=True)
     warmup_share: float = hyperparameter(0.1, "share of the steps in which the learning rate rises", low=0.0, high=1.0)
@@ -66,24 +59,20 @@ class Recipe:
         "probability of dropout: of the head, or of every layer of the model; auto is 0.1, and 0 for lora",
         low=0,
         high=0.9,
-        auto=float,
     )
-    early_stopping_metric: str = hyperparameter(
+    early_stopping_metric: Literal["f1_macro", "loss"] = hyperparameter(
         "f1_macro",
         "what decides the best epoch, on the validation part (f1_macro: Pearson's correlation for a regression)",
-        choices=("f1_macro", "loss"),
     )
     early_stopping_patience: int = hyperparameter(
         3, "epochs without a better one after which training stops; 0: never before the last", low=0, high=1000
     )
     max_length: int = hyperparameter(128, "tokens of an example; more are cut off", low=4, high=32768)
-    pooling: str = hyperparameter("mean", "head: tokens' mean, or first token (cls)", choices=("cls", "mean"))
+    pooling: Literal["cls", "mean"] = hyperparameter("mean", "head: tokens' mean, or first token (cls)")
     hidden_units: int = hyperparameter(128, "head: units of its dense layer", low=1, high=8192, log=True)
     truncation: bool = hyperparameter(True, "full, lora: cut longer examples off at max_length; false: refuse them")
-    selection: str = hyperparameter(
-        "best",
-        "full, lora: evaluate the best epoch on the validation part (the last if there is none), or the last",
-        choices=("best", "last"),
+    selection: Literal["best", "last"] = hyperparameter(
+        "best", "full, lora: evaluate the best epoch on the validation part (the last if there is none), or the last"
     )
     gradient_accumulation: int = hyperparameter(
         1, "full, lora: batches whose gradients are averaged before a step", low=1, high=4096
@@ -94,13 +83,12 @@ class Recipe:
     gradient_checkpointing: bool = hyperparameter(
         False, "full, lora: compute activations twice instead of keeping them, for less memory"
     )
-    dtype: str = hyperparameter(
+    dtype: Literal["auto", "float32", "bfloat16"] = hyperparameter(
         AUTO,
         "what the model computes in (head: its features); auto is float32, and for lora bfloat16 on a GPU that has it",
-        choices=(AUTO, "float32", "bfloat16"),
     )
-    quantise: str = hyperparameter(
-        "none", "lora, decoders: 4bit keeps the frozen weights in NF4 (QLoRA)", choices=("none", "4bit")
+    quantise: Literal["none", "4bit"] = hyperparameter(
+        "none", "lora, decoders: 4bit keeps the frozen weights in NF4 (QLoRA)"
     )
     lora_r: int = hyperparameter(8, "lora: rank of the adapters", low=1, high=4096, log=True)
     lora_alpha: float = hyperparameter(16.0, "lora: scale; an adapter is multiplied by alpha / r", low=1e-3, high=1e5)

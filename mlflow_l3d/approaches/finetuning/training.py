@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.base import OnEpochEnd, answered
-from mlflow_l3d.approaches.callbacks import should_stop
+from mlflow_l3d.approaches.base import OnEpochEnd, answered, should_stop
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.chunks import StackedSession

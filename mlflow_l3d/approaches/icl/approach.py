@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.choices import MOST_LISTED
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, JUDGE
-from mlflow_l3d.approaches.icl.servers import server_of
+from mlflow_l3d.approaches.icl.servers import dependencies_of, judge_identity, open_session, revision_of
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.models.references import PRESETS, default_quantisation, resolve, target
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
@@ -94,10 +94,10 @@ class InContextLearning(Approach):
             If an endpoint does not answer, or not as it should.
         """
         recipe = recipes.Recipe.of(hyperparameters)
-        versions = dict(server_of(model).dependencies(recipe))
+        versions = dict(dependencies_of(model, recipe))
         for at, name in enumerate(recipe.judge_names):
             try:
-                versions[f"judge {at}"] = server_of(name).judge_identity(recipe.of_judge())
+                versions[f"judge {at}"] = judge_identity(name, recipe.of_judge())
             except ParameterError as error:
                 raise ParameterError("hyperparameters.judge", error.value, error.allowed, error.fix) from None
         if recipe.engine == "vllm":
@@ -247,7 +247,7 @@ class InContextLearning(Approach):
 
     def model_revision(self, model: str) -> str:
         """Return what identifies the weights; see :mod:`mlflow_l3d.approaches.icl.servers`."""
-        return server_of(model).revision()
+        return revision_of(model)
 
     def numerics(self, device: str) -> Mapping[str, str]:
         """Return the device class, the versions (major.minor) of torch and transformers, and the threads."""
@@ -265,7 +265,7 @@ class InContextLearning(Approach):
         """
         recipe = recipes.Recipe.of(hyperparameters)
         torch_numerics(device, self.name)
-        return server_of(model).session(task, recipe, device, cache)
+        return open_session(task, recipe, model, device, cache)
 
 
 def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:

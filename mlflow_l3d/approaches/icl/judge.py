@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -110,39 +109,27 @@ class Question:
         return _BRACES.sub(lambda slot: filled[slot[0]].strip(), self.template)
 
 
-class Judge(ABC):
-    """A model that gives verdicts.
+def verdict_scores(logs: FloatArray, temperature: float, seed: int) -> FloatArray:
+    """Return scores (n,), from 0 (the first verdict) to 1 (the last), of their log-probabilities (n, C).
+
+    They are nan if these are.
 
     Parameters
     ----------
+    logs
+        Log-probabilities.
     temperature
         0: a score is the mean of the verdicts' values under their probabilities (G-Eval, Liu et al. 2023, section 2.2);
         above, one verdict is drawn from them, sharpened or flattened by it.
+    seed
+        Decides verdicts that are drawn.
     """
-
-    def __init__(self, temperature: float) -> None:
-        self.temperature = temperature
-
-    @abstractmethod
-    def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
-        """Return the score of each answer, from 0 (the first of `words`) to 1 (the last), and nan without a verdict.
-
-        `seed` decides verdicts that are drawn.
-        """
-
-    def close(self) -> None:  # noqa: B027 - most have nothing to release
-        """Release what is held."""
-
-    def _of_verdicts(self, logs: FloatArray, seed: int) -> FloatArray:
-        """Return scores (n,) from log-probabilities of the verdicts (n, C); nan if these are."""
-        values = np.linspace(0, 1, logs.shape[1])
-        scores: FloatArray = (
-            values[chosen(logs, self.temperature, seed)] if self.temperature else probabilities(logs) @ values
-        )
-        return np.where(np.isnan(logs).any(axis=1), np.nan, scores)
+    values = np.linspace(0, 1, logs.shape[1])
+    scores: FloatArray = values[chosen(logs, temperature, seed)] if temperature else probabilities(logs) @ values
+    return np.where(np.isnan(logs).any(axis=1), np.nan, scores)
 
 
-class LocalJudge(Judge):
+class LocalJudge:
     """Scores verdicts by their likelihood behind the question, as in-context learning scores class words.
 
     Parameters
@@ -152,16 +139,22 @@ class LocalJudge(Judge):
     recipe
         How the judge is asked.
     temperature
-        As for :class:`Judge`.
+        As for :func:`verdict_scores`.
     """
 
     def __init__(self, reference: str, recipe: Recipe, device: str, cache: Path, temperature: float) -> None:
-        super().__init__(temperature)
+        self.temperature = temperature
         self.loaded = borrowed(reference, device, recipe, cache)
         self.engine = engine_for(self.loaded, recipe)
 
     def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
-        """Return the scores; raise a ParameterError if verdicts cannot be distinguished, or a question is too long."""
+        """Return the score of each answer, see :func:`verdict_scores`.
+
+        Raises
+        ------
+        ParameterError
+            If verdicts cannot be distinguished, or a question is too long.
+        """
         loaded, chat = self.loaded, self.loaded.chat
         answers = [answer_ids(loaded, f" {word}", chat) for word in words]
         tokens = prompts_ids(loaded, prompts, chat)
@@ -172,10 +165,10 @@ class LocalJudge(Judge):
             name = "hyperparameters.judge" + ("_words" if error.name.endswith("verbaliser") else "")
             raise ParameterError(name, error.value, error.allowed, "Use another judge, or shorter questions.") from None
         with one_thread(), torch.inference_mode(), loaded.precision():
-            return self._of_verdicts(self.engine.score(tokens, answers), seed)
+            return verdict_scores(self.engine.score(tokens, answers), self.temperature, seed)
 
 
-class RemoteJudge(Judge):
+class RemoteJudge:
     """Asks for log-probabilities of the verdicts if the server gives them, and else for a verdict, which is parsed.
 
     Parameters
@@ -185,31 +178,27 @@ class RemoteJudge(Judge):
     recipe
         How the judge is asked.
     temperature
-        As for :class:`Judge`; the server draws if it gives no log-probabilities.
+        As for :func:`verdict_scores`; the server draws if it gives no log-probabilities.
     """
 
     verdict_tokens: Final = 10
 
     def __init__(self, reference: str, recipe: Recipe, cache: Path, temperature: float) -> None:
-        super().__init__(temperature)
+        self.temperature = temperature
         self.connection = Connection(reference, recipe, cache)
         self.tokens, self.thinks = self.verdict_tokens + recipe.thought_tokens, recipe.thinks
 
     def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
-        """Return the scores; nan if a text names no verdict, or two."""
+        """Return the score of each answer; nan if a text names no verdict, or two."""
         engine, tally = self.connection.engine, Tally()
         if engine.way(words) != "nothing":
             logs, _ = self.connection.result(engine.score(prompts, words, tally))
-            return self._of_verdicts(logs, seed)
+            return verdict_scores(logs, self.temperature, seed)
         drawn = stream(seed, "verdicts").integers(2**31, size=len(prompts)).tolist()
         seeds = drawn if self.temperature else [0] * len(prompts)
         texts = self.connection.result(engine.generate(prompts, self.tokens, self.temperature, seeds, tally))
         values = np.array([*np.linspace(0, 1, len(words)), np.nan])
         return values[[parse_answer(each.answer(thinks=self.thinks)[0], words) for each in texts]]
-
-    def close(self) -> None:
-        """Close connections, the file of answers and the thread."""
-        self.connection.close()
 
 
 class Bench:
@@ -230,15 +219,15 @@ class Bench:
 
     def __init__(self, task: Task, questions: Sequence[Question], recipe: Recipe, device: str, cache: Path) -> None:
         self.task, self.questions, judge_recipe = task, questions, recipe.of_judge()
-        opened_judges: dict[str, Judge] = {}
+        opened_judges: dict[str, LocalJudge | RemoteJudge] = {}
         with ExitStack() as opened:
             for name in recipe.judge_names:
                 if is_endpoint(name):
-                    judge: Judge = RemoteJudge(name, judge_recipe, cache, recipe.judge_temperature)
+                    judge = RemoteJudge(name, judge_recipe, cache, recipe.judge_temperature)
+                    opened.callback(judge.connection.close)
+                    opened_judges[name] = judge
                 else:
-                    judge = LocalJudge(name, judge_recipe, device, cache, recipe.judge_temperature)
-                opened_judges[name] = judge
-                opened.callback(judge.close)
+                    opened_judges[name] = LocalJudge(name, judge_recipe, device, cache, recipe.judge_temperature)
             self._stack = opened.pop_all()
         self.judges = [opened_judges[name] for name, _ in recipe.judges]
 

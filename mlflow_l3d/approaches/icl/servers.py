@@ -3,92 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
 from mlflow_l3d.approaches.icl.recipe import ENDPOINT, Recipe
+from mlflow_l3d.approaches.models import gguf
+from mlflow_l3d.approaches.models.references import default_quantisation
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
 
 
-@dataclass(frozen=True, slots=True)
-class LocalModel:
-    """A model whose weights this process loads.
+def revision_of(model: str) -> str:
+    """Return what identifies the weights behind a reference: a commit, or a hash of the files.
 
-    Attributes
-    ----------
-    model
-        The reference of the model.
+    For a GGUF file it is a hash of the file and of the converter's version. The name of a preset whose weights are
+    quantised adds ``+4bit``, so that it never counts as the same model as the bare hub id. Of a model that a server has
+    it is the reference: :func:`dependencies_of` has what the server says of it.
+
+    Raises
+    ------
+    ParameterError
+        If the reference leads to no model.
     """
-
-    model: str
-
-    def revision(self) -> str:
-        """Return the commit or the hash of the weights; see :func:`mlflow_l3d.approaches.icl.models.revision`."""
-        from mlflow_l3d.approaches.icl.models import revision
-
-        return revision(self.model)
-
-    def dependencies(self, recipe: Recipe) -> Mapping[str, str]:
-        """Return what joins the numerics of the cells: nothing; raise a ParameterError for settings of endpoints."""
-        if not any(map(is_endpoint, recipe.judge_names)):
-            allowed = f"is for a model behind an endpoint, and model={self.model} is none"
-            recipe.refuse(ENDPOINT, allowed, "Use model=openai:NAME, or leave it out.")
-        recipe.refuse(("answers",), f"asks an endpoint again, and model={self.model} is none", "Leave it out.")
-        return {}
-
-    def judge_identity(self, recipe: Recipe) -> str:  # noqa: ARG002
-        """Return what identifies the model as a judge: its revision."""
-        return self.revision()
-
-    def session(self, task: Task, recipe: Recipe, device: str, cache: Path) -> Session:
-        """Load the model and return a session."""
-        from mlflow_l3d.approaches.icl.session import PromptSession
-
-        return PromptSession(task, recipe, self.model, device, cache)
+    if is_endpoint(model):
+        return model
+    quantised = default_quantisation(model)
+    return gguf.revision(model) if quantised == "none" else f"{gguf.revision(model)}+{quantised}"
 
 
-@dataclass(frozen=True, slots=True)
-class ServedModel:
-    """A model behind an endpoint; the same methods as :class:`LocalModel`."""
+def dependencies_of(model: str, recipe: Recipe) -> Mapping[str, str]:
+    """Return what a server says of its model, which joins the numerics of the cells; nothing of a model that is here.
 
-    model: str
-
-    def revision(self) -> str:
-        """Return the reference: :meth:`dependencies` has what the server says of the model."""
-        return self.model
-
-    def dependencies(self, recipe: Recipe) -> Mapping[str, str]:
-        """Return what the server says of the model.
-
-        Raises
-        ------
-        L3DError
-            If the server does not answer, or not as it should.
-        """
+    Raises
+    ------
+    ParameterError
+        If hyperparameters are for endpoints, and the model is here.
+    L3DError
+        If a server does not answer, or not as it should.
+    """
+    if is_endpoint(model):
         from mlflow_l3d.approaches.icl.endpoint.engine import identity
 
-        return identity(self.model, recipe, cache_folder())
+        return identity(model, recipe, cache_folder())
+    if not any(map(is_endpoint, recipe.judge_names)):
+        allowed = f"is for a model behind an endpoint, and model={model} is none"
+        recipe.refuse(ENDPOINT, allowed, "Use model=openai:NAME, or leave it out.")
+    recipe.refuse(("answers",), f"asks an endpoint again, and model={model} is none", "Leave it out.")
+    return {}
 
-    def judge_identity(self, recipe: Recipe) -> str:
-        """Return what the server says of the model."""
-        return " ".join(self.dependencies(recipe).values())
 
-    def session(self, task: Task, recipe: Recipe, device: str, cache: Path) -> Session:
-        """Connect to the server and return a session."""
+def judge_identity(model: str, recipe: Recipe) -> str:
+    """Return what identifies a model as a judge: what its server says of it, or its revision."""
+    return " ".join(dependencies_of(model, recipe).values()) if is_endpoint(model) else revision_of(model)
+
+
+def open_session(task: Task, recipe: Recipe, model: str, device: str, cache: Path) -> Session:
+    """Load the model, or connect to its server, and return a session."""
+    if is_endpoint(model):
         from mlflow_l3d.approaches.icl.endpoint.session import EndpointSession
 
-        return EndpointSession(task, recipe, self.model, device, cache)
+        return EndpointSession(task, recipe, model, device, cache)
+    from mlflow_l3d.approaches.icl.session import PromptSession
+
+    return PromptSession(task, recipe, model, device, cache)
 
 
 def requests_per_example(numerics: Mapping[str, str], classes: int) -> int:
     """Return how many requests a test example takes: one, or one for each class; 0 if the model is here."""
     gives = numerics.get("endpoint_log_probabilities")
     return 0 if gives is None else classes if gives == "prompt" else 1
-
-
-def server_of(model: str) -> LocalModel | ServedModel:
-    """Return who runs the model of a reference."""
-    return ServedModel(model) if is_endpoint(model) else LocalModel(model)

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.base import CellwiseSession, answered
-from mlflow_l3d.approaches.encoder.features import Encoding, load_or_encode
 from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, cut_shares, most_tokens, uses_chat
 from mlflow_l3d.approaches.icl.choices import PromptChoices
 from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, prompts_ids, stop_ids
@@ -27,6 +26,7 @@ from mlflow_l3d.approaches.icl.prompts import decisions
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
 from mlflow_l3d.approaches.icl.prompts.decisions import Written
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
+from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order

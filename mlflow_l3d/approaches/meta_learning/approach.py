@@ -164,8 +164,8 @@ class MetaLearning(Approach):
         classes = chosen_classes(recipe.classes, task.class_names)
         check_shots(task, classes, recipe.shots, queries=recipe.queries, adaptation_shots=recipe.adaptation_shots)
 
-        from mlflow_l3d.approaches.encoder.features import Encoding, load_or_encode
         from mlflow_l3d.approaches.meta_learning.session import MetaSession, unusable
+        from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
 
         encoding = Encoding(models.resolve(model), recipe.pooling, recipe.max_length, device)
         features = load_or_encode(task.texts, encoding, cache)

@@ -245,8 +245,7 @@ def _epoch(stack: Stack, epoch: int, drawn: Sequence[Draws], learner: Learner, r
     losses, memory = [], rows.empty(cells * recipe.tasks * len(each))
     for step, masks in zip(range(recipe.steps), drops, strict=False):
         losses.append(learner.step(stack, rows.at(places[:, step], memory), labels, masks))
-    losses_on_host: npt.NDArray[np.float64] = torch.stack(losses, dim=1).double().cpu().numpy()
-    return losses_on_host
+    return torch.stack(losses, dim=1).double().cpu().numpy()
 
 
 def _masks(

@@ -3,44 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Final
 
 import torch
 
 from mlflow_l3d.approaches.meta_learning.inner import Buffers, losses, one_hot, through
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import Stack
-
-FLOAT: Final = 4
-
-
-def layers(inputs: int, hidden: int, classes: int) -> int:
-    """Return how many weights a cell has."""
-    return (inputs + 1) * hidden + (hidden + 1) * classes
-
-
-def bytes_of_weights(inputs: int, hidden: int, classes: int, meta_optimizer: str) -> float:
-    """Return the bytes of a cell's weights, their gradient and the optimiser's state."""
-    return float(FLOAT * layers(inputs, hidden, classes) * (4 if meta_optimizer == "adam" else 2))
-
-
-def bytes_of_inner(inputs: int, hidden: int, classes: int, support: int, queries: int, steps: int) -> float:
-    """Return the bytes of one task in a step whose inner loop is gradient descent.
-
-    Parameters
-    ----------
-    inputs, hidden, classes
-        Sizes D, H, C.
-    support, queries
-        Examples of a task; with queries there is a pass backwards, too.
-    steps
-        Of the inner loop.
-    """
-    examples, later = support + queries, int(steps > 1)
-    examples_held = examples * (inputs + 1 + hidden + classes)
-    inner = support * ((steps + 2) * hidden + 3 * steps * classes) + later * support**2
-    outer = queries * (2 * hidden + 3 * classes + support) + support * (1 + later) * hidden if queries else 0
-    return float(FLOAT * (examples_held + inner + outer + (steps + 2) * classes * hidden))
 
 
 class Learner(ABC):
@@ -94,17 +62,23 @@ class Learner(ABC):
             Shape (B, n, C).
         """
 
-    @abstractmethod
     def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
-        """Return the bytes in float32 that a cell needs in a step: weights, state, gradient, examples, buffers.
+        """Return the bytes in float32 that a cell holds in a step: weights, state, gradient, examples, buffers.
 
-        Factors of dropout are not among them. Reptile with Adam needs less if there are many cells, on a CPU.
+        A step of one cell is tried, with zeros. Factors of dropout are not among the bytes. Reptile with Adam needs
+        less if there are many cells, on a CPU.
 
         Parameters
         ----------
         inputs, hidden, classes, tasks, examples
             Sizes D, H, C, T and n, the examples of a task.
         """
+        tried, x = type(self)(self.settings), torch.zeros(1, tasks, examples, inputs + 1)
+        w1, w2 = torch.zeros(1, inputs + 1, hidden), torch.zeros(1, hidden + 1, classes)
+        with torch.inference_mode():
+            tried.differentiate(Stack(w1, w2), x, torch.zeros(x.shape[:3], dtype=torch.int64))
+        copies = 4 if self.settings.meta_optimizer == "adam" else 2
+        return float(copies * (w1.nbytes + w2.nbytes) + x.nbytes + sum(buffer.nbytes for buffer in tried.buffers))
 
     def embedded(self, stack: Stack, x: torch.Tensor) -> torch.Tensor:
         """Return Z = X W1 of the tasks of all cells, shape (N, n, H), in memory that is kept."""
@@ -180,12 +154,6 @@ class ProtoNet(Learner):
         # Class by class: differences of all pairs at once would be C times as large as the embeddings.
         distances = [(embedded - mean).square_().sum(2) for mean in means.unsqueeze(2).unbind(1)]
         return torch.stack(distances, 2).neg_()
-
-    def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
-        """See :meth:`Learner.bytes_per_cell`."""
-        rows = inputs + 1 + 3 * hidden + 5 * classes
-        weights = bytes_of_weights(inputs, hidden, classes, self.settings.meta_optimizer)
-        return weights + 4.0 * tasks * (examples * rows + 3 * classes * hidden)
 
 
 def class_shares(targets: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from mlflow_l3d.approaches.meta_learning.inner import Path, adapted, descend, losses, through
-from mlflow_l3d.approaches.meta_learning.learner import Learner, bytes_of_inner, bytes_of_weights
+from mlflow_l3d.approaches.meta_learning.learner import Learner
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import Stack
 
@@ -119,11 +119,3 @@ class Maml(Learner):
     def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See :meth:`Learner.adapted_logits`."""
         return adapted(stack, x_s, labels_s, x, self.settings.inner_learning_rate, self.settings.adaptation_steps)
-
-    def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
-        """See :meth:`Learner.bytes_per_cell`."""
-        support, optimizer = self.settings.shots * classes, self.settings.meta_optimizer
-        queries, steps = examples - support, self.settings.inner_steps
-        copied = 4.0 * queries * (inputs + 1) if self.first_order else 0.0
-        task = copied + bytes_of_inner(inputs, hidden, classes, support, queries, steps)
-        return bytes_of_weights(inputs, hidden, classes, optimizer) + tasks * task

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 from mlflow_l3d.approaches.hyperparameters import AUTO, Value, declared, hyperparameter
 
-LEARNERS: Final = ("protonet", "maml", "fomaml", "reptile")
 _META: Final = ("tasks", "steps", "epochs", "meta_learning_rate", "meta_optimizer")
 _INNER: Final = ("inner_learning_rate", "inner_optimizer", "inner_steps")
 _ROWS: Final[Mapping[str, tuple[Value, ...]]] = {
@@ -41,7 +40,7 @@ class Recipe:
     """
 
     learner: Literal["protonet", "maml", "fomaml", "reptile"] = hyperparameter(
-        "protonet", "protonet: distances to class means; maml, fomaml, reptile: weights to start from", choices=LEARNERS
+        "protonet", "protonet: distances to class means; maml, fomaml, reptile: weights to start from"
     )
     shots: int = hyperparameter(5, "examples of each class in the support set of a training task", low=1, high=1000)
     queries: int = hyperparameter(5, "examples of each class in its query set; reptile has none", low=1, high=1000)
@@ -49,37 +48,31 @@ class Recipe:
         15, "examples of each class that the trained learner is adapted on", low=1, high=10_000
     )
     tasks: int = hyperparameter(
-        AUTO,
-        "tasks a meta-step takes the mean of; auto is 32 protonet, 16 maml, 10 reptile",
-        low=1,
-        high=10_000,
-        auto=int,
+        AUTO, "tasks a meta-step takes the mean of; auto is 32 protonet, 16 maml, 10 reptile", low=1, high=10_000
     )
     steps: int = hyperparameter(
-        AUTO, "meta-steps an epoch; auto is 32 protonet, 64 maml, 62 reptile", low=1, high=100_000, auto=int
+        AUTO, "meta-steps an epoch; auto is 32 protonet, 64 maml, 62 reptile", low=1, high=100_000
     )
-    epochs: int = hyperparameter(AUTO, "epochs; auto is 5, for maml and fomaml 17", low=1, high=1000, auto=int)
+    epochs: int = hyperparameter(AUTO, "epochs; auto is 5, for maml and fomaml 17", low=1, high=1000)
     meta_learning_rate: float = hyperparameter(
-        AUTO, "auto is 0.1 protonet, 2e-3 maml, 0.3 reptile", low=1e-8, high=100.0, log=True, auto=float
+        AUTO, "auto is 0.1 protonet, 2e-3 maml, 0.3 reptile", low=1e-8, high=100.0, log=True
     )
-    meta_optimizer: Literal["adam", "sgd"] = hyperparameter(
-        AUTO, "auto is adam for maml and fomaml, else sgd", choices=(AUTO, "adam", "sgd")
-    )
+    meta_optimizer: Literal["auto", "adam", "sgd"] = hyperparameter(AUTO, "auto is adam for maml and fomaml, else sgd")
     inner_learning_rate: float = hyperparameter(
-        AUTO, "of the steps inside a task; auto is 0.2 maml, 1e-3 reptile", low=0.0, high=1000.0, log=True, auto=float
+        AUTO, "of the steps inside a task; auto is 0.2 maml, 1e-3 reptile", low=0.0, high=1000.0, log=True
     )
-    inner_optimizer: Literal["sgd", "adam"] = hyperparameter(
-        AUTO, "auto is sgd for maml and fomaml, adam for reptile", choices=(AUTO, "sgd", "adam")
+    inner_optimizer: Literal["auto", "sgd", "adam"] = hyperparameter(
+        AUTO, "auto is sgd for maml and fomaml, adam for reptile"
     )
-    inner_steps: int = hyperparameter(AUTO, "steps inside a training task; auto is 1", low=1, high=100, auto=int)
+    inner_steps: int = hyperparameter(AUTO, "steps inside a training task; auto is 1", low=1, high=100)
     adaptation_steps: int = hyperparameter(
-        AUTO, "steps on the adaptation examples; auto is inner_steps", low=0, high=10_000, auto=int
+        AUTO, "steps on the adaptation examples; auto is inner_steps", low=0, high=10_000
     )
     hidden_units: int = hyperparameter(128, "units of the dense layer", low=1, high=8192, log=True)
     dropout: float = hyperparameter(0.0, "probability of dropout in the dense layer, in meta-training", low=0, high=0.9)
     classes: str = hyperparameter("all", "classes to tell apart: all, or names or numbers joined with +, as in 0+3+5")
     max_length: int = hyperparameter(128, "tokens of an example; more are cut off", low=4, high=32768)
-    pooling: str = hyperparameter("mean", "tokens' mean, or first token (cls)", choices=("cls", "mean"))
+    pooling: Literal["cls", "mean"] = hyperparameter("mean", "tokens' mean, or first token (cls)")
 
     @classmethod
     def of(cls, hyperparameters: Mapping[str, Value]) -> Recipe:

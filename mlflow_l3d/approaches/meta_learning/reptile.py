@@ -9,7 +9,7 @@ import torch
 
 from mlflow_l3d.approaches.meta_learning import inner
 from mlflow_l3d.approaches.meta_learning.inner import Buffers, Path
-from mlflow_l3d.approaches.meta_learning.learner import Learner, bytes_of_inner, bytes_of_weights, layers
+from mlflow_l3d.approaches.meta_learning.learner import Learner
 from mlflow_l3d.approaches.stacked.stack import BETA_1, BETA_2, EPSILON, Stack
 
 PIECE_BYTES: Final = 2**19
@@ -95,16 +95,6 @@ class Reptile(Learner):
         moved_1, moved_2, _ = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, Buffers())
         w1, w2 = torch.sub(stack.w1, moved_1, alpha=rate), torch.sub(stack.w2, moved_2, alpha=rate)
         return inner.predict(w1, *inner.per_task(w2, 1, Buffers()), x)
-
-    def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
-        """See :meth:`Learner.bytes_per_cell`."""
-        steps, adam = self.settings.inner_steps, self.settings.inner_optimizer == "adam"
-        bytes_ = bytes_of_weights(inputs, hidden, classes, self.settings.meta_optimizer)
-        if adam:
-            bytes_ += 4.0 * (2 if steps == 1 else 5) * layers(inputs, hidden, classes)
-        if adam and steps > 1:
-            return bytes_ + 4.0 * examples * (tasks * (inputs + 1 + classes) + 3 * hidden)
-        return bytes_ + tasks * bytes_of_inner(inputs, hidden, classes, examples, 0, steps)
 
 
 def adam_path(

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import log_softmax
 
-from mlflow_l3d.approaches.base import answered
-from mlflow_l3d.approaches.callbacks import should_stop
+from mlflow_l3d.approaches.base import answered, should_stop
 from mlflow_l3d.approaches.meta_learning.chunk import Draws, Trained, train
 from mlflow_l3d.approaches.meta_learning.learner import Learner, ProtoNet
 from mlflow_l3d.approaches.meta_learning.maml import Maml
@@ -19,6 +19,7 @@ from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
 from mlflow_l3d.approaches.stacked.stack import FloatArray
 from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.tasks.base import Task
 
@@ -64,7 +65,7 @@ def outcome_of(draws: Draws, trained: Trained, task: Task, classes: Sequence[int
         test, validation = np.zeros_like(test), np.zeros_like(validation)
     numbers = np.asarray(classes, dtype=np.int64)
     scores = np.zeros((len(test), len(task.class_names)), dtype=np.float32)
-    scores[:, numbers] = np.exp(_log_softmax(test))
+    scores[:, numbers] = np.exp(log_softmax(test.astype(np.float64), axis=1))
     epochs = losses.mean(axis=1)
     metrics = {"diverged_step": float(diverged)}
     if not diverged:
@@ -73,8 +74,9 @@ def outcome_of(draws: Draws, trained: Trained, task: Task, classes: Sequence[int
         metrics["train_loss"] = float(losses.reshape(-1)[diverged - 2])
     if len(validation):
         places = np.searchsorted(numbers, task.labels[draws.split.validation])
+        log_likelihoods = log_softmax(validation.astype(np.float64), axis=1)
         metrics["validation_f1_macro"] = f1_macro(places, validation.argmax(axis=1), len(numbers))
-        metrics["validation_loss"] = float(-_log_softmax(validation)[np.arange(len(places)), places].mean())
+        metrics["validation_loss"] = float(-log_likelihoods[np.arange(len(places)), places].mean())
     curves = {"train_loss": [float(value) for value in epochs if np.isfinite(value)]}
     predicted = numbers[test.argmax(axis=1)]
     return answered(draws.cell.key, task, draws.split.test, predicted, scores, metrics=metrics, curves=curves)
@@ -86,12 +88,6 @@ def diverged_step(losses: npt.NDArray[np.float64], *logits: FloatArray) -> int:
     if len(wrong):
         return int(wrong[0]) + 1
     return 0 if all(np.isfinite(part).all() for part in logits) else losses.size + 1
-
-
-def _log_softmax(logits: FloatArray) -> npt.NDArray[np.float64]:
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    logs: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    return logs
 
 
 class MetaSession(StackedSession[Draws]):
@@ -115,7 +111,7 @@ class MetaSession(StackedSession[Draws]):
         inputs, classes, hidden = features.shape[1], len(self.classes), recipe.hidden_units
         examples = classes * (recipe.shots + recipe.queries)
         step = self.learner.bytes_per_cell(inputs, hidden, classes, recipe.tasks, examples)
-        evaluated = len(task.split(dict.fromkeys(("data_split", "label_selection"), 0)).test)
+        evaluated = len(task.split(dict.fromkeys(TASK_FACTORS, 0)).test)
         self.cells_at_once = cells_at_once(step, 4.0 * evaluated * (2 * inputs + 2 * hidden), device)
 
     def draw(self, cell: Cell) -> Draws:

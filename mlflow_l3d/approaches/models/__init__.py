@@ -1,1 +1,1 @@
-"""Pretrained models: how they are named, found, converted, loaded and shared."""
+"""Pretrained models: how they are named, found, converted, loaded and shared; texts as tokens, and their features."""

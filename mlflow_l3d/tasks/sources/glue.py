@@ -75,28 +75,11 @@ copa: Final = Benchmark(
     prepared=premise_and_question,
 )
 
-STUDY: Final = {
-    "MRPC": mrpc,
-    "QNLI": qnli,
-    "QQP": qqp,
-    "SST2": sst2,
-    "RTEG": rte,
-    "CoLA": cola,
-    "STSB": stsb,
-    "BoolQ": boolq,
-    "CB": cb,
-    "RTES": rte_superglue,
-    "MultiRC": multirc,
-    "WiC": wic,
-    "COPA": copa,
-}
-"""The paper's name of a task (its tables 1, 4 and 5) -> data set, in the order of the paper."""
-
-_GLUE: Final = ("mrpc", "qnli", "qqp", "sst2", "rte", "cola", "stsb")
+STUDY: Final = (mrpc, qnli, qqp, sst2, rte, cola, stsb, boolq, cb, rte_superglue, multirc, wic, copa)
+"""The data sets of the paper, in its order (its tables 1, 4 and 5)."""
 
 
 def benchmark_of(name: str) -> str:
     """Return the benchmark, GLUE or SuperGLUE, from which the study takes a task of this name; empty for another."""
-    if name in _GLUE:
-        return "GLUE"
-    return "SuperGLUE" if name in {one.name for one in STUDY.values()} else ""
+    hub = next((each.hub for each in STUDY if each.name == name), "")
+    return "GLUE" if "/glue/" in hub else "SuperGLUE" if hub else ""

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import torch
 
-from mlflow_l3d.approaches.encoder.tokens import check_length
 from mlflow_l3d.approaches.finetuning.full import lora
 from mlflow_l3d.approaches.finetuning.full.lora import Keys
 from mlflow_l3d.approaches.finetuning.kinds import outputs
@@ -21,6 +20,7 @@ from mlflow_l3d.approaches.models import pretrained
 from mlflow_l3d.approaches.models.gguf import located
 from mlflow_l3d.approaches.models.references import ModelReference
 from mlflow_l3d.approaches.models.sharing import lent
+from mlflow_l3d.approaches.models.tokens import check_length
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from mlflow_l3d.approaches.encoder.tokens import batches
 from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.finetuning import training
 from mlflow_l3d.approaches.finetuning.full import lora
@@ -23,6 +22,7 @@ from mlflow_l3d.approaches.finetuning.training import Course, CourseSession, Div
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.models.sharing import lent, release
+from mlflow_l3d.approaches.models.tokens import batches
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -80,10 +80,7 @@ class FullSession(CourseSession[Course]):
 
     def draw(self, cell: Cell) -> Course:
         """Return a cell before its training."""
-        return Course(cell, self.task.split(cell.seeds), self._progress())
-
-    def _progress(self) -> Progress:
-        return Progress(self.recipe, metric=stopping_metric(self.task))
+        return Course(cell, self.task.split(cell.seeds), Progress(self.recipe, metric=stopping_metric(self.task)))
 
     def trained(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
         """Train cells; of one alone again, with less memory, while it is spent."""
@@ -99,7 +96,7 @@ class FullSession(CourseSession[Course]):
             # Only here is the error gone, and with it the tensors that its traceback held.
             self.model.zero_grad()
             release()
-            courses[0].progress = self._progress()
+            courses[0].progress = self.draw(courses[0].cell).progress
         return self.train(courses)
 
     def _saves_memory(self) -> bool:

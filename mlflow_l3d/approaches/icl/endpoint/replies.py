@@ -160,8 +160,7 @@ class RefusedError(L3DError):
 
 def status_of(error: Exception) -> int | None:
     """Return the HTTP status of an error; None if there was no response."""
-    status: int | None = getattr(error, "status_code", None)
-    return status
+    return getattr(error, "status_code", None)
 
 
 def is_rate_limit(error: Exception) -> bool:

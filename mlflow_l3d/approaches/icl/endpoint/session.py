@@ -40,19 +40,14 @@ class EndpointSession(PromptSession):
             {self._asks.way(each.verbaliser) for each in self.formats} if recipe.decision == "score" else {"generate"}
         )
         self._way = "nothing" if "nothing" in ways else ways.pop()  # all cells alike
-        self.cells_at_once = max(
-            1, min(_MOST_CELLS, _ROUNDS * self.connection.endpoint.concurrency // self._requests())
-        )
+        requests = max(1, self.task.settings.test_size or len(self.task.labels))  # of a cell, about
+        requests *= len(self.classes) if self._way == "prompt" else 1
+        self.cells_at_once = max(1, min(_MOST_CELLS, _ROUNDS * self.connection.endpoint.concurrency // requests))
         try:
             self._say(served)
         except ParameterError:
             self.close()
             raise
-
-    def _requests(self) -> int:
-        """Return about how many requests a cell makes."""
-        examples = self.task.settings.test_size or len(self.task.labels)
-        return max(1, examples * (len(self.classes) if self._way == "prompt" else 1))
 
     def _say(self, served: Served) -> None:
         """Say how class words are scored if it is not as with a model that is here."""

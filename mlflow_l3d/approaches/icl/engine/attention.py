@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -11,7 +11,17 @@ from mlflow_l3d.approaches.icl.engine.tensors import computed, type_of
 
 PRODUCTS: Final = "l3d_products"
 _OTHERS: Final = ("position_bias", "softcap", "s_aux", "cache")
-"""What layers may ask for that is done here neither way."""
+"""What layers may ask for, next to dropout, that is done here neither way."""
+
+
+def _asks_for_others(asked: Mapping[str, Any]) -> bool:
+    return bool(asked.get("dropout")) or any(asked.get(name) is not None for name in _OTHERS)
+
+
+def _scale(query: torch.Tensor, asked: Mapping[str, Any]) -> float:
+    """Return what scores are multiplied by."""
+    scaling: float | None = asked.get("scaling")
+    return float(query.shape[3] ** -0.5) if scaling is None else scaling
 
 
 def use_products(model: Any) -> None:
@@ -32,14 +42,7 @@ def use_products(model: Any) -> None:
 
 
 def attend_by_products(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    **more: Any,
+    module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **asked: Any
 ) -> tuple[torch.Tensor, None]:
     """Return what the queries read, shape (rows, N, heads, width), and no weights.
 
@@ -51,28 +54,25 @@ def attend_by_products(
         Shape (rows, heads, N, width).
     key, value
         Shape (rows, groups, K, width): so many heads share one of them as `groups` goes into heads.
-    attention_mask
+    mask
         Added to the scores; broadcasts to (rows, heads, N, K).
-    scaling
-        What scores are multiplied by; by default the square root of one over the width.
-    dropout, more
-        What else layers ask for, such as biases of positions, is left to torch's kernel.
+    asked
+        `scaling`, what scores are multiplied by; by default the square root of one over the width. What else layers
+        ask for, such as dropout and biases of positions, is left to torch's kernel.
     """
-    if attention_mask is None or dropout or any(more.get(name) is not None for name in _OTHERS):
+    if mask is None or _asks_for_others(asked):
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **more
-        )
+        return sdpa_attention_forward(module, query, key, value, mask, **asked)
     rows, heads, new, width = query.shape
     groups, keys = key.shape[1:3]
     with torch.autocast("cpu", enabled=False):
         query, key, value = (part.to(torch.bfloat16) for part in (query, key, value))
-        scaled = (query * (width**-0.5 if scaling is None else scaling)).reshape(rows, groups, -1, width)
+        scaled = (query * _scale(query, asked)).reshape(rows, groups, -1, width)
         scores = torch.matmul(scaled, key.transpose(2, 3)).view(rows, heads, new, keys)
         # The lowest number of another type is infinite in this one, and what sees nothing would read no number.
         lowest = torch.finfo(torch.bfloat16).min
-        scores += attention_mask if attention_mask.dtype is torch.bfloat16 else attention_mask.clamp(min=lowest)
+        scores += mask if mask.dtype is torch.bfloat16 else mask.clamp(min=lowest)
         read = torch.matmul(torch.softmax(scores, -1).view(rows, groups, -1, keys), value)
     return read.view(rows, heads, new, -1).transpose(1, 2).contiguous(), None
 
@@ -123,14 +123,7 @@ def use_cascade(model: Any) -> bool:
 
 
 def attend(
-    module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    **more: Any,
+    module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, **asked: Any
 ) -> tuple[torch.Tensor, None]:
     """Return what the queries read, shape (rows, N, heads, width), and no weights.
 
@@ -142,33 +135,29 @@ def attend(
         Shape (rows, heads, N, width).
     key, value
         Shape (rows, groups, K, width), without the prefix: so many heads share one of them as `groups` goes into heads.
-    attention_mask
+    mask
         Of truth values, (rows, 1, N, K). Every token sees itself.
-    scaling
-        What scores are multiplied by; by default the square root of one over the width.
-    dropout, more
-        What else layers ask for; with a prefix, none of it.
+    asked
+        `scaling`, as for :func:`attend_by_products`, and what else layers ask for; with a prefix, none of it.
 
     Raises
     ------
     NotImplementedError
         If a layer asks for more.
     """
-    prefix = more.pop(PREFIX, None)
+    prefix = asked.pop(PREFIX, None)
     if prefix is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **more
-        )
-    if dropout or any(more.get(name) is not None for name in _OTHERS):
+        return sdpa_attention_forward(module, query, key, value, mask, **asked)
+    if _asks_for_others(asked):
         raise NotImplementedError("attention of this kind to a prefix apart from other keys")
     dtype = computed(query.device.type, query.dtype)
     query, key, value = (part.to(dtype) for part in (query, key, value))
     layer = prefix.layers[module.layer_idx]
-    scale = query.shape[3] ** -0.5 if scaling is None else scaling
+    scale = _scale(query, asked)
     shared, total = _shared(query, layer.keys.to(dtype), layer.values.to(dtype), scale)
-    read = _own(query * scale, key, value, attention_mask, shared, total)
+    read = _own(query * scale, key, value, mask, shared, total)
     return read.to(dtype).transpose(1, 2).contiguous(), None
 
 

@@ -30,18 +30,11 @@ class Batches:
     size
         Most items of a batch, None for any number.
     fixed
-        Says whether both bounds stay, None if they need not.
+        Says whether both bounds stay.
     """
 
-    def __init__(self, tokens: int, size: int | None = None, *, fixed: Callable[[], bool] | None = None) -> None:
-        self._fixed = fixed
-        self.tokens = tokens
-        self.size = size
-
-    @property
-    def fixed(self) -> bool:
-        """Whether both bounds stay."""
-        return self._fixed is not None and self._fixed()
+    def __init__(self, tokens: int, size: int | None = None, *, fixed: Callable[[], bool] = lambda: False) -> None:
+        self.tokens, self.size, self.fixed = tokens, size, fixed
 
     def run(
         self,
@@ -93,7 +86,7 @@ class Batches:
         except Exception as error:
             if len(batch) == 1 or not is_out_of_memory(error):
                 raise
-            if self.fixed:
+            if self.fixed():
                 what = f"memory is spent by {len(batch)} prompts at once, and others at once may round otherwise"
                 raise L3DError(f"{what}. Use batch_size={len(batch) // 2}, or fewer workers.") from error
             self.size = len(batch) // 2

@@ -216,7 +216,7 @@ class CausalEngine(Engine):
                 self._kept = key, packed.prefix(tokens, self.batches.tokens)
                 break
             except Exception as error:
-                if not is_out_of_memory(error) or self.batches.fixed or self.batches.tokens <= _SMALLEST_CHUNK:
+                if not is_out_of_memory(error) or self.batches.fixed() or self.batches.tokens <= _SMALLEST_CHUNK:
                     raise
             release()
             self.batches.tokens //= 2

@@ -8,8 +8,9 @@ gives (``VLLM_BATCH_INVARIANT``, unless that is set otherwise), and each text th
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -152,7 +153,7 @@ class VllmEngine(Engine):
         seeds = [None] * len(texts) if sampling is None else (sampling.uniforms[:, 0] * 2**53).astype(np.int64).tolist()
         settings = [SamplingParams(seed=seed, **wanted) for seed in seeds]
         outputs = self.model.generate([{"prompt_token_ids": list(text)} for text in texts], settings, use_tqdm=False)
-        return [_before(list(one.outputs[0].token_ids), stop) for one in outputs]
+        return [list(takewhile(lambda token: token not in stop, one.outputs[0].token_ids)) for one in outputs]
 
 
 def _asked(trie: AnswerTrie) -> Iterator[tuple[TokenIds, dict[int, list[int]]]]:
@@ -165,8 +166,3 @@ def _asked(trie: AnswerTrie) -> Iterator[tuple[TokenIds, dict[int, list[int]]]]:
         rest = list(places_of_token.items())
         for start in range(0, len(rest), _MOST_TOKENS):
             yield beginning, dict(rest[start : start + _MOST_TOKENS])
-
-
-def _before(tokens: list[int], stop: Collection[int]) -> list[int]:
-    """Return the tokens before the first that ends a text."""
-    return next((tokens[:place] for place, token in enumerate(tokens) if token in stop), tokens)

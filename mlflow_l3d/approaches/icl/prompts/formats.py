@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -147,13 +148,9 @@ def text_format(letter: str, columns: int) -> PromptFormat:
         Number of text columns.
     """
     wording = _generic_wording(columns)
-    if letter == "A":
-        labelled = f"{wording.label}: {wording.sentence}"
-        instruction, turns = f"Answer the {wording.label.lower()}.", (wording.sentence, labelled, "Answer:")
-        return PromptFormat("text-A", (), instruction, f"{labelled}\nAnswer:", "\n", (), *turns)
-    question = ("Answer?", "Answer is", "The answer is")[LETTERS.index(letter) - 1]
-    plain = f"{wording.sentence} {question}", f"{wording.sentence}; {question}"
-    return PromptFormat(f"text-{letter}", (), "", f"{wording.sentence}\n{question}", "\n", (), *plain)
+    asked = ("Answer?", "Answer is", "The answer is")
+    wording = replace(wording, instruction=f"Answer the {wording.label.lower()}", asked=asked)
+    return _build(f"text-{letter}", letter, wording, (), ())
 
 
 def paper_task(name: str) -> str | None:
@@ -167,14 +164,14 @@ def _build(name: str, letter: str, wording: Wording, words: tuple[str, ...], ord
     sentence, topic = wording.sentence, wording.topic
     if letter == "A":
         listed = numbered_options([words[label] for label in order])
-        instruction = f"{wording.instruction} using following options: {listed}."
+        instruction = f"{wording.instruction}{f' using following options: {listed}' if words else ''}."
         labelled, label = f"{wording.label}: {sentence}", "Answer:"
         shot, turns = f"{labelled}\n{label}", (sentence, labelled, label, topic)
         return PromptFormat(name, words, instruction, shot, "\n", tuple(order), *turns)
     question = wording.asked[LETTERS.index(letter) - 1]
     user = "User: " if letter == "D" and wording.user else ""
-    # The blank behind the question is the authors'.
-    turns = (f"{sentence} {question} ", f"{sentence}; {question}", "", topic)
+    # The blank behind the question is the authors', who have classes only.
+    turns = (f"{sentence} {question}{' ' if words else ''}", f"{sentence}; {question}", "", topic)
     return PromptFormat(name, words, "", f"{user}{sentence}\n{question}", "\n", (), *turns)
 
 
@@ -249,7 +246,7 @@ def custom_format(
 
 
 def _shot(template: str, columns: int) -> str:
-    text, input_slots = _unescape(template).strip(), slots(columns)
+    text, input_slots = template.replace("\\n", "\n").strip(), slots(columns)
     allowed_slots, many = (*input_slots, _ANSWER), f"a task with {columns} text column(s)"
 
     def wrong(allowed: str, fix: str = f"For example: {' '.join(allowed_slots)}.") -> ParameterError:
@@ -279,8 +276,4 @@ def _instruction(instruction: str, words: Sequence[str]) -> str:
             escaped = instruction.replace("\n", "\\n")
             has = "an instruction has only {options}" if words else "if answers are texts, an instruction has none"
             raise ParameterError(INSTRUCTION, escaped, f"{match[0]} is not a slot; {has}")
-    return _unescape(instruction).strip().replace("{options}", numbered_options(words))
-
-
-def _unescape(text: str) -> str:
-    return text.replace("\\n", "\n")
+    return instruction.replace("\\n", "\n").strip().replace("{options}", numbered_options(words))

@@ -68,6 +68,10 @@ TOPIC: Final = Wording(
     "Determine topic of the sentence", "Sentence", ("Topic?", "Topic is", "This is about"), user=True, topic="topic"
 )
 
+_DBPEDIA: Final = (
+    "Company;Educational Institution;Artist;Athlete;Office Holder;Transportation;Building;Natural Place;Village;"
+    "Animal;Plant;Album;Film;Written Work"
+)
 TABLES: Final[Mapping[str, Table]] = {
     "sst2": Table(SENTIMENT, {"Negative": ("neg",), "Positive": ("pos",)}, {"D": ("terrible", "great")}),
     "cola": Table(
@@ -129,26 +133,7 @@ TABLES: Final[Mapping[str, Table]] = {
         {},
         numbered=False,
     ),
-    "dbpedia": Table(
-        TOPIC,
-        {
-            "Company": (),
-            "Educational Institution": (),
-            "Artist": (),
-            "Athlete": (),
-            "Office Holder": (),
-            "Transportation": ("meanoftransportation",),
-            "Building": (),
-            "Natural Place": (),
-            "Village": (),
-            "Animal": (),
-            "Plant": (),
-            "Album": (),
-            "Film": (),
-            "Written Work": (),
-        },
-        {},
-    ),
+    "dbpedia": Table(TOPIC, dict.fromkeys(_DBPEDIA.split(";"), ()) | {"Transportation": ("meanoftransportation",)}, {}),
 }
 """Name of a task -> its table."""
 

@@ -46,7 +46,8 @@ def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = 
         If a word is empty, holds a line break, or is the same as another (case, hyphens and underscores do not show
         words apart), or if there are not as many words as classes, or fewer than two.
     """
-    words = _split(given) if isinstance(given, str) else [str(word).strip() for word in given]
+    each = given.split(";" if ";" in given else "|") if isinstance(given, str) else given
+    words = [str(word).strip() for word in each]
     shown = ";".join(word.replace("\n", "\\n") for word in words)
     for number, word in enumerate(words, 1):
         if not word:
@@ -81,7 +82,3 @@ def words_of(class_names: Sequence[str]) -> tuple[str, ...]:
     if len({tuple(parts(word)) for word in spaced}) == len(spaced) and all(spaced):
         return check_words(spaced, class_names)
     return check_words(class_names, class_names)
-
-
-def _split(text: str) -> list[str]:
-    return [word.strip() for word in text.split(";" if ";" in text else "|")]

@@ -1,1 +1,0 @@
-"""Frozen encoders: the tokens of texts, and the features that they give."""
