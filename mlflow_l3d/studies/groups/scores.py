@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.approaches.command.scores import Printed, chosen_score
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import is_share, named, sounds_like_metric
+from mlflow_l3d.metrics.known import is_share, named, sounds_like_metric, split_direction
 from mlflow_l3d.parameters.values import Whole
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import ExistingRuns, histories
@@ -113,9 +113,10 @@ def _metric(metrics: pd.DataFrame, asked: str) -> tuple[Metric, list[str]]:
     numbers = pd.DataFrame(usable(metrics.to_numpy()), columns=metrics.columns)
     counts = numbers.count()[lambda count: count > 0]
     if asked != "auto":
-        if asked not in counts:
-            raise unknown_name("metric", asked, counts.index, "one that finished runs have:")
-        return named(asked), []
+        name, is_higher = (asked, None) if asked in counts else split_direction(asked)
+        if name not in counts:
+            raise unknown_name("metric", name, counts.index, "one that finished runs have:")
+        return named(name) if is_higher is None else replace(named(name), greater_is_better=is_higher), []
     likely = {name: Printed(numbers[name].median()) for name in counts.index if not _NO_METRIC.search(name)}
     most = max((counts[name] for name in likely if chosen_score({name: likely[name]})), default=0)
     name = chosen_score({name: value for name, value in likely.items() if 2 * counts[name] >= most})

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.analysis.judged.difference import difference, differences
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import split_direction
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point
@@ -26,8 +27,6 @@ from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.judged import Judged, is_evaluation, read_judged
 from mlflow_l3d.tracking.pages import link_of, runs_page
 
-_LOWER: Final = ":lower"
-"""Behind the name of a scorer of which lower values are better."""
 R = TypeVar("R", JudgedEvaluation, JudgedComparison)
 
 
@@ -167,10 +166,10 @@ def _chosen(metric: str, scorers: Sequence[str]) -> dict[str, bool]:
     """Return the named scorers -> whether higher values are better."""
     chosen = {}
     for text in [metric] if metric in scorers else [part.strip() for part in metric.split(",")]:
-        name = text if text in scorers else text.removesuffix(_LOWER)
+        name, is_higher = (text, None) if text in scorers else split_direction(text)
         if name not in scorers:
             raise ParameterError("metric", text, f"must be a scorer of the evaluation: {', '.join(scorers)}")
-        chosen[name] = name == text
+        chosen[name] = is_higher is not False
     return chosen
 
 
