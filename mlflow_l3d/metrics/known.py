@@ -29,9 +29,9 @@ _SHARES: Final = re.compile(
 )
 """Words in names of metrics that lie between 0 (or -1) and 1, or are written in percent."""
 
-_LOWER: Final = frozenset(
-    "seconds duration latency runtime time cost brier ece fpr fnr fdr false eer ber fid ppl bpb aic bic smape msle crps "
-    "divergence distance regret toxicity hallucination misclassification forgetting harmful lpips chamfer epe mpjpe".split()
+_LOWER: Final = re.compile(
+    "seconds|duration|latency|runtime|time|cost|brier|ece|fpr|fnr|fdr|false|eer|ber|fid|ppl|bpb|aic|bic|smape|msle|crps"
+    "|divergence|distance|regret|toxicity|hallucination|misclassification|forgetting|harmful|lpips|chamfer|epe|mpjpe"
 )
 """More words in names of numbers of which less is better, and which alone make no score."""
 DIRECTIONS: Final = {":lower": False, ":higher": True}
@@ -69,8 +69,8 @@ def named(name: str) -> Metric:
     """Return the metric of a name.
 
     Of one that only an approach knows the name alone says more: of ``rmse``, ``validation_loss`` and the like smaller
-    is better, unless ``:higher`` follows. Names with a word such as ``acc`` or ``share`` are read in percent, all others
-    in their own unit.
+    is better, unless ``:higher`` follows. Names with a word such as ``acc`` or ``share`` are read in percent, all
+    others in their own unit.
     """
     alone, is_higher = split_direction(name)
     if is_higher is not None and name not in registered():
@@ -87,20 +87,19 @@ def split_direction(text: str) -> tuple[str, bool | None]:
     return text.removesuffix(ending), DIRECTIONS.get(ending)
 
 
-def _is_lower(words: list[str], errors: Collection[str] = _ERRORS | _LOWER) -> bool:
+def _is_lower(words: list[str], *, is_score: bool = False) -> bool:
     """Return whether less is better: the last word that names a metric decides, and a negation turns errors around.
 
-    ``logloss`` is an error; ``error_detection_f1`` and ``neg_mean_squared_error`` are scores.
+    ``logloss`` is an error; ``error_detection_f1`` and ``neg_mean_squared_error`` are scores. If the metric `is_score`,
+    words that alone make none do not count.
     """
     negated = not {"neg", "negative", "negated", "free"}.isdisjoint(words) and "false" not in words
     if "likelihood" in words:
         return negated
-    found = [word for word in words if _SHARES.fullmatch(word) or _is_word(word, errors)]
-    return bool(found) and _is_word(found[-1], errors) and not negated
-
-
-def _is_word(word: str, errors: Collection[str]) -> bool:
-    return word in errors or word.endswith(("loss", "error"))
+    errors = [word for word in words if word in _ERRORS or word.endswith(("loss", "error"))]
+    errors += [] if is_score else filter(_LOWER.fullmatch, words)
+    last = next((word for word in reversed(words) if word in errors or _SHARES.fullmatch(word)), "")
+    return last in errors and not negated
 
 
 def _by_name(metric: Metric) -> tuple[Any, ...] | str:
@@ -135,7 +134,10 @@ def sounds_like_metric(name: str) -> bool:
     """Return whether a metric has this name, or a word in it says that it is one."""
     words = _words(name)
     return (
-        is_share(name) or _is_lower(words, _ERRORS) or not {*_ERRORS, "score", "hits"}.isdisjoint(words) or name in registered()
+        is_share(name)
+        or _is_lower(words, is_score=True)
+        or not {*_ERRORS, "score", "hits"}.isdisjoint(words)
+        or name in registered()
     )
 
 
