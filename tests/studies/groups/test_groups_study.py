@@ -134,7 +134,7 @@ def test_what_distinguishes_no_groups_and_moves_the_score_withholds_the_verdict(
     luck = 0.01 * np.random.default_rng(1).standard_normal(16)
     hidden = groups_study(*_by_rate(rows, 0.7 + luck + np.tile(np.repeat([0, 0.1], 4), 2)))
     assert (hidden.hidden, hidden.pairs.empty) == (("params.batch",), True)
-    assert headline(hidden) == "Batch may be a setting: which group is better is not decided."
+    assert headline(hidden) == "The score also moves with batch: which group is better is not decided."
     harmless = groups_study(*_by_rate(rows, 0.7 + luck))
     assert (harmless.hidden, len(harmless.pairs)) == ((), 1)
     same = [{**row, "batch": row["lr"]} for row in rows]

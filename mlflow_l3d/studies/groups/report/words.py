@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
 from mlflow_l3d.report.numbers import counted, listed, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.groups.numbers.grouping import short_names
+from mlflow_l3d.studies.groups.numbers.grouping import short_name, short_names
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
+from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.report.words import settings_answer
 
 _LISTED: Final = 8
@@ -27,7 +29,7 @@ def headline(study: GroupsStudy) -> str:
     if runs.min() == runs.max():
         return f"All {counted(len(runs), 'run')} have the same score: check that settings and seeds reach the training."
     if study.hidden:
-        return f"{_names(study.hidden).capitalize()} may be a setting: which group is better is not decided."
+        return f"The score also moves with {_names(study.hidden)}: which group is better is not decided."
     if several["luck"].isna().all():
         return "Each group has one seed only: how much of their differences is luck is not known."
     if study.pairs.empty and math.isnan(study.luck):
@@ -44,7 +46,12 @@ def headline(study: GroupsStudy) -> str:
 
 def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
     """Return what the runs say about luck, about groups, and about settings."""
-    return _luck(study), _differences(study), settings_answer(study.settings, study.metric)
+    return _luck(study), _differences(study), settings_answer(_without_seeds(study), study.metric)
+
+
+def _without_seeds(study: GroupsStudy) -> SettingsStudy:
+    frame = study.settings.frame
+    return replace(study.settings, frame=frame[~frame["setting"].isin({*study.seeds, *map(short_name, study.seeds)})])
 
 
 def _size(study: GroupsStudy, value: float) -> str:
@@ -147,6 +154,10 @@ def step(study: GroupsStudy, source: Source) -> Step:
         return Step("Train the best settings again with other seeds, at least three, then evaluate all:", command)
     if study.groups["runs_needed"].notna().any():
         return Step("Train the groups that need more runs with more seeds, then evaluate all:", command)
+    if study.hidden:
+        return Step(
+            "Name what distinguishes groups, with these parameters if they are settings:", f"{command} --group-by NAME"
+        )
     if "tag" in source.given:
         return Step("The runs have their luck as tags. Evaluate them again when there are more:", command)
     return Step("Write to each run how large a difference may be luck:", f"{command} --tag true")
