@@ -55,7 +55,8 @@ def evaluate_groups(
     seed
         Which of them are seeds, as in ``params.random_state``; ``auto`` takes those with the name of one.
     metric
-        The score; ``auto`` is the metric of all finished runs that sounds most like a score on test data.
+        The score; ``auto`` is the metric of all finished runs that sounds most like a score on test data. ``:lower`` or
+        ``:higher`` behind the name says which values are better.
     step
         ``last``, ``best``, or the number of a step.
     tag

@@ -155,7 +155,7 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
         ignored=tuple(map(str, grouping.ignored)),
         left_out=left_out,
         averaged=tuple(axis[0] for axis in axes) if is_averaged else (),
-        suspects=tuple(name for found in suspects for name in found if seeds[name].nunique() <= _FEW),
+        suspects=tuple(name for names in suspects for name in names if seeds[name].nunique() <= _FEW),
         hidden=hidden,
         along=along,
     )

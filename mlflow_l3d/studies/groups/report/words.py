@@ -85,9 +85,7 @@ def _differences(study: GroupsStudy) -> Answer:
     question, pairs = "Which groups differ?", study.pairs
     if study.hidden:
         why = f"Not decided: {_names(study.hidden)} distinguishes no groups here, but moves the score within them."
-        return Answer(
-            question, "", (why, "If it is a setting, add it to --group-by; if it is luck, name it as --seed.")
-        )
+        return Answer(question, "", (why, "Add settings to --group-by, and name seeds by --seed."))
     if pairs.empty:
         return Answer(question, "", ("Not known: it takes two groups with three seeds or more.",))
     is_found, groups = pairs["verdict"].eq(BETTER), len({*pairs["first"], *pairs["second"]})
@@ -142,22 +140,25 @@ def _names(names: tuple[str, ...]) -> str:
 
 def step(study: GroupsStudy, source: Source) -> Step:
     """Return what to do next."""
-    options = [f"--{name.replace('_', '-')}={text}" for name, text in source.given.items() if name != "source"]
-    command = shlex.join(["mlflow-l3d", "evaluate", source.task, *options])
-    if study.several.empty and not study.seeds:
+    options = {name: text for name, text in source.given.items() if name != "source"}
+    if study.hidden or (study.several.empty and (study.settings.per_run or not study.seeds)):
         why = "No parameter looks like a seed. Name the seed (--seed), or what distinguishes groups:"
-        return Step(why, f"{command} --group-by NAME")
-    if study.several.empty and (own := study.settings.per_run):
-        why = f"Each run has another {own[0]}. Name what distinguishes groups, or train each again with other seeds:"
-        return Step(why, f"{command} --group-by NAME")
+        if study.seeds:
+            why = f"Each run has another {study.settings.per_run[0]}. Name what distinguishes groups, or train again:"
+        if study.hidden:
+            why = "Name what distinguishes groups, with these parameters if they are settings:"
+        options.pop("group_by", None)
+        return Step(why, f"{_command(source, options)} --group-by NAME")
+    command = _command(source, options)
     if study.several.empty:
         return Step("Train the best settings again with other seeds, at least three, then evaluate all:", command)
     if study.groups["runs_needed"].notna().any():
         return Step("Train the groups that need more runs with more seeds, then evaluate all:", command)
-    if study.hidden:
-        return Step(
-            "Name what distinguishes groups, with these parameters if they are settings:", f"{command} --group-by NAME"
-        )
     if "tag" in source.given:
         return Step("The runs have their luck as tags. Evaluate them again when there are more:", command)
     return Step("Write to each run how large a difference may be luck:", f"{command} --tag true")
+
+
+def _command(source: Source, options: Mapping[str, str]) -> str:
+    typed = [f"--{name.replace('_', '-')}={text}" for name, text in options.items()]
+    return shlex.join(["mlflow-l3d", "evaluate", source.task, *typed])
