@@ -141,10 +141,11 @@ def _names(names: tuple[str, ...]) -> str:
 def step(study: GroupsStudy, source: Source) -> Step:
     """Return what to do next."""
     options = {name: text for name, text in source.given.items() if name != "source"}
-    if study.hidden or (study.several.empty and (study.settings.per_run or not study.seeds)):
+    own = [name for name in study.settings.per_run if name not in map(short_name, study.seeds)]
+    if study.hidden or (study.several.empty and (own or not study.seeds)):
         why = "No parameter looks like a seed. Name the seed (--seed), or what distinguishes groups:"
-        if study.seeds:
-            why = f"Each run has another {study.settings.per_run[0]}. Name what distinguishes groups, or train again:"
+        if study.seeds and own:
+            why = f"Each run has another {own[0]}. Name what distinguishes groups, or train again with other seeds:"
         if study.hidden:
             why = "Name what distinguishes groups, with these parameters if they are settings:"
         options.pop("group_by", None)
