@@ -34,8 +34,6 @@ _LOWER: Final = re.compile(
     "|divergence|distance|regret|toxicity|hallucination|misclassification|forgetting|harmful|lpips|chamfer|epe|mpjpe"
 )
 """More words in names of numbers of which less is better, and which alone make no score."""
-DIRECTIONS: Final = {":lower": False, ":higher": True}
-"""Behind the name of a metric: whether greater values are better."""
 _FRACTIONS: Final = frozenset(
     {"share", "rate", "fraction", "success", "consistency", "agreement", "synthetic", "judge", "hits"}
 )
@@ -83,8 +81,8 @@ def named(name: str) -> Metric:
 
 def split_direction(text: str) -> tuple[str, bool | None]:
     """Return the name of a metric, and whether greater values are better if ``:lower`` or ``:higher`` follows it."""
-    ending = next((each for each in DIRECTIONS if text.endswith(each)), "")
-    return text.removesuffix(ending), DIRECTIONS.get(ending)
+    name, _, word = text.rpartition(":")
+    return (name, word == "higher") if word in ("lower", "higher") else (text, None)
 
 
 def _is_lower(words: list[str], *, is_score: bool = False) -> bool:

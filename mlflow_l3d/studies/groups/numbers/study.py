@@ -225,8 +225,8 @@ class Part:
         averages = self.systems[0].scores
         if not self.degrees:
             return math.nan
-        within = max(0.0, float(self.scores.var() - averages.var())) if len(averages) < len(self.scores) else 0.0
-        return math.hypot(known_std(averages, ddof=1), math.sqrt(within))
+        within = self.scores.var() - averages.var() if len(averages) < len(self.scores) else 0.0
+        return math.hypot(known_std(averages, ddof=1), math.sqrt(max(0.0, float(within))))
 
 
 def _limit(scores: FloatArray, std: float, degrees: float) -> float:
