@@ -60,10 +60,10 @@ def study(rng: np.random.Generator, scores: str, sizes: tuple[int, ...], *, shar
     frame = pd.DataFrame({"params.seed": seeds})
     settings = pd.DataFrame({"params.model": [f"m{at}" for at in group]})
     names = tuple(f"m{at}" for at in range(len(sizes)))
-    grouping = Grouping(group, names, ("params.seed",), (), (), frame, settings)
+    grouping = Grouping(group, names, ("params.seed",), (), (), frame, settings, pd.DataFrame(index=frame.index))
     values = np.concatenate(parts)
     run_ids = pd.Series(seeds)
-    result = groups_study(run_ids, values, grouping, Metric("score", percent=False), pd.DataFrame({"score": values}))
+    result = groups_study(run_ids, values, grouping, Metric("score", percent=False))
     holds = result.groups["mean_ci_low"].le(0) & result.groups["mean_ci_high"].ge(0)
     return bool(result.pairs["p_holm"].min() <= 0.05), float(holds.mean())
 

@@ -7,6 +7,7 @@ import logging
 import math
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, Final
@@ -28,8 +29,11 @@ _SHARES: Final = re.compile(
 )
 """Words in names of metrics that lie between 0 (or -1) and 1, or are written in percent."""
 
-_COSTS: Final = frozenset({"seconds", "duration", "latency", "runtime", "time", "cost"})
-"""Words in names of numbers of which less is better, and which are never a score."""
+_LOWER: Final = re.compile(
+    "seconds|duration|latency|runtime|time|cost|brier|ece|fpr|fnr|fdr|false|eer|ber|fid|ppl|bpb|aic|bic|smape|msle|crps"
+    "|divergence|distance|regret|toxicity|hallucination|misclassification|forgetting|harmful|lpips|chamfer|epe|mpjpe"
+)
+"""More words in names of numbers of which less is better, and which alone make no score."""
 _FRACTIONS: Final = frozenset(
     {"share", "rate", "fraction", "success", "consistency", "agreement", "synthetic", "judge", "hits"}
 )
@@ -63,21 +67,37 @@ def named(name: str) -> Metric:
     """Return the metric of a name.
 
     Of one that only an approach knows the name alone says more: of ``rmse``, ``validation_loss`` and the like smaller
-    is better. Names with a word such as ``acc`` or ``share`` are read in percent, all others in their own unit.
+    is better, unless ``:higher`` follows. Names with a word such as ``acc`` or ``share`` are read in percent, all
+    others in their own unit.
     """
+    alone, is_higher = split_direction(name)
+    if is_higher is not None and name not in registered():
+        return replace(named(alone), greater_is_better=is_higher)
     words = _words(name)
-    error = _is_error(words) or (not _COSTS.isdisjoint(words) and not _is_negated(words))
-    percent = not error and (not _FRACTIONS.isdisjoint(words) or any(map(_SHARES.fullmatch, words)))
-    return registered().get(name, Metric(name, greater_is_better=not error, percent=percent))
+    is_lower = _is_lower(words)
+    percent = not is_lower and (not _FRACTIONS.isdisjoint(words) or any(map(_SHARES.fullmatch, words)))
+    return registered().get(name, Metric(name, greater_is_better=not is_lower, percent=percent))
 
 
-def _is_error(words: list[str]) -> bool:
-    """Return whether the words name an error, as ``logloss``; scikit-learn's ``neg_mean_squared_error`` is a score."""
-    return not _is_negated(words) and any(word in _ERRORS or word.endswith(("loss", "error")) for word in words)
+def split_direction(text: str) -> tuple[str, bool | None]:
+    """Return the name of a metric, and whether greater values are better if ``:lower`` or ``:higher`` follows it."""
+    name, _, word = text.rpartition(":")
+    return (name, word == "higher") if word in ("lower", "higher") else (text, None)
 
 
-def _is_negated(words: list[str]) -> bool:
-    return not {"neg", "negative", "negated"}.isdisjoint(words)
+def _is_lower(words: list[str], *, is_score: bool = False) -> bool:
+    """Return whether less is better: the last word that names a metric decides, and a negation turns errors around.
+
+    ``logloss`` is an error; ``error_detection_f1`` and ``neg_mean_squared_error`` are scores. If the metric `is_score`,
+    words that alone make none do not count.
+    """
+    negated = not {"neg", "negative", "negated", "free"}.isdisjoint(words) and "false" not in words
+    if "likelihood" in words:
+        return negated
+    errors = [word for word in words if word in _ERRORS or word.endswith(("loss", "error"))]
+    errors += [] if is_score else filter(_LOWER.fullmatch, words)
+    last = next((word for word in reversed(words) if word in errors or _SHARES.fullmatch(word)), "")
+    return last in errors and not negated
 
 
 def _by_name(metric: Metric) -> tuple[Any, ...] | str:
@@ -105,14 +125,17 @@ def is_share(name: str) -> bool:
     if metric is not None:
         return math.isfinite(metric.range[1])
     words = _words(name)
-    return not _is_error(words) and any(map(_SHARES.fullmatch, words))
+    return not _is_lower(words) and any(map(_SHARES.fullmatch, words))
 
 
 def sounds_like_metric(name: str) -> bool:
     """Return whether a metric has this name, or a word in it says that it is one."""
     words = _words(name)
     return (
-        is_share(name) or _is_error(words) or not {*_ERRORS, "score", "hits"}.isdisjoint(words) or name in registered()
+        is_share(name)
+        or _is_lower(words, is_score=True)
+        or not {*_ERRORS, "score", "hits"}.isdisjoint(words)
+        or name in registered()
     )
 
 

@@ -65,7 +65,8 @@ def _result_classes() -> dict[str, str]:
 def _written(value: Any) -> Any:
     """Return a value as JSON types; a number that is not finite is its name."""
     if isinstance(value, Metric):
-        return value.name
+        is_usual = named(value.name).greater_is_better == value.greater_is_better
+        return value.name if is_usual else f"{value.name}:{'higher' if value.greater_is_better else 'lower'}"
     if isinstance(value, OnOneScreen) and (run_id := getattr(value, "run_id", "")):  # another run holds it
         return run_id
     if is_dataclass(value):

@@ -31,6 +31,9 @@ EXPERIMENT: Final = "experiment:"
 """Begins a source that is a whole experiment, by its name or id."""
 _SYSTEM: Final = "system/"
 """Begins the names of what MLflow measures of the machine."""
+_COMMIT: Final = "mlflow.source.git.commit"
+_OUTCOME: Final = "params.best_"
+"""Begins the names of what a search found, which its trials did not have."""
 _POINTS: Final = 10_000_000
 _FORMS: Final[Mapping[str, Callable[[Path], pd.DataFrame]]] = {
     ".parquet": pd.read_parquet,
@@ -51,16 +54,18 @@ class ExistingRuns:
         One row per run: ``run_id``, ``name``, ``status``, ``parent`` (the row of its parent run; -1 for none),
         ``role`` (``l3d.role``; empty for runs of other code), ``uri`` and ``tables`` (logged tables, as text).
     params
-        The same rows: categories of texts by ``params.NAME`` and ``tags.NAME``, without MLflow's tags and ours. A run
-        has the parameters of its parent runs that it lacks.
-    metrics
-        The same rows: the last value of each metric, nan if a run has none.
+        The same rows: categories of texts by ``params.NAME`` and ``tags.NAME``, without our tags; of MLflow's the
+        commit and the experiment (``tags.mlflow.experiment``). A run has the parameters of its parent runs that it
+        lacks, but for what a search found (``best_...``).
+    metrics, steps
+        The same rows: the last value of each metric and its step, nan if a run has none.
     """
 
     experiment_id: str
     frame: pd.DataFrame
     params: pd.DataFrame
     metrics: pd.DataFrame
+    steps: pd.DataFrame
 
 
 def read_runs(client: MlflowClient, source: str | Sequence[str]) -> ExistingRuns:
@@ -109,7 +114,8 @@ def read_runs(client: MlflowClient, source: str | Sequence[str]) -> ExistingRuns
     frame = pd.DataFrame(rows)
     place = {run_id: at for at, run_id in enumerate(frame["run_id"])}
     parents = np.array([place.get(parent, -1) for parent in frame["parent"]])
-    return ExistingRuns(str(experiment_id), frame.assign(parent=parents), columns.params(parents), columns.metrics())
+    params, numbers = columns.params(parents), (columns.frame_of(columns.numbers), columns.frame_of(columns.steps))
+    return ExistingRuns(str(experiment_id), frame.assign(parent=parents), params, *numbers)
 
 
 def _experiment(client: MlflowClient, source: str) -> str:
@@ -131,27 +137,33 @@ class _Columns:
         self.codes: dict[str, array[int]] = {}
         self.levels: dict[str, dict[str, int]] = {}
         self.numbers: dict[str, array[float]] = {}
+        self.steps: dict[str, array[float]] = {}
 
     def add(self, run: Run) -> dict[str, str]:
         """Add a run; return its row of the frame."""
         tags: Mapping[str, str] = run.data.tags
         texts = {f"params.{name}": text for name, text in run.data.params.items()}
         texts |= {f"tags.{name}": text for name, text in tags.items() if not name.startswith(("mlflow.", "l3d."))}
+        texts["tags.mlflow.experiment"] = str(run.info.experiment_id)
+        if commit := tags.get(_COMMIT):
+            texts[f"tags.{_COMMIT}"] = commit
         for name, text in texts.items():
             codes, levels = self.codes.setdefault(name, array("i")), self.levels.setdefault(name, {})
             codes.extend([-1] * (self.runs - len(codes)))
             codes.append(levels.setdefault(text, len(levels)))
-        for name, number in run.data.metrics.items():
-            if not name.startswith(_SYSTEM):
-                column = self.numbers.setdefault(name, array("d"))
-                column.extend([math.nan] * (self.runs - len(column)))
-                column.append(number)
+        for point in run.data._metric_objs:  # the public dictionary has no steps
+            if not point.key.startswith(_SYSTEM):
+                for columns, number in ((self.numbers, point.value), (self.steps, point.step)):
+                    column = columns.setdefault(point.key, array("d"))
+                    column.extend([math.nan] * (self.runs - len(column)))
+                    column.append(number)
         self.runs += 1
+        parent, run_id = tags.get(names.PARENT_RUN_ID, ""), str(run.info.run_id)
         return {
-            "run_id": str(run.info.run_id),
+            "run_id": run_id,
             "name": str(run.info.run_name or ""),
             "status": str(run.info.status),
-            "parent": tags.get(names.PARENT_RUN_ID, ""),
+            "parent": "" if parent == run_id else parent,
             "role": tags.get(names.ROLE, ""),
             "uri": str(run.info.artifact_uri),
             "tables": tags.get(names.LOGGED_ARTIFACTS, ""),
@@ -163,16 +175,16 @@ class _Columns:
         for name, values in self.codes.items():
             codes = np.full(self.runs, -1)
             codes[: len(values)] = values
-            for _ in range(3):  # levels of nested runs
+            for _ in range(0 if name.startswith(_OUTCOME) else 3):  # levels of nested runs
                 codes = np.where((codes < 0) & (parents >= 0), codes[parents], codes)
             columns[name] = pd.Categorical.from_codes(codes, pd.Index([*self.levels[name]], dtype=object))
-        return pd.DataFrame(columns)
+        return pd.DataFrame(columns, range(self.runs))
 
-    def metrics(self) -> pd.DataFrame:
-        """Return the numbers."""
-        for column in self.numbers.values():
+    def frame_of(self, columns: Mapping[str, array[float]]) -> pd.DataFrame:
+        """Return numbers as a frame."""
+        for column in columns.values():
             column.extend([math.nan] * (self.runs - len(column)))
-        return pd.DataFrame({name: np.array(column) for name, column in self.numbers.items()}, range(self.runs))
+        return pd.DataFrame({name: np.array(column) for name, column in columns.items()}, range(self.runs))
 
 
 def histories(client: MlflowClient, run_ids: Sequence[str], metric: str) -> Iterator[tuple[str, int, int, float]]:

@@ -103,7 +103,13 @@ def test_names_without_a_word_for_a_share_are_read_in_their_own_unit(name: str) 
     assert (metric.sign, metric.percent) == (1.0, False)
 
 
-@pytest.mark.parametrize("name", ["test_acc", "success_rate", "judge_score", "hits@10", "unparsed_share"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *["test_acc", "success_rate", "judge_score", "hits@10", "unparsed_share", "time_series_accuracy"],
+        *["cost_sensitive_f1", "error_detection_f1", "loss_aware_auc", "error-free_rate"],
+    ],
+)
 def test_names_of_shares_are_read_in_percent(name: str) -> None:
     metric = known.named(name)
     assert (metric.sign, metric.percent) == (1.0, True)
@@ -113,7 +119,20 @@ def test_names_of_shares_are_read_in_percent(name: str) -> None:
     "name",
     [
         *["validation_loss", "Top-Error", "perplexity", "dev_wer"],
-        *["validation_0-logloss", "nll", "duration_seconds", "latency", "error_rate"],
+        *[
+            "validation_0-logloss",
+            "nll",
+            "duration_seconds",
+            "latency",
+            "error_rate",
+            "brier",
+            "fpr",
+            "eer",
+            "ece",
+            "ppl",
+        ],
+        *["kl_divergence", "hallucination_rate", "neg_log_likelihood", "false_negative_rate", "misclassification"],
+        *["my_score:lower", "aic", "regret", "crps"],
     ],
 )
 def test_what_only_an_approach_knows_is_an_error_by_its_name(name: str) -> None:

@@ -19,7 +19,9 @@ class _Source(TypedDict, total=False):
 
 
 class _Metric(TypedDict, total=False):
-    metric: Annotated[str, Of("auto", "metric whose spread is reported; auto is the parent's, or the likely one")]
+    metric: Annotated[
+        str, Of("auto", "metric that is reported (of runs also NAME:lower); auto is the parent's, or the likely one")
+    ]
 
 
 class GroupOptions(TypedDict, total=False):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, example_vo
 from mlflow_l3d.analysis.consistency.runs import class_agreement
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.examples import MOST
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import read_table
 
@@ -49,15 +51,21 @@ def agreement_of_groups(
     """
     rows, fragile, notes = [], None, []
     for name, runs in groups.items():
-        tables = [*_read(client, runs.head(MOST_RUNS).to_dict("records"))]
-        if len(tables) < 2:
+        read = _read(client, runs.head(MOST_RUNS).to_dict("records"))
+        if len(read) < 2:
             continue
+        examples = pd.Series([_examples(table) for table in read], dtype=object)
+        is_same = examples.eq(examples.mode().iloc[0])
+        tables = [table for table, same in zip(read, is_same, strict=True) if table is not None and same]
         ids, labels = tables[0]["example_id"], tables[0]["label"].astype(str)
-        same = all(each["example_id"].equals(ids) and each["label"].astype(str).equals(labels) for each in tables)
-        if not same or len(ids) < FEWEST_EXAMPLES:
-            why = f"there are fewer than {FEWEST_EXAMPLES}" if same else "its runs predict different examples"
+        if len(tables) < 2 or len(ids) < FEWEST_EXAMPLES:
+            why = f"there are fewer than {FEWEST_EXAMPLES}" if tables[1:] else "its runs predict different examples"
             notes.append(f"Predictions of {name} are not compared: {why}.")
             continue
+        if left := len(is_same) - len(tables):
+            notes.append(f"{counted(left, 'run')} of {name} without predictions of the same examples: not compared.")
+        if tables[0].attrs:
+            notes.append(f"Predictions of {name} have no ids: they are compared by position, as their labels agree.")
         codes = pd.factorize(pd.concat([labels, *(each["prediction"].astype(str) for each in tables)]))[0]
         true, predictions = codes[: len(ids)], codes[len(ids) :].reshape(len(tables), -1)
         agreement = class_agreement(predictions, true)
@@ -72,14 +80,20 @@ def agreement_of_groups(
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float)), fragile, notes
 
 
-def _read(client: Client, runs: Sequence[Mapping[Any, str]]) -> Iterator[pd.DataFrame]:
-    """Yield the predictions of runs; nothing if the first run has none."""
-    for name in [*_FILES, *(each["path"] for each in json.loads(runs[0]["tables"] or "[]"))]:
-        if _with_roles(read_table(client, runs[0]["uri"], name)) is not None:
-            yield from filter(
-                lambda each: each is not None, (_with_roles(read_table(client, run["uri"], name)) for run in runs)
-            )
-            return
+def _read(client: Client, runs: Sequence[Mapping[Any, str]]) -> list[pd.DataFrame | None]:
+    """Return the predictions of each run, None if it has none; nothing if the first three have none."""
+    listed = [each["path"] for run in runs[:3] for each in json.loads(run["tables"] or "[]")]
+    for name in dict.fromkeys([*_FILES, *listed]):
+        if any(_with_roles(read_table(client, run["uri"], name)) is not None for run in runs[:3]):
+            return [_with_roles(read_table(client, run["uri"], name)) for run in runs]
+    return []
+
+
+def _examples(table: pd.DataFrame | None) -> str | None:
+    """Return which examples a table predicts, in few letters."""
+    if table is None:
+        return None
+    return sha256(table[["example_id", "label"]].astype(str).to_csv().encode()).hexdigest()
 
 
 def _with_roles(table: pd.DataFrame | None) -> pd.DataFrame | None:
@@ -90,8 +104,12 @@ def _with_roles(table: pd.DataFrame | None) -> pd.DataFrame | None:
     columns = {role: next((table[name] for name in names if name in table), None) for role, names in _ROLES.items()}
     if columns["label"] is None or columns["prediction"] is None:
         return None
-    if columns["example_id"] is None or columns["example_id"].duplicated().any():
+    if by_position := columns["example_id"] is None or bool(columns["example_id"].duplicated().any()):
         columns["example_id"] = pd.Series(range(len(table)), table.index)
     frame = pd.DataFrame(columns).sort_values("example_id", ignore_index=True, kind="stable")
     floats = frame[["label", "prediction"]].select_dtypes("float")
-    return None if (floats % 1 != 0).any(axis=None) else frame.astype(dict.fromkeys(floats, np.int64))
+    if (floats % 1 != 0).any(axis=None) or frame.isna().any(axis=None):
+        return None
+    frame = frame.astype(dict.fromkeys(floats, np.int64))
+    frame.attrs = {"by_position": True} if by_position else {}
+    return frame

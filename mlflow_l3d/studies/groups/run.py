@@ -55,7 +55,8 @@ def evaluate_groups(
     seed
         Which of them are seeds, as in ``params.random_state``; ``auto`` takes those with the name of one.
     metric
-        The score; ``auto`` is the metric of all finished runs that sounds most like a score on test data.
+        The score; ``auto`` is the metric of all finished runs that sounds most like a score on test data. ``:lower`` or
+        ``:higher`` behind the name says which values are better.
     step
         ``last``, ``best``, or the number of a step.
     tag
@@ -95,13 +96,15 @@ def evaluate_groups(
         scored = read_scores(client, runs, metric, str(step))
         frame, params = (each[scored.used].reset_index(drop=True) for each in (runs.frame, runs.params))
         grouping = group_runs(params, frame["name"], group_by=group_by, seed=seed)
-        study = groups_study(frame["run_id"], scored.scores, grouping, scored.metric, scored.results)
+        study = groups_study(frame["run_id"], scored.scores, grouping, scored.metric)
         grouped = frame[~study.runs["repeated"]].groupby(study.runs["group"])
         members = {name: grouped.get_group(name) for name in study.several["group"].head(_WITH_PREDICTIONS)}
         agreement, examples, remarks = agreement_of_groups(client, members)
         study = replace(study, groups=study.groups.merge(agreement, on="group", how="left"))
     title = f"luck in {typed['source'].removeprefix('experiment:')}"[:250]
-    options = {name: text for name, text in typed.items() if text not in ("auto", "last")}
+    options = {name: text for name, text in typed.items() if text not in ("auto", "last")} | (
+        {"tag": "true"} if tag else {}
+    )
     origin = Source(task=typed["source"], address=runs_page(client, runs.experiment_id), given=options)
     about = About(title=title, source=origin, notes=(*scored.notes, *remarks), settings=typed)
     result = GroupsEvaluation("", study, scored.counts, examples, about)

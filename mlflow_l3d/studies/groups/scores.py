@@ -15,12 +15,13 @@ from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.approaches.command.scores import Printed, chosen_score
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import is_share, named, sounds_like_metric
+from mlflow_l3d.metrics.known import is_share, named, split_direction
 from mlflow_l3d.parameters.values import Whole
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import ExistingRuns, histories
 
-_NO_METRIC: Final = re.compile(r"(?:^|[_/. ])(?:std|stderr|sem|rank|split\d+|time)(?:[_/. ]|$)")
+_NO_METRIC: Final = re.compile(r"(?:^|[_/. ])(?:std|stderr|sem|rank|split\d+)(?:[_/. ]|$)")
 """Words in names of what scikit-learn's searches log with each score."""
 _STEP: Final = Whole(0, words=("last", "best"))
 
@@ -33,8 +34,8 @@ class Scored:
     ----------
     used
         One value per run that was read: whether it counts.
-    scores, results
-        Of the runs that count: the score, and everything that sounds like one.
+    scores
+        Of the runs that count.
     metric
         What the score is.
     counts
@@ -45,7 +46,6 @@ class Scored:
 
     used: npt.NDArray[np.bool_]
     scores: FloatArray
-    results: pd.DataFrame
     metric: Metric
     counts: dict[str, int]
     notes: list[str]
@@ -82,7 +82,7 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str) -> S
         values = frame["run_id"].map(at_step).to_numpy(dtype=np.float64)
     scored, up = finished.to_numpy() & np.isfinite(values), frame["parent"].to_numpy()
     is_parent, above = np.zeros(len(frame), dtype=bool), up[scored]
-    while len(above := above[above >= 0]):
+    while len(above := above[(above >= 0) & ~is_parent[above]]):  # parents may be in a circle
         is_parent[above] = True
         above = up[np.unique(above)]
     used = scored & ~is_parent
@@ -98,14 +98,20 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str) -> S
     }
     if still := frame.loc[theirs & frame["status"].eq("RUNNING"), "name"].head(3).tolist():
         notes.append(f"Still running, and left out: {', '.join(still)}.")
+    if parents := int((scored & is_parent).sum()):
+        alone = "To evaluate them instead, name them by a filter or by their ids"
+        notes.append(f"{counted(parents, 'run')} with a score left out, whose child runs have one, too. {alone}.")
+    steps = runs.steps[chosen.name][used]
+    if step == "last" and steps.min() < steps.max():
+        notes.append(f"The last steps differ, from {steps.min():.0f} to {steps.max():.0f}. One step for all: --step.")
     if step == "best":
         notes.append("The best step of each run was chosen by its own score, so all scores are too good.")
     scores = _in_fractions(values[used], chosen, frame["run_id"][used])
+    chosen = replace(chosen, percent=chosen.percent and bool(np.abs(scores).max() <= 1))
     if is_share(chosen.name) and np.abs(scores).max() <= 1:
         low, high = chosen.range
         chosen = replace(chosen, range=(max(low, -1.0), min(high, 1.0)))  # no interval claims more
-    results = runs.metrics[used][[name for name in runs.metrics if sounds_like_metric(str(name))]]
-    return Scored(used, scores, results, chosen, counts, notes)
+    return Scored(used, scores, chosen, counts, notes)
 
 
 def _metric(metrics: pd.DataFrame, asked: str) -> tuple[Metric, list[str]]:
@@ -113,9 +119,10 @@ def _metric(metrics: pd.DataFrame, asked: str) -> tuple[Metric, list[str]]:
     numbers = pd.DataFrame(usable(metrics.to_numpy()), columns=metrics.columns)
     counts = numbers.count()[lambda count: count > 0]
     if asked != "auto":
-        if asked not in counts:
-            raise unknown_name("metric", asked, counts.index, "one that finished runs have:")
-        return named(asked), []
+        name, is_higher = (asked, None) if asked in counts else split_direction(asked)
+        if name not in counts:
+            raise unknown_name("metric", name, counts.index, "one that finished runs have:")
+        return named(name) if is_higher is None else replace(named(name), greater_is_better=is_higher), []
     likely = {name: Printed(numbers[name].median()) for name in counts.index if not _NO_METRIC.search(name)}
     most = max((counts[name] for name in likely if chosen_score({name: likely[name]})), default=0)
     name = chosen_score({name: value for name, value in likely.items() if 2 * counts[name] >= most})
@@ -146,7 +153,7 @@ def _in_fractions(scores: FloatArray, metric: Metric, run_ids: pd.Series) -> Flo
         If some runs logged per cent and others fractions, or a score is outside of the range of its metric.
     """
     sizes = np.abs(scores)
-    if is_share(metric.name) and 1.5 < sizes.max() <= 100:
+    if (metric.percent or is_share(metric.name)) and 1.5 < sizes.max() <= 100:
         small = np.flatnonzero((sizes > 0) & (sizes <= 1))
         if small.size:
             allowed = f"{small.size} runs have a fraction, as {run_ids.iloc[small[0]]}, and others a number in per cent"

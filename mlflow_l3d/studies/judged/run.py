@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
-from typing import Final, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.analysis.judged.difference import difference, differences
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.known import split_direction
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point
@@ -26,8 +27,6 @@ from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.judged import Judged, is_evaluation, read_judged
 from mlflow_l3d.tracking.pages import link_of, runs_page
 
-_LOWER: Final = ":lower"
-"""Behind the name of a scorer of which lower values are better."""
 Runs: TypeAlias = str | Sequence[str]
 """The evaluation runs of a system."""
 R = TypeVar("R", JudgedEvaluation, JudgedComparison)
@@ -162,11 +161,12 @@ def are_evaluations(client: Client, systems: Sequence[str]) -> bool:
 def _chosen(metric: str, scorers: Sequence[str]) -> dict[str, bool]:
     """Return the named scorers, or all -> whether higher values are better."""
     chosen = {}
-    for text in scorers if metric == "auto" else [metric] if metric in scorers else metric.split(","):
-        name = text.strip() if text.strip() in scorers else text.strip().removesuffix(_LOWER)
+    for each in scorers if metric == "auto" else [metric] if metric in scorers else metric.split(","):
+        text = each.strip()
+        name, is_higher = (text, None) if text in scorers else split_direction(text)
         if name not in scorers:
             raise ParameterError("metric", text, f"must be a scorer of the evaluation: {', '.join(scorers)}")
-        chosen[name] = name == text.strip()
+        chosen[name] = is_higher is not False
     return chosen
 
 

@@ -66,4 +66,4 @@ def study_of(scores: Mapping[str, Sequence[float]], *, shared: bool = False, met
     frame = pd.DataFrame(rows)
     grouping = grouped([{"model": row["model"], "seed": row["seed"]} for row in rows])
     ids = pd.Series([f"run {at}" for at in range(len(rows))])
-    return groups_study(ids, frame["score"].to_numpy(), grouping, named(metric), frame[["score"]])
+    return groups_study(ids, frame["score"].to_numpy(), grouping, named(metric))

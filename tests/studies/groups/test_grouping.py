@@ -9,7 +9,17 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.groups.numbers.grouping import canonical
 
 SEEDS = ["seed", "random_state", "svc__random_state", "random_seed", "data_seed", "seed_everything", "model.seed"]
-SEEDS += ["tags.seed", "randomState", "torch-manual-seed", "cv_fold", "replicate", "rng"]
+SEEDS += [
+    "tags.seed",
+    "randomState",
+    "torch-manual-seed",
+    "cv_fold",
+    "replicate",
+    "rng",
+    "PYTHONHASHSEED",
+    "cv_split",
+    "seed0",
+]
 
 
 @pytest.mark.parametrize("name", SEEDS)
@@ -22,7 +32,13 @@ def test_names_of_seeds(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "values"), [("n_seeds", "12"), ("k_fold", "12"), ("seed_model", "ab"), ("repeat", "13")]
+    ("name", "values"),
+    [
+        *[("n_seeds", "12"), ("k_fold", "12"), ("seed_model", "ab"), ("repeat", "13"), ("repetition_penalty", "12")],
+        *[("fold_dim", "12"), ("seed_fraction", "12"), ("initial_seeds", "12"), ("use_seed", "01"), ("seed_lr", "12")],
+        *[("learning_rate_seed", "12"), ("epsilon_end", "12"), ("lr_start", "12"), ("checkpoint_path", "ab")],
+        *[("model_run_id", "ab"), ("results_file", "ab"), ("work_dir", "ab"), ("prompt_repetition", "14")],
+    ],
 )
 def test_other_numbers_with_such_words_are_settings(name: str, values: str) -> None:
     rows = [{name: value, "seed": seed} for value in values for seed in "123"]
@@ -35,6 +51,25 @@ def test_numbers_written_differently_are_one_value_and_none_is_another() -> None
     assert sets(grouping) == [[0, 1, 2], [3, 5], [4]]
     assert grouping.names == ("lr=0.001", "lr=not logged", "lr=0.002")
     assert canonical("12345678901234567890") == "12345678901234567890"  # a seed of 64 bits keeps its digits
+
+
+def test_versions_and_ids_are_no_numbers_and_merged_numbers_are_named() -> None:
+    rows = [{"dataset_version": text, "lr": "0.1"} for text in ("1.1", "1.10", "1.1", "1.10")]
+    assert sets(grouped(rows)) == [[0, 2], [1, 3]]
+    assert sets(grouped([{"zone": text, "seed": seed} for text in ("00123", "123") for seed in "12"])) == [
+        [0, 1],
+        [2, 3],
+    ]
+    assert grouped(rows).merged == ()
+    assert grouped(
+        [{"lr": text, "wd": wd} for text, wd in (("1e-3", "1"), ("0.001", "2"))], group_by="lr,wd"
+    ).merged == ("params.lr",)
+
+
+def test_a_seed_may_make_groups_and_one_without_a_value_is_not_fixed() -> None:
+    rows = [{"lr": rate, "seed": seed, "random_state": "None"} for rate in "12" for seed in "345"]
+    assert grouped(rows, group_by="params.seed").names == ("seed=3", "seed=4", "seed=5")
+    assert grouped(rows).fixed_seeds == ()
 
 
 def test_folders_names_times_and_inner_seeds_of_a_run_split_no_groups() -> None:
@@ -83,7 +118,7 @@ def test_tags_distinguish_groups_if_each_value_is_in_several_runs() -> None:
         for seed in "12"
     ]
     grouping = grouped(rows)
-    assert (sets(grouping), grouping.ignored) == ([[0, 1], [2, 3]], ("tags.host",))
+    assert (sets(grouping), [*grouping.ignored]) == ([[0, 1], [2, 3]], ["tags.host"])
 
 
 def test_long_values_that_are_cut_to_the_same_text_stay_two_groups() -> None:
@@ -96,7 +131,7 @@ def test_what_the_user_names_decides() -> None:
     assert len(grouped(rows).names) == 12
     assert len(grouped(rows, seed="params.noise").names) == 4
     by_rate = grouped(rows, group_by="lr", seed="noise")
-    assert (by_rate.names, by_rate.ignored) == (("lr=1", "lr=2"), ("params.depth",))
+    assert (by_rate.names, [*by_rate.ignored]) == (("lr=1", "lr=2"), ["params.depth"])
     assert len(grouped([{**row, "seed": "1"} for row in rows], seed="none").names) == 12
     with pytest.raises(ParameterError, match=r"^group_by='params.rate': must be one that the runs have: params.depth"):
         grouped(rows, group_by="rate")

@@ -91,7 +91,7 @@ def test_tags_are_written_only_if_they_are_asked_for(place: Place) -> None:
     evaluated(place, log=True, tag=True)
     tags = place.client.get_run(runs["0.1"][0]).data.tags
     ours = {name: value for name, value in tags.items() if name.startswith("l3d.")}
-    luck = "test_acc: a difference of two runs below 2.77 points may be luck"
+    luck = "test_acc: a difference of two runs below 6.08 points may be luck"
     assert ours == {"l3d.group": "lr=0.1", "l3d.group_runs": "3", "l3d.group_std": "0.01", "l3d.luck": luck}
     for one, other in zip(before, contents(place, runs["0.1"]), strict=True):
         for name in ours:
@@ -263,6 +263,104 @@ def test_predictions_of_other_examples_are_not_compared(place: Place, tmp_path: 
     result = evaluated(place)
     assert result.groups["consistency"].isna().all()
     assert "Predictions of all runs are not compared: its runs predict different examples." in result.summary()
+
+
+def test_other_files_and_missing_values_cost_their_runs_only(place: Place, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=40)
+    for seed in range(5):
+        predictions = np.where(rng.random(40) < 0.2, 1 - labels, labels)
+        rows = slice(0, 30 if seed == 0 else 40)
+        predict(place, tmp_path, "predictions.csv", predictions[rows], labels[rows], seed)
+    add_run(place, {"seed": 5}, {"accuracy": 0.5})
+    result = evaluated(place)
+    assert result.groups["compared"].tolist() == [4]
+    assert "2 runs of all runs without predictions of the same examples: not compared." in said(result)
+    assert "compared by position" in said(result)
+
+
+def said(result: GroupsEvaluation) -> str:
+    """Return the whole report as text."""
+    return " ".join(result.report().remarks)
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "best"), [("brier", "", "a"), ("my_score", ":lower", "a"), ("ece", ":higher", "b")]
+)
+def test_the_direction_is_said_and_may_be_typed(place: Place, name: str, typed: str, best: str) -> None:
+    for model, mean in (("a", 0.1), ("b", 0.2)):
+        for seed in range(3):
+            add_run(place, {"model": model, "seed": seed}, {name: mean + 0.01 * seed})
+    result = evaluated(place, metric=f"{name}{typed}", log=True)
+    word, turned = ("Lower", "higher") if best == "a" else ("Higher", "lower")
+    assert result.groups["group"].iloc[0] == f"model={best}"
+    assert f"{word} {name} is better (else: --metric {name}:{turned})." in said(result)
+    with place.entered():
+        assert mlflow_l3d.load(result.run_id).summary() == result.summary()
+
+
+def test_every_share_may_be_in_per_cent_but_not_in_both(place: Place) -> None:
+    for seed in range(3):
+        add_run(place, {"seed": seed}, {"success_rate": 80.0 + seed, "frame_rate": 120.0 + seed})
+    assert evaluated(place, metric="success_rate").groups["mean"].tolist() == pytest.approx([0.81])
+    assert evaluated(place, metric="frame_rate").groups["mean"].tolist() == [121]
+    assert "121.0" in evaluated(place, metric="frame_rate").summary()
+    add_run(place, {"seed": 3}, {"success_rate": 0.8})
+    with pytest.raises(ParameterError, match=r"^metric=success_rate: 1 runs have a fraction"):
+        evaluated(place, metric="success_rate")
+
+
+def test_what_a_search_found_is_no_setting_of_its_trials(place: Place) -> None:
+    for seed in range(4):
+        parent = add_run(place, {"cv": 5, "best_C": seed % 2}, {"mean_test_score": 0.8})
+        for value in (0.1, 1):
+            add_run(
+                place, {"C": value, "random_state": seed}, {"mean_test_score": value / 2 + 0.01 * seed}, parent=parent
+            )
+    result = evaluated(place, metric="mean_test_score")
+    assert result.groups[["group", "runs"]].to_numpy().tolist() == [["C=1", 4], ["C=0.1", 4]]
+    assert "4 runs with a score left out, whose child runs have one, too." in said(result)
+
+
+def test_last_steps_that_differ_are_said(place: Place) -> None:
+    for seed in range(4):
+        add_run(place, {"seed": seed}, {"accuracy": [0.5, 0.6, 0.7, 0.7 + 0.01 * seed][: 2 if seed == 3 else 4]})
+    assert "The last steps differ, from 1 to 3. One step for all: --step." in said(evaluated(place))
+    assert "The last steps differ" not in said(evaluated(place, step="1"))
+
+
+def test_runs_without_parameters_and_parents_in_a_circle(place: Place) -> None:
+    runs = [add_run(place, {}, {"accuracy": 0.5 + 0.1 * number}) for number in range(4)]
+    assert evaluated(place).groups[["group", "runs"]].to_numpy().tolist() == [["all runs", 4]]
+    place.client.set_tag(runs[0], "mlflow.parentRunId", runs[0])
+    assert evaluated(place).counts == {"found": 4, "used": 4}
+    for one, other in ((0, 1), (1, 0)):
+        place.client.set_tag(runs[one], "mlflow.parentRunId", runs[other])
+    assert evaluated(place).counts == {"found": 4, "used": 2, "with child runs": 2}
+
+
+def test_equal_scores_and_the_next_step_after_tags(place: Place) -> None:
+    for model in "ab":
+        for seed in range(3):
+            add_run(place, {"model": model, "seed": seed}, {"accuracy": 0.5})
+    result = evaluated(place, log=True, tag=True)
+    assert result.summary().startswith("All 6 runs have the same score")
+    for model in "ab":
+        for seed in range(3):
+            add_run(place, {"model": model, "seed": seed + 5}, {"accuracy": 0.5 + 0.1 * (model == "a") + 0.001 * seed})
+    assert "--tag true" not in evaluated(place, log=True, tag=True).summary().split("Next:")[1].split("Seeds:")[0]
+
+
+def test_another_commit_that_moves_the_score_is_no_luck(place: Place) -> None:
+    name = "mlflow.source.git.commit"
+    for commit, mean in (("aaa", 0.7), ("bbb", 0.8)):
+        for seed in range(4):
+            add_run(place, {"seed": 10 * int(10 * mean) + seed}, {"accuracy": mean + 0.01 * seed}, tags={name: commit})
+    summary = evaluated(place).summary()
+    assert summary.startswith(f"The score also moves with {name}: which group is better is not decided.")
+    by_commit = evaluated(place, group_by=f"tags.{name}")
+    assert by_commit.groups["verdict"].tolist() == ["best", "better"]
+    assert "1 of 1 varied settings" in by_commit.summary()
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,25 +22,32 @@ NONE: Final = "none"
 NO_VALUE: Final = "None"
 NOT_LOGGED: Final = "not logged"
 """Texts of a parameter without a value, and of one that a run lacks."""
-_SEEDS: Final = frozenset(["seed", "seeds", "rng", "fold", "replicate", "replication", "repetition"])
-_COUNTS: Final = frozenset(["n", "num", "number", "count", "total", "k", "size", "length", "ratio", "strategy"])
-"""Words in names of numbers that seeds or folds have: n_seeds, k_fold."""
-_PERHAPS: Final = frozenset(["repeat", "rep", "run", "trial", "attempt"])
-"""Words in names of numbers that are seeds if they differ in all runs of every group: repeat=3 may be a setting."""
-_OF_ONE_RUN: Final = re.compile(
-    r"(.*[_.\-/])?((output|out|log|logging|save|saving|results?|checkpoints?|ckpt|cache|work|working|tmp|temp|tensorboard|"
-    r"tb|run|wandb|artifacts?)[_-]?(dir|path|folder|directory|root|file|uri|url)"
-    r"|(run|job|trial|process|wandb|slurm)[_-]?(name|id|uuid)|time_?stamp|date_?time|(start|end|created|started)_?(time|at|on)?|uuid"
-    r"|host_?name|pid|(push_to_)?hub_model_id|local_rank)",
+_SEED: Final = re.compile(
+    "(.*_)?(seed|random_state|rng(_state)?|fold|replicate|cv_split|pythonhashseed)(_(id|idx|index|value|everything))?"
+)
+"""Names of seeds: others with such words are settings, as seed_fraction, fold_dim and repetition_penalty."""
+_PERHAPS: Final = re.compile("(.*_)?(repeat|rep|repetition|replication|run|trial|attempt)(_(id|idx|index|number))?")
+"""Names of numbers that are seeds if they differ in all runs of every group: repeat=3 may be a setting."""
+_COUNTS: Final = frozenset(["n", "num", "number", "count", "total", "k", "use", "rate", "lr"])
+"""Words in names of numbers that are none: n_seed, k_fold, use_seed."""
+_OF_MACHINE: Final = re.compile(
+    r"(.*[_.\-/])?(time_?stamp|date_?time|(start|end)(_?time|_at|ed)|(created|started)(_?(time|at|on))?|uu?id|host(_?name)?|pid"
+    r"|local_rank|gpu_id)",
     re.IGNORECASE,
 )
-"""Names of what a run writes, of runs and times; not of data or models, which may be what differs."""
-_SCHEMES: Final = re.compile(
-    r"(.*[_.\-/])?((output|out|save|results?)[_-]?(dir|path|folder)|(run|job|trial|experiment)[_-]?name)", re.IGNORECASE
+"""Names of times and machines: never settings."""
+_WRITES: Final = re.compile(
+    r"(.*[_.\-/])?((output|out|log|logging|save|saving|results?|checkpoints?|ckpt|cache|work|working|tmp|temp|tensorboard|"
+    r"tb|run|wandb|artifacts?)[_-]?(dir|path|folder|directory|root|file|uri|url)"
+    r"|(run|job|trial|process|wandb|slurm)[_-]?(name|id)|(push_to_)?hub_model_id)",
+    re.IGNORECASE,
 )
-"""Names of columns whose texts people choose by what they try."""
+"""Names of what a run writes, and of runs: settings only if each value is in two runs or more."""
+_EXACT: Final = frozenset(["version", "id", "commit", "hash", "sha", "revision", "release", "code"])
+"""Words in names of texts that may look like numbers: version 1.10 is not 1.1."""
+_OF_MLFLOW: Final = "tags.mlflow."
 _INNER_SEED: Final = re.compile(r"((?:\w*seed|random_state)['\"]?\s*[=:]\s*)(?:\d+|None|null)")
-_WHOLE: Final = re.compile(r"-?\d+")
+_WHOLE: Final = re.compile(r"-?(?:0|[1-9]\d*)")
 _NUMBER: Final = re.compile(r"[-+.e\d]+")
 
 
@@ -54,19 +61,21 @@ class Grouping:
         Shape (n,): the number of the group of each run.
     names
         What distinguishes each group, in words.
-    seeds, fixed_seeds, ignored
-        Names of seeds, of seeds with one value in all runs, and of what else varies and distinguishes no groups.
-    seed_values, settings
-        One row per run: values of seeds, and of what distinguishes groups; equal values are equal texts.
+    seeds, fixed_seeds, merged
+        Names of seeds, of seeds with one value in all runs, and of settings with a value that is written in two ways.
+    seed_values, settings, ignored
+        One row per run: values of seeds, of what distinguishes groups, and of what else varies; equal values are equal
+        texts.
     """
 
     group: IntArray
     names: tuple[str, ...]
     seeds: tuple[str, ...]
     fixed_seeds: tuple[str, ...]
-    ignored: tuple[str, ...]
+    merged: tuple[str, ...]
     seed_values: pd.DataFrame
     settings: pd.DataFrame
+    ignored: pd.DataFrame
 
 
 def canonical(text: str) -> str:
@@ -74,14 +83,14 @@ def canonical(text: str) -> str:
 
     Examples
     --------
-    >>> [canonical(text) for text in ("1e-3", "0.0010", "null", "SVC(random_state=3)", "cuda:1")]
-    ['0.001', '0.001', 'None', 'SVC(random_state=*)', 'cuda']
+    >>> [canonical(text) for text in ("1e-3", "0.0010", "007", "null", "SVC(random_state=3)", "cuda:1")]
+    ['0.001', '0.001', '007', 'None', 'SVC(random_state=*)', 'cuda']
     """
     text = text.strip()
     if _WHOLE.fullmatch(text):
-        return str(int(text)) if len(text) < 4000 else text
+        return text
     try:
-        number = float(text)
+        number = np.nan if re.match(r"-?0\d", text) else float(text)
     except ValueError:
         number = np.nan
     if np.isfinite(number):
@@ -110,7 +119,7 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
 
     Notes
     -----
-    Tags, and names of runs or folders without their digits, distinguish groups if each of their texts is in two runs or
+    Tags, paths, and names of runs without their digits distinguish groups if each of their texts is in two runs or
     more: ``baseline-1, baseline-2, new-1, new-2`` are two groups even if nothing else was logged.
     """
     columns = [str(name) for name in params if params[name].notna().any()]
@@ -120,23 +129,21 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
     used = dict.fromkeys([*several, *asked_keys, *asked_seeds])  # of many runs the texts of all would take much memory
     values = pd.DataFrame({name: _texts(params[name]) for name in used}, params.index)
     varying = [name for name in several if values[name].nunique() > 1]
-    seeds = [name for name in varying if _sounds_like_seed(name) and _are_whole(values[name])]
-    if seed != AUTO:
-        seeds = asked_seeds
-    writes = [name for name in varying if _OF_ONE_RUN.fullmatch(name)]
+    seeds = [name for name in varying if _sounds_like(_SEED, name) and _are_whole(values[name])]
+    seeds = [name for name in (seeds if seed == AUTO else asked_seeds) if name not in asked_keys]
+    writes = [name for name in varying if _WRITES.fullmatch(name) or _OF_MACHINE.fullmatch(name)]
     if group_by == AUTO:
         keys = [name for name in varying if name.startswith("params.") and name not in (*seeds, *writes)]
-        perhaps = [name for name in keys if seed == AUTO and _words(name) & _PERHAPS and _are_whole(values[name])]
+        perhaps = [name for name in keys if _sounds_like(_PERHAPS, name) and _are_whole(values[name])]
+        perhaps = perhaps if seed == AUTO else []
         group = _numbered(values[[key for key in keys if key not in perhaps]])
         seeds += [name for name in perhaps if _differs_in_groups(group, values[name])]
     else:
         keys = asked_keys
     settings = values[[name for name in keys if name not in seeds]].copy()
-    schemes = {name: params[name].astype(object) for name in writes if _SCHEMES.fullmatch(name)}
-    schemes = {
-        name: texts.str.replace(r"\d+", "#", regex=True) for name, texts in {"run name": names, **schemes}.items()
-    }
-    schemes |= {name: values[name] for name in varying if name.startswith("tags.") and name not in writes}
+    tags = [name for name in varying if name.startswith("tags.") and not name.startswith(_OF_MLFLOW)]
+    schemes = {"run name": names.str.replace(r"\d+", "#", regex=True)}
+    schemes |= {name: values[name] for name in dict.fromkeys([*writes, *tags]) if not _OF_MACHINE.fullmatch(name)}
     for name, texts in schemes.items() if group_by == AUTO else ():
         if name not in seeds and _splits(_numbered(settings), texts):
             settings[name] = texts
@@ -144,15 +151,28 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
     labels = pd.Series(_labels(settings.iloc[np.unique(group, return_index=True)[1]]))
     again = labels.groupby(labels).cumcount()  # long values may be cut to the same text
     labels = labels.where(again == 0, labels + " (" + (again + 1).astype(str) + ")")
-    rest = [name for name in varying if name not in (*seeds, *settings)]
-    fixed = [name for name in columns if _sounds_like_seed(name) and name not in (*varying, *settings)]
-    return Grouping(group, tuple(labels), tuple(seeds), tuple(fixed), tuple(rest), values[seeds], settings)
+    rest = values[[name for name in varying if name not in (*seeds, *settings)]]
+    fixed = [name for name in columns if _sounds_like(_SEED, name) and name not in (*varying, *settings)]
+    fixed = [name for name in fixed if {*map(canonical, params[name].dropna().unique())} != {NO_VALUE}]
+    merged = [str(name) for name in settings if name in params and _writes_twice(params[name])]
+    return Grouping(group, tuple(labels), tuple(seeds), tuple(fixed), tuple(merged), values[seeds], settings, rest)
+
+
+def _canonical_of(name: object) -> Callable[[str], str]:
+    """Return what equal values of a column have in common."""
+    return str.strip if _words(str(name)) & _EXACT else canonical
 
 
 def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
     """Return the canonical texts of categories."""
-    levels = np.array([*map(canonical, column.cat.categories), NOT_LOGGED], dtype=object)
+    levels = np.array([*map(_canonical_of(column.name), column.cat.categories), NOT_LOGGED], dtype=object)
     return levels[column.cat.codes]
+
+
+def _writes_twice(column: pd.Series) -> bool:
+    """Return whether a number is written in two ways."""
+    numbers = [text for text in map(_canonical_of(column.name), column.dropna().unique()) if _NUMBER.fullmatch(text)]
+    return len({*numbers}) < len(numbers)
 
 
 def _columns(parameter: str, text: str, there: Sequence[str]) -> list[str]:
@@ -165,13 +185,17 @@ def _columns(parameter: str, text: str, there: Sequence[str]) -> list[str]:
 
 
 def _words(name: str) -> set[str]:
-    """Return the words of a name, as of ``params.model.randomState``."""
-    return set(re.findall("[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
+    """Return the words of a name."""
+    return {*_snake(name).split("_")}
 
 
-def _sounds_like_seed(name: str) -> bool:
-    words = _words(name)
-    return bool(words & _SEEDS or {"random", "state"} <= words) and not words & _COUNTS
+def _snake(name: str) -> str:
+    """Return a name without prefix and digits, as ``model_random_state`` of ``params.model.randomState2``."""
+    return "_".join(re.findall("[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", short_name(name)).lower()))
+
+
+def _sounds_like(names: re.Pattern[str], name: str) -> bool:
+    return bool(names.fullmatch(_snake(name))) and not _words(name) & _COUNTS
 
 
 def _are_whole(values: pd.Series) -> bool:
@@ -200,13 +224,22 @@ def _splits(group: IntArray, scheme: pd.Series) -> bool:
 
 def _labels(settings: pd.DataFrame) -> Iterator[str]:
     """Yield what distinguishes each group: of settings that always change together the first."""
+    if settings.columns.empty:
+        yield "all runs"
+        return
     varying = [name.split(JOINED)[0] for name in varying_settings(settings)[0]] or [*settings][:1]
     for row in settings[varying].itertuples(index=False, name=None):
         parts = [f"{short_name(name)}={shorten(value, 40)}" for name, value in zip(varying, row, strict=True)]
         is_plain = all(_NUMBER.fullmatch(value) for value in row)
-        yield ", ".join(parts if is_plain else map(public_text, parts)) or "all runs"
+        yield ", ".join(parts if is_plain else map(public_text, parts))
 
 
 def short_name(column: str) -> str:
     """Return the name of a parameter or tag without what it is."""
     return column.removeprefix("params.").removeprefix("tags.")
+
+
+def short_names(columns: Iterable[str]) -> dict[str, str]:
+    """Return the short name of each column, and its own if two would be alike."""
+    names = {each: short_name(each) for each in columns}
+    return {each: short if [*names.values()].count(short) == 1 else each for each, short in names.items()}

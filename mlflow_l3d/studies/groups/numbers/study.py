@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.compare import FEWEST
@@ -17,12 +16,13 @@ from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, interval, p_value, runs_to_settle, spread
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
 from mlflow_l3d.analysis.comparison.system import System
-from mlflow_l3d.analysis.importance.luck import single_run_limit
+from mlflow_l3d.analysis.importance.luck import DEVIATIONS, single_run_limit
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.tables import known_std
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interval
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, t_quantile, with_interval
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.studies.groups.numbers.grouping import NO_VALUE, NOT_LOGGED, Grouping, short_name
+from mlflow_l3d.studies.groups.numbers.grouping import NO_VALUE, NOT_LOGGED, Grouping, short_names
+from mlflow_l3d.studies.groups.numbers.units import averaged, hidden_settings, seed_axes, systems
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy, settings_study
 from mlflow_l3d.studies.seeds.numbers.spread import metric_spread
 
@@ -30,6 +30,8 @@ MOST_GROUPS: Final = 30
 """Of more groups each is compared with the best one alone."""
 _DIFFERENT: Final = 0.01
 """Groups whose variances differ so significantly (Bartlett's test) have no standard deviation in common."""
+_FEW: Final = 4
+"""A seed with so many values that moves the score may be a setting."""
 _FAR: Final = 8.0
 """Robust standard deviations from the median of its group at which a run looks collapsed."""
 _WORK: Final = 1e10
@@ -48,25 +50,29 @@ class GroupsStudy:
     metric
         The score.
     runs
-        One row per run: ``run_id``, ``group`` (its name), ``seeds``, ``score``, ``repeated`` (its group has a run with
-        the same seeds and results: it is left out) and ``far`` (much worse than the rest of its group).
+        One row per run: ``run_id``, ``group`` (its name), ``seeds``, ``score``, ``repeated`` (its group has an earlier
+        run with the same seeds) and ``far`` (much worse than the rest of its group).
     groups
-        One row per group, best mean first: ``group``, ``runs``, ``mean`` and ``std`` with their 95 % intervals,
-        ``lowest``, ``highest``, ``luck`` (two of its runs lie further apart one time in twenty), ``verdict`` (of the
-        best against it) and ``runs_needed`` (that settle this with 80 % if the difference is the one found).
-        :mod:`mlflow_l3d.studies.groups.predictions` adds columns.
+        One row per group, best mean first: ``group``, ``runs``, ``independent`` (seeds, of which the one with fewest
+        values counts: runs that share it are averaged), ``mean`` and ``std`` with their 95 % intervals (nan if seeds
+        are crossed; of std if runs are averaged), ``lowest``, ``highest``, ``luck`` (two of its runs lie further apart
+        one time in twenty), ``verdict`` (of the best against it) and ``runs_needed`` (that settle this with 80 % if the
+        difference is the one found). :mod:`mlflow_l3d.studies.groups.predictions` adds columns.
     pairs
-        One row per pair of groups with three runs or more, the better mean first: ``difference`` with its interval,
-        ``p`` and ``p_holm`` (for all pairs), ``shared`` (runs with the same seeds, which are paired), ``verdict``.
+        One row per pair of groups with three independent runs or more, the better mean first: ``difference`` with its
+        interval, ``p`` and ``p_holm`` (for all pairs), ``shared`` (seeds that both have, which are paired),
+        ``verdict``. None if `hidden` parameters move the score.
     settings
         What each recorded parameter explains.
     std, luck
         Standard deviation within groups, and how large a difference of two runs may be by luck; nan if the groups'
         variances differ significantly, or no group has two runs.
-    seeds, fixed_seeds, ignored, left_out
+    seeds, fixed_seeds, merged, ignored, left_out
         As in :class:`~mlflow_l3d.studies.groups.numbers.grouping.Grouping`; settings with too many values to study.
-    shares_seeds
-        Whether runs of one group share a seed and differ: then they are not independent.
+    averaged, suspects
+        Seeds whose runs are averaged in each group, several are crossed; those with few values that move the score.
+    hidden, along
+        Ignored parameters that move the score within groups, and those that differ between groups only.
     """
 
     metric: Metric
@@ -78,9 +84,13 @@ class GroupsStudy:
     luck: float
     seeds: tuple[str, ...]
     fixed_seeds: tuple[str, ...]
+    merged: tuple[str, ...]
     ignored: tuple[str, ...]
     left_out: tuple[str, ...]
-    shares_seeds: bool
+    averaged: tuple[str, ...]
+    suspects: tuple[str, ...]
+    hidden: tuple[str, ...]
+    along: tuple[str, ...]
 
     @property
     def several(self) -> pd.DataFrame:
@@ -95,9 +105,7 @@ class GroupsStudy:
         return known({**numbers, **counts, **self.settings.metrics()})
 
 
-def groups_study(
-    run_ids: pd.Series, scores: FloatArray, grouping: Grouping, metric: Metric, results: pd.DataFrame
-) -> GroupsStudy:
+def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, metric: Metric) -> GroupsStudy:
     """Return what groups of runs say.
 
     Parameters
@@ -108,52 +116,49 @@ def groups_study(
         The groups of the same runs.
     metric
         The score.
-    results
-        One row per run: all its scores. A run with the seeds and results of another in its group is left out.
     """
     group, numbers = pd.Series(grouping.group), range(len(scores))
-    seeds = grouping.seed_values.set_axis(numbers)
-    seeds = seeds.mask(seeds.isin([NO_VALUE, NOT_LOGGED]))
-    same = pd.concat([group, seeds], axis=1)
-    repeated = _again(pd.concat([same, results.set_axis(numbers)], axis=1), seeds)
-    labels = group.map(dict(enumerate(grouping.names)))
-    runs = pd.DataFrame({"run_id": run_ids, "group": labels, "score": scores, "repeated": repeated})
-    runs["seeds"] = [", ".join(row) for row in grouping.seed_values.to_numpy()]
-    kept = runs[~repeated]
-    runs["far"] = _far(kept, metric.sign).reindex(runs.index, fill_value=False)
-    varying = [str(name) for name in seeds if seeds[name].groupby(group).nunique().gt(1).any()]
     unknown = pd.Series([f"run {number}" for number in numbers])  # like no other
-    configurations = {name: seeds[name].fillna(unknown).to_numpy() for name in varying}
-    systems = [
-        System(str(name), part.to_numpy(), {seed: each[part.index.to_numpy()] for seed, each in configurations.items()})
-        for name, part in kept.groupby("group", sort=False)["score"]
-    ]
-    systems.sort(key=lambda each: -metric.sign * float(each.scores.mean()))
-    pairs = _pairs([each for each in systems if each.runs >= FEWEST])
-    std, luck = _pooled([each.scores for each in systems if each.runs > 1])
-    recorded = pd.concat([grouping.settings.set_axis(numbers), seeds], axis=1).loc[kept.index]
-    studied, left_out = _studied(recorded.rename(columns=short_name))
+    seeds = grouping.seed_values.set_axis(numbers)
+    seeds = seeds.mask(seeds.isin([NO_VALUE, NOT_LOGGED])).apply(lambda column: column.fillna(unknown))
+    labels = group.map(dict(enumerate(grouping.names)))
+    runs = pd.DataFrame({"run_id": run_ids, "group": labels, "score": scores})
+    runs["repeated"] = pd.concat([group, seeds], axis=1).duplicated() & bool(len(seeds.columns))
+    runs["seeds"] = [", ".join(row) for row in grouping.seed_values.to_numpy()]
+    runs["far"] = _far(runs, metric.sign)
+    axes = seed_axes(group, seeds)
+    units = [averaged(runs, seeds, axis) for axis in axes or [[]]]
+    is_averaged = any(len(each) < len(runs) for each in units)
+    of_axes = [systems(each, seeds, axis) for each, axis in zip(units, axes or [[]], strict=True)]
+    groups = [[each[name] for each in of_axes] for name in of_axes[0]]
+    groups.sort(key=lambda each: -metric.sign * float(each[0].scores.mean()))
+    scored = dict([*runs.groupby("group")["score"]])
+    parts = {each[0].name: Part(scored[each[0].name].to_numpy(), each) for each in groups}
+    hidden, along = hidden_settings(runs, seeds, grouping.ignored.set_axis(numbers))
+    pairs = _pairs([] if hidden else [each for each in groups if min(one.runs for one in each) >= FEWEST])
+    std, luck = _pooled([part for part in parts.values() if part.degrees])
+    recorded = pd.concat([grouping.settings.set_axis(numbers), seeds], axis=1).loc[units[0].index]
+    recorded = recorded if len(axes) < 2 else recorded.iloc[:, :0]  # of crossed seeds runs have more luck in common
+    suspects = [hidden_settings(runs, seeds.drop(columns=axis), seeds[axis[:1]])[0] for axis in axes if is_averaged]
+    studied, left_out = _studied(recorded.rename(columns=short_names(recorded)))
     return GroupsStudy(
         metric=metric,
         runs=runs,
-        groups=_groups(systems, pairs, metric),
+        groups=_groups(parts, pairs, metric),
         pairs=pairs,
-        settings=settings_study(kept["score"], studied),
+        settings=settings_study(units[0]["score"], studied),
         std=std,
         luck=luck,
         seeds=grouping.seeds,
         fixed_seeds=grouping.fixed_seeds,
-        ignored=grouping.ignored,
+        merged=grouping.merged,
+        ignored=tuple(map(str, grouping.ignored)),
         left_out=left_out,
-        shares_seeds=any(_again(same.loc[kept.index, [0, name]], seeds[[name]]).any() for name in varying),
+        averaged=tuple(axis[0] for axis in axes) if is_averaged else (),
+        suspects=tuple(name for names in suspects for name in names if seeds[name].nunique() <= _FEW),
+        hidden=hidden,
+        along=along,
     )
-
-
-def _again(runs: pd.DataFrame, seeds: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Return which runs are like an earlier one; not if a seed is unknown."""
-    is_known = seeds.loc[runs.index].notna().all(axis=1) & bool(len(seeds.columns))
-    again: npt.NDArray[np.bool_] = (runs.duplicated() & is_known).to_numpy()
-    return again
 
 
 def _far(runs: pd.DataFrame, sign: float) -> pd.Series:
@@ -164,21 +169,26 @@ def _far(runs: pd.DataFrame, sign: float) -> pd.Series:
     return (away > _FAR * typical) & (typical > 0) & (of_group.transform("size") > FEWEST)
 
 
-def _pairs(systems: Sequence[System]) -> pd.DataFrame:
+def _pairs(groups: Sequence[Sequence[System]]) -> pd.DataFrame:
     """Return the differences of groups, best mean first; of many groups those with the best one."""
-    pairs = [*combinations(systems, 2)] if len(systems) <= MOST_GROUPS else [(systems[0], each) for each in systems[1:]]
-    every = len(systems) * (len(systems) - 1) // 2
+    pairs = [*combinations(groups, 2)] if len(groups) <= MOST_GROUPS else [(groups[0], each) for each in groups[1:]]
+    every = len(groups) * (len(groups) - 1) // 2
     rows = []
     for one, other in pairs:
-        means = mean_scores([one, other])
-        variance, difference = (
-            _careful(spread(means, 0, 1), one.runs, other.runs),
-            float(means.means[0] - means.means[1]),
-        )
+        of_axes = [mean_scores(each) for each in zip(one, other, strict=True)]
+        spreads = [_careful(spread(means, 0, 1), *means.systems) for means in of_axes]
+        # Of crossed seeds each brings what its own averages vary by, on the fewest degrees of freedom.
+        fewest = min(each.degrees_runs for each in spreads)
+        variance = replace(spreads[0], of_runs=sum(each.of_runs for each in spreads), degrees_runs=fewest)
+        difference = float(of_axes[0].means[0] - of_axes[0].means[1])
         limits, p = interval(difference, variance), p_value(difference, variance)
-        needed = runs_to_settle(difference, variance, math.nan, 1 - (1 - LEVEL) / every)
-        shared = len(means.pairings[0, 1].first)
-        rows.append((one.name, other.name, one.runs, other.runs, shared, difference, *limits, p, needed))
+        shared, needed = len(of_axes[0].pairings[0, 1].first), math.nan
+        if len(spreads) == 1:
+            if shared < max(one[0].runs, other[0].runs):  # what pairing saves is not known well enough
+                a_run = sum(each.scores.var(ddof=1) for each in (one[0], other[0]))
+                variance = replace(variance, a_run=max(variance.a_run, a_run))
+            needed = runs_to_settle(difference, variance, math.nan, 1 - (1 - LEVEL) / every)
+        rows.append((one[0].name, other[0].name, one[0].runs, other[0].runs, shared, difference, *limits, p, needed))
     frame = pd.DataFrame(rows, columns=_PAIR)
     # Pairs that are not compared count as compared without a finding.
     adjusted = holm([*frame["p"], *[1.0] * (every - len(frame))])[: len(frame)]
@@ -187,27 +197,54 @@ def _pairs(systems: Sequence[System]) -> pd.DataFrame:
     return frame.assign(p_holm=adjusted, verdict=np.where(is_found, BETTER, UNDECIDED), runs_needed=needed_runs)
 
 
-def _careful(variance: Spread, *runs: int) -> Spread:
+def _careful(variance: Spread, one: System, other: System) -> Spread:
     """Return the variance of a difference with the degrees of freedom of the smaller group if it is much smaller.
 
     Welch's are too many if three runs that happen to be alike meet thirty: of five groups that do not differ, with 3 to
     30 runs, one in ten simulations found a pair that does (one in six of exponential scores).
     """
-    is_uneven = max(runs) > 2 * min(runs)
-    return replace(variance, degrees_runs=min(runs) - 1.0) if is_uneven else variance
+    fewer, more = sorted((one.runs, other.runs))
+    return replace(variance, degrees_runs=fewer - 1.0) if more > 2 * fewer else variance
 
 
-def _pooled(parts: Sequence[FloatArray]) -> tuple[float, float]:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The runs of one group: their scores, and averages over the runs that share each of the crossed seeds."""
+
+    scores: FloatArray
+    systems: Sequence[System]
+
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom of the spread of runs."""
+        return min(each.runs for each in self.systems) - 1
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of a run: that of averages, and that of runs around the average of their seed."""
+        averages = self.systems[0].scores
+        if not self.degrees:
+            return math.nan
+        within = self.scores.var() - averages.var() if len(averages) < len(self.scores) else 0.0
+        return math.hypot(known_std(averages, ddof=1), math.sqrt(max(0.0, float(within))))
+
+
+def _limit(scores: FloatArray, std: float, degrees: float) -> float:
+    """Return the distance of two runs that luck exceeds one time in twenty, by Student's t: few runs show little."""
+    return single_run_limit(scores, std * t_quantile(degrees, LEVEL) * math.sqrt(2) / DEVIATIONS)
+
+
+def _pooled(parts: Sequence[Part]) -> tuple[float, float]:
     """Return standard deviation and luck that groups have in common; nan if they have none."""
-    spreads = [known_std(part, ddof=1) for part in parts]
-    degrees = np.array([len(part) - 1 for part in parts], dtype=np.float64)
-    moving = np.array(spreads) > 0
+    spreads = np.array([part.std for part in parts])
+    degrees = np.array([part.degrees for part in parts], dtype=np.float64)
+    moving = spreads > 0
     is_still = bool((degrees[~moving] >= FEWEST - 1).any())
     if not parts or (moving.any() and is_still) or _bartlett(np.square(spreads)[moving], degrees[moving]) <= _DIFFERENT:
         return math.nan, math.nan
     std = math.sqrt(float(np.average(np.square(spreads), weights=degrees)))
-    rest = [(part - part.mean()) * math.sqrt(len(part) / (len(part) - 1)) for part in parts]
-    return std, single_run_limit(np.concatenate(rest), std)
+    rest = [(part.scores - part.scores.mean()) * math.sqrt(1 + 1 / part.degrees) for part in parts]
+    return std, _limit(np.concatenate(rest), std, degrees.sum())
 
 
 def _bartlett(variances: FloatArray, degrees: FloatArray) -> float:
@@ -222,19 +259,26 @@ def _bartlett(variances: FloatArray, degrees: FloatArray) -> float:
     return float(chdtrc(len(degrees) - 1, statistic / correction))
 
 
-def _groups(systems: Sequence[System], pairs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+def _groups(parts: Mapping[str, Part], pairs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     best = pairs["first"].iloc[0] if len(pairs) else ""
     against = pairs[pairs["first"].eq(best)].set_index("second")
     rows = []
-    for each in systems:
-        one = metric_spread(each.scores, metric)
-        row = {"group": each.name, **{number: getattr(one, number) for number in _NUMBERS}}
-        row["luck"] = single_run_limit(each.scores) if each.runs > 1 else math.nan
-        row |= {"verdict": "", "runs_needed": FEWEST if each.runs < FEWEST else math.nan}
-        if each.name == best:
+    for name, part in parts.items():
+        one, mean, degrees = (
+            metric_spread(part.scores, metric),
+            metric_spread(part.systems[0].scores, metric),
+            part.degrees,
+        )
+        row = {"group": name, "independent": degrees + 1, **{number: getattr(one, number) for number in _NUMBERS}}
+        row |= {each: getattr(mean, each) for each in with_interval("mean")} | {"std": part.std}
+        row |= dict.fromkeys(with_interval("mean")[1:], math.nan) if part.systems[1:] else {}
+        row |= dict.fromkeys(with_interval("std")[1:], math.nan) if degrees + 1 < one.runs else {}
+        row["luck"] = _limit(part.scores, part.std, degrees) if degrees else math.nan
+        row |= {"verdict": "", "runs_needed": FEWEST if degrees + 1 < FEWEST else math.nan}
+        if name == best:
             row |= {"verdict": "best", "runs_needed": against["runs_needed"].iloc[0]}
-        elif each.name in against.index:
-            row |= {name: against.loc[each.name, name] for name in ("verdict", "runs_needed")}
+        elif name in against.index:
+            row |= {each: against.loc[name, each] for each in ("verdict", "runs_needed")}
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -89,7 +89,7 @@ def _strips(study: GroupsStudy) -> Drawing:
     """Return one line per group: a dot per run, the mean and its interval."""
     unit, parts, y = unit_of(study.metric), [], 0
     groups = study.groups.head(_DRAWN)
-    runs = study.runs[study.runs["group"].isin(groups["group"]) & ~study.runs["repeated"]]
+    runs = study.runs[study.runs["group"].isin(groups["group"])]
     axis = Axis.over(
         unit.scale * np.concatenate([runs["score"], *(groups[f"mean_ci_{end}"] for end in ("low", "high"))])
     )
@@ -108,8 +108,8 @@ def _strips(study: GroupsStudy) -> Drawing:
         y += 48
     label = f"{metric_text(study.metric)} of {counted(len(groups), 'group')}, best mean first"
     more = f" The best {len(groups)} of {len(study.groups)} groups." if len(groups) < len(study.groups) else ""
-    direction = "" if study.metric.greater_is_better else " Smaller is better."
-    caption = f"A dot: one run. Lines: mean and its 95 % interval ({metric_text(study.metric)}).{direction}{more}"
+    direction = f"{'Higher' if study.metric.greater_is_better else 'Lower'} is better."
+    caption = f"A dot: one run. Lines: mean and its 95 % interval ({metric_text(study.metric)}). {direction}{more}"
     return Drawing(svg(y + 24, label, *parts, axis.drawn(y)), caption)
 
 
@@ -126,14 +126,15 @@ def _number(name: str, shown: Callable[[float], str]) -> Callable[[Row], str]:
 
 def _groups_table(study: GroupsStudy, most: int) -> Table | None:
     shown = unit_of(study.metric).text
-    against = {"undecided": "not distinguished", "": "not tested", "best": "this one"}
+    against = {"better": "worse than the best", "undecided": "may be as good", "": "not tested", "best": "the best"}
     cells: dict[str, Callable[[Row], str]] = {
         "group": lambda row: shorten(row["group"], 60),
         "runs": lambda row: str(row["runs"]),
+        "seeds": lambda row: str(row["independent"]),
         "mean": _number("mean", shown),
         "[[typically ±|std]]": _number("std", shown),
         "[[luck up to|luck]]": _number("luck", shown),
-        "the best is": lambda row: str(against.get(row["verdict"], row["verdict"])),
+        "verdict": lambda row: against[row["verdict"]],
         "runs needed": lambda row: plain(row["runs_needed"], 0),
         "lowest": _number("lowest", shown),
         "highest": _number("highest", shown),
@@ -143,8 +144,11 @@ def _groups_table(study: GroupsStudy, most: int) -> Table | None:
     if most == _FIRST:
         cells["[[typically ±|std]]"] = lambda row: shown(row["std"])
         del cells["lowest"], cells["highest"], cells["[[luck up to|luck]]"]
+    if (study.groups["independent"] == study.groups["runs"]).all():
+        del cells["seeds"]
     hidden = f" The best {most} of {len(study.groups)} groups." if len(study.groups) > most else ""
-    note = f"{metric_text(study.metric)}. In brackets: 95 % intervals. runs needed: to distinguish it from the best."
+    needed = " runs needed: to distinguish it from the best." if study.groups["runs_needed"].notna().any() else ""
+    note = f"{metric_text(study.metric)}. In brackets: 95 % intervals.{needed}"
     table = _table(study.groups.head(most), cells, note + hidden)
     return table and table.without_empty([*cells][3:])
 

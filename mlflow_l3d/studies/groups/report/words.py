@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
 from mlflow_l3d.report.numbers import counted, listed, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.groups.numbers.grouping import short_name
+from mlflow_l3d.studies.groups.numbers.grouping import short_name, short_names
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
+from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.report.words import settings_answer
 
 _LISTED: Final = 8
@@ -21,15 +23,22 @@ _LISTED: Final = 8
 
 def headline(study: GroupsStudy) -> str:
     """Return the sentence that decides."""
-    several = study.several
+    several, runs = study.several, study.runs["score"]
     if several.empty:
         return "Every group has one run: how much of their differences is luck is not known."
+    if runs.min() == runs.max():
+        return f"All {counted(len(runs), 'run')} have the same score: check that settings and seeds reach the training."
+    if study.hidden:
+        return f"The score also moves with {_names(study.hidden)}: which group is better is not decided."
+    if several["luck"].isna().all():
+        return "Each group has one seed only: how much of their differences is luck is not known."
     if study.pairs.empty and math.isnan(study.luck):
         return "How much is luck depends on the group."
     if study.pairs.empty:
         return f"Between two runs of a group, a difference below {_size(study, study.luck)} may be [[luck|luck]]."
     best, others = shorten(study.pairs["first"].iloc[0], 36), int(several["verdict"].isin([BETTER, UNDECIDED]).sum())
     undecided = int(several["verdict"].eq(UNDECIDED).sum())
+    best = best if study.groups["verdict"].iloc[0] else f"Of the groups with three seeds or more, {best}"
     if not undecided:
         return f"{best} is better than {'all ' * (others > 1)}{counted(others, 'other group')}, beyond luck."
     return f"{best} leads, but {undecided} of {counted(others, 'other group')} may be as good."
@@ -37,7 +46,12 @@ def headline(study: GroupsStudy) -> str:
 
 def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
     """Return what the runs say about luck, about groups, and about settings."""
-    return _luck(study), _differences(study), settings_answer(study.settings, study.metric)
+    return _luck(study), _differences(study), settings_answer(_without_seeds(study), study.metric)
+
+
+def _without_seeds(study: GroupsStudy) -> SettingsStudy:
+    frame = study.settings.frame
+    return replace(study.settings, frame=frame[~frame["setting"].isin({*study.seeds, *map(short_name, study.seeds)})])
 
 
 def _size(study: GroupsStudy, value: float) -> str:
@@ -46,14 +60,14 @@ def _size(study: GroupsStudy, value: float) -> str:
 
 def _luck(study: GroupsStudy) -> Answer:
     question, several = "How much is luck?", study.several
-    if several.empty:
+    if several["luck"].isna().all():
         return Answer(question, "", ("Not known: it takes two runs that differ by a seed alone.",))
     if math.isfinite(study.luck):
         typical = unit_of(study.metric).typical(study.std)
         limit = _size(study, study.luck)
         lead = f"Two runs of a group differ by up to **{limit}** by luck; a run is [[typically|std]] **{typical}**."
         return Answer(question, "", (lead, *_single_runs(study)))
-    rows = several.sort_values("luck").iloc[[0, -1]].to_dict("records")
+    rows = several.dropna(subset="luck").sort_values("luck").iloc[[0, -1]].to_dict("records")
     ends = [f"**{_size(study, row['luck'])}** ({shorten(row['group'], 40)})" for row in rows]
     varies = "Groups differ significantly in their spread (Bartlett's test), so they have no number in common."
     return Answer(question, "", (f"It depends on the group: from {ends[0]} to {ends[1]}.", varies))
@@ -69,8 +83,11 @@ def _single_runs(study: GroupsStudy) -> Iterator[str]:
 
 def _differences(study: GroupsStudy) -> Answer:
     question, pairs = "Which groups differ?", study.pairs
+    if study.hidden:
+        why = f"Not decided: {_names(study.hidden)} distinguishes no groups here, but moves the score within them."
+        return Answer(question, "", (why, "Add settings to --group-by, and name seeds by --seed."))
     if pairs.empty:
-        return Answer(question, "", ("Not known: it takes two groups with three runs or more.",))
+        return Answer(question, "", ("Not known: it takes two groups with three seeds or more.",))
     is_found, groups = pairs["verdict"].eq(BETTER), len({*pairs["first"], *pairs["second"]})
     kind = "pairs" if 2 * len(pairs) == groups * (groups - 1) else "pairs with the best group"
     lead = f"**{int(is_found.sum())} of {len(pairs)} {kind}** differ beyond luck (95 %, Holm)."
@@ -86,15 +103,24 @@ def _differences(study: GroupsStudy) -> Answer:
 def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
     """Yield what a reader must know about the groups, what decides first."""
     ignored = f" {_named('Neither seed nor setting', study.ignored)}." if study.ignored else ""
+    better, turned = ("Higher", "lower") if study.metric.greater_is_better else ("Lower", "higher")
     yield f"{_named('Seeds', study.seeds)}.{ignored}"
+    yield f"{better} {study.metric} is better (else: --metric {study.metric}:{turned})."
     rest = [f"{number:,} {what}" for what, number in counts.items() if what not in ("found", "used")]
     yield f"{counts['used']:,} of {counted(counts['found'], 'run')} count" + (f"; {', '.join(rest)}." if rest else ".")
-    if repeated := int(study.runs["repeated"].sum()):
-        yield f"{counted(repeated, 'run')} repeated (same seeds and results as another of the group): left out."
+    if study.averaged:
+        crossed = " Each of them counts as luck of its own, and settings are not tested." if study.averaged[1:] else ""
+        yield f"Runs of a group with the same {_names(study.averaged)} are averaged and count as one.{crossed}"
+    if one := int((study.several["independent"] == 1).sum()):
+        yield f"{counted(one, 'group')} with one seed in several runs: its luck is not known. Train with other seeds."
+    if study.along:
+        yield f"Groups also differ in {_names(study.along)}."
+    if study.merged:
+        yield f"Numbers that are written in two ways are one value: {_names(study.merged)}."
+    if study.suspects:
+        yield f"The seed {_names(study.suspects)} has few values and moves the score: a setting? Then use --group-by."
     if far := int(study.runs["far"].sum()):
-        yield f"{counted(far, 'run')} (hollow) far worse than the rest of the group: look for a collapse."
-    if study.shares_seeds:
-        yield "Runs of one group share a seed: they are not independent, and the intervals are too narrow."
+        yield f"{counted(far, 'run')} far worse than the rest of the group (a circle): look for a collapse."
     if constant := int((study.several["lowest"] == study.several["highest"]).sum()):
         yield f"{counted(constant, 'group')} with one score in all runs: check that the seed reaches the training."
     if study.fixed_seeds:
@@ -104,20 +130,36 @@ def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _named(what: str, names: tuple[str, ...]) -> str:
-    short = [short_name(name) for name in names[:_LISTED]]
-    more = [f"{len(names) - _LISTED} more"] if len(names) > _LISTED else []
-    return f"{what}: {listed([*short, *more]) if names else 'none'}"
+    return f"{what}: {_names(names) if names else 'none'}"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    short = [*short_names(names[:_LISTED]).values()]
+    return listed([*short, *([f"{len(names) - _LISTED} more"] if len(names) > _LISTED else [])])
 
 
 def step(study: GroupsStudy, source: Source) -> Step:
     """Return what to do next."""
-    options = [f"--{name.replace('_', '-')}={text}" for name, text in source.given.items() if name != "source"]
-    command = shlex.join(["mlflow-l3d", "evaluate", source.task, *options])
-    if study.several.empty and not study.seeds:
+    options = {name: text for name, text in source.given.items() if name != "source"}
+    own = [name for name in study.settings.per_run if name not in map(short_name, study.seeds)]
+    if study.hidden or (study.several.empty and (own or not study.seeds)):
         why = "No parameter looks like a seed. Name the seed (--seed), or what distinguishes groups:"
-        return Step(why, f"{command} --group-by NAME")
+        if study.seeds and own:
+            why = f"Each run has another {own[0]}. Name what distinguishes groups, or train again with other seeds:"
+        if study.hidden:
+            why = "Name what distinguishes groups, with these parameters if they are settings:"
+        options.pop("group_by", None)
+        return Step(why, f"{_command(source, options)} --group-by NAME")
+    command = _command(source, options)
     if study.several.empty:
         return Step("Train the best settings again with other seeds, at least three, then evaluate all:", command)
     if study.groups["runs_needed"].notna().any():
         return Step("Train the groups that need more runs with more seeds, then evaluate all:", command)
+    if "tag" in source.given:
+        return Step("The runs have their luck as tags. Evaluate them again when there are more:", command)
     return Step("Write to each run how large a difference may be luck:", f"{command} --tag true")
+
+
+def _command(source: Source, options: Mapping[str, str]) -> str:
+    typed = [f"--{name.replace('_', '-')}={text}" for name, text in options.items()]
+    return shlex.join(["mlflow-l3d", "evaluate", source.task, *typed])
