@@ -102,8 +102,8 @@ class JudgedDifference:
         difference of one row; nan if no row has several answers.
     judge_std
         What judges add to the standard error if both sides are judged by other judges; nan with one judge.
-    rows, unpaired_first, unpaired_second
-        Rows of both, and those of one side only.
+    rows, ties, unpaired_first, unpaired_second
+        Rows of both, how many of these are equal on both sides, and rows of one side only.
     repeats_first, repeats_second
         Answers per row (and prompt), on average.
     rows_needed
@@ -136,6 +136,7 @@ class JudgedDifference:
     answer_std: float
     judge_std: float
     rows: int
+    ties: int
     unpaired_first: int
     unpaired_second: int
     repeats_first: float

@@ -61,7 +61,8 @@ def pair_sides(a: pd.DataFrame, b: pd.DataFrame) -> Sides:
     answers = [table.groupby("row")["answer"].nunique() for table in kept]
     cells = [len(table[names].drop_duplicates()) if names else 1 for table, names in zip(kept, factors, strict=True)]
     values = pd.concat([table["value"] for table in tables])
-    fields: dict[str, Any] = {"rows": len(rows), "obstacle": obstacle, "notes": tuple(notes)}
+    ties = int(np.isclose(rows["gap"], 0, atol=1e-9).sum())
+    fields: dict[str, Any] = {"rows": len(rows), "ties": ties, "obstacle": obstacle, "notes": tuple(notes)}
     for side, each, count, size in zip(("first", "second"), usable, answers, cells, strict=True):
         fields[f"{side}_mean"] = float(rows[side].mean())
         fields[f"unpaired_{side}"] = each.table["row"].nunique() - len(rows)

@@ -101,7 +101,7 @@ class Pair(OfScorer):
     @property
     def sides(self) -> tuple[str, str]:
         """The system with the better mean, and the other one."""
-        ahead = self.record.difference > 0 if self.record.higher_is_better else self.record.difference < 0
+        ahead = self.record.difference >= 0 if self.record.higher_is_better else self.record.difference <= 0
         return (self.first, self.second) if ahead else (self.second, self.first)
 
     @property
