@@ -164,11 +164,11 @@ def are_evaluations(client: Client, systems: Sequence[str]) -> bool:
 def _read_system(client: Client, run_ids: Sequence[str]) -> Judged:
     """Return the judgements of runs that must be of one app, as their answers are repeats."""
     judged = read_judged(client, *run_ids)
-    if any(len(apps) > 1 for apps in judged.apps):
+    if any(len({*apps} - {""}) > 1 for apps in zip(*(run.apps for run in judged.runs), strict=True)):
         fix = f"Compare them: mlflow-l3d compare --runs {','.join(run_ids)}."
         raise ParameterError("run_id", ",".join(run_ids), "are of different apps, no repeats of one", fix)
     answers = [set(run.answers["answer"]) for run in judged.runs]
-    if set.union(*answers) == answers[0] or all(any(run.apps.values()) for run in judged.runs):
+    if set.union(*answers) == answers[0] or all(any(run.apps) for run in judged.runs):
         return judged
     note = "Nothing in the runs says that one app gave these answers: they count as repeats of one."
     return replace(judged, notes=(note, *judged.notes))

@@ -72,16 +72,15 @@ def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJud
     made_by = {str(trace.info.trace_metadata.get(_MADE_BY)) for trace in kept}
     makers = {run_id: found(client.get_run, run_id) for run_id in made_by}
     _add_rows(client, run, kept, keys, makers)
-    models = {trace.info.trace_metadata.get(_MODEL, "") for trace in kept}
-    digests = {maker.data.tags.get(_APP, "") for maker in makers.values() if maker}
-    apps = {"digest": " ".join(sorted({*digests} - {""})), "model": " ".join(sorted({*models} - {""}))}
+    digests = sorted({maker.data.tags[_APP] for maker in makers.values() if maker and _APP in maker.data.tags})
+    models = sorted({trace.info.trace_metadata.get(_MODEL, "") for trace in kept})
     answers = pd.DataFrame([_answer(trace, keys[trace.info.trace_id]) for trace in kept])
     rows = [row for trace in kept for row in feedback[str(trace.info.trace_id)]]
     judgements = pd.DataFrame(rows, columns=["answer", "scorer", "source", "digest", "value", "failed"])
     good = answers[~answers["failed"]]
     incomplete = _incomplete(judgements[judgements["answer"].isin(good["answer"])], len(good))
     notes = *_left_out(run, traces, answers), *incomplete
-    return RunJudgements(*_about(run), answers, judgements, notes, apps)
+    return RunJudgements(*_about(run), answers, judgements, notes, (" ".join(digests), " ".join(models).strip()))
 
 
 def _traces(client: MlflowClient, run: Run, *, spans: bool = False) -> Iterator[Trace]:
@@ -202,6 +201,8 @@ def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame) -> Itera
             f"The run has {there} answers to {counted(expected, 'row')} of data: it was evaluated more than once. All "
             f"answers count; the means that MLflow logged describe the last evaluation only."
         )
+    if (rows := answers["row"].nunique()) < there <= (expected or 0) and answers["tagged"].isna().any():
+        yield f"Rows of equal inputs count as repeats of one: {there} rows of data have {rows} different inputs."
     if failed := int(answers["failed"].sum()):
         yield (
             f"Left out: {failed} of {counted(there, 'answer')}, as predict_fn raised. Scorers judged them anyway, and "

@@ -33,7 +33,7 @@ class RunJudgements:
     notes
         Sentences: what does not count, and why.
     apps
-        What is known of the app that answered: its digest and its logged model.
+        Digest and logged model of the app that answered; empty if they are not known.
     contents
         Column -> hash of its content, of a table whose rows are known by their place alone.
     """
@@ -45,7 +45,7 @@ class RunJudgements:
     answers: pd.DataFrame
     judgements: pd.DataFrame
     notes: tuple[str, ...] = ()
-    apps: Mapping[str, str] = field(default_factory=dict)
+    apps: tuple[str, str] = ("", "")
     contents: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -79,11 +79,6 @@ class Judged:
         """The scorers with at least one number that counts, by their names."""
         counts = self.table["value"].notna() & self.table["failed"].eq("")
         return sorted(set(self.table.loc[counts, "scorer"]))
-
-    @property
-    def apps(self) -> list[set[str]]:
-        """Digests and logged models of the apps that answered, as far as they are known."""
-        return [{run.apps[kind] for run in self.runs if run.apps.get(kind)} for kind in ("digest", "model")]
 
     def of(self, scorer: str) -> pd.DataFrame:
         """Return the judgements of one scorer."""

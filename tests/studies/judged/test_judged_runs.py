@@ -100,6 +100,8 @@ def test_judges_of_the_same_answers_are_not_mixed(made: dict[str, str]) -> None:
     assert one.agreement is not None
     # By hand: (equal 14/20 - by chance 0.75² + 0.25²) / (1 - by chance).
     assert one.agreement["kappa"].iloc[0] == pytest.approx((0.7 - 0.625) / 0.375)
+    assert one.agreed == ("Cohen's kappa", one.agreement["kappa"].iloc[0])
+    assert one.metrics()["good/kappa"] == one.agreed[1]
     # MLflow 3.18 averages the verdicts of both runs on both sides: 20 ties.
     record = compare_judged(made["first"], made["second"], log=False).pairs[0].record
     assert (record.difference, record.verdict, record.rows) == (0.0, "undecided", ROWS)
@@ -209,13 +211,19 @@ def test_systems_whose_rows_all_tie(made: dict[str, str]) -> None:
     assert dict(zip(table["columns"], table["data"][0], strict=True))["rows_needed"] is None
 
 
-def test_runs_of_other_apps_are_no_repeats(made: dict[str, str]) -> None:
-    with pytest.raises(ParameterError, match="are of different apps, no repeats of one. Compare them:"):
+def test_runs_of_other_apps_are_no_repeats(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ParameterError, match="are of different apps, no repeats of one"):
         evaluate_judged(of(made, "a0 same"))
     assert evaluate_judged(of(made, "a0 a1"), log=False).notes == ()
     assert evaluate_judged(of(made, "first second"), log=False).notes == ()
     judged = read_judged(MlflowClient(), made["a0"], made["a1"])
-    assert judged.apps == [{"sha256:1"}, set()]
+    assert [run.apps for run in judged.runs] == [("sha256:1", "")] * 2
+    unknown = replace(judged, runs=tuple(replace(run, apps=("", "")) for run in judged.runs))
+    monkeypatch.setattr("mlflow_l3d.studies.judged.run.read_judged", lambda client, *run_ids: unknown)
+    assert (
+        "Nothing in the runs says that one app gave these answers"
+        in evaluate_judged(of(made, "a0 a1"), log=False).notes[0]
+    )
 
 
 def test_runs_without_numbers(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
