@@ -133,6 +133,7 @@ def test_judgements_of_one_run(runs: dict[str, str]) -> None:
         ["traced", "traced", "answer", 1, 0.5],
     ]
     assert judged.notes == (
+        "Rows of equal inputs count as repeats of one: 6 rows of data have 5 different inputs.",
         "Left out: 1 of 6 answers, as predict_fn raised. Scorers judged them anyway, and MLflow's own means count "
         "these judgements.",
         "Left out: 1 trace, made by functions that scorers or the app call.",

@@ -126,7 +126,8 @@ def difference(
         spread, low, high, p = None, math.nan, math.nan, math.nan
         fields["obstacle"] = fields["obstacle"] or "all judgements are equal, so their luck is not known"
     else:
-        (low, high), p = interval(gap, spread, level), p_value(gap, spread)
+        low, high = np.clip(interval(gap, spread, level), -fields["largest"], fields["largest"])
+        p = p_value(gap, spread)
     planned = gap if smallest_effect is None else smallest_effect
     luck = _luck(sides, sides.answer_shares)
     between = math.nan if spread is None else float(np.maximum(0.0, spread.of_row - luck))
@@ -220,6 +221,7 @@ def differences(several: Sequence[JudgedDifference]) -> list[JudgedDifference]:
         low = high = math.nan
         if not math.isnan(each.p):
             half = t_quantile(each.degrees, 1 - (1 - each.level) / len(claims)) * each.error
-            low, high = each.difference - half, each.difference + half
+            ends = [each.difference - half, each.difference + half]
+            low, high = np.clip(ends, -each.largest, each.largest).tolist()
         joint.append(replace(each, p_adjusted=float(p), joint_low=low, joint_high=high))
     return joint

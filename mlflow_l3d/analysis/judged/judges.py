@@ -27,8 +27,8 @@ def judge_agreement(table: pd.DataFrame) -> pd.DataFrame:
     -------
     pandas.DataFrame
         One line per pair of judges, then one of each judge with itself if it rated answers twice, then one of all
-        judges (``second`` is "all"): ``first, second, rows, answers, equal`` (share of equal verdicts), ``kappa, low,
-        high, note``. Two verdicts disagree by the square of their difference; for yes and no that is the plain kappa.
+        judges if they are three or more (``second`` is "all"): ``first, second, rows, answers, equal`` (share of equal
+        verdicts), ``kappa, low, high, note``. Two verdicts disagree by the square of their difference; for yes and no that is the plain kappa.
         Kappa is Cohen's (1960; weighted: 1968) for two judges, and Krippendorff's alpha for all and for one with
         itself. It is nan if both judges always give one same verdict: then nothing but chance is seen.
 
@@ -43,7 +43,7 @@ def judge_agreement(table: pd.DataFrame) -> pd.DataFrame:
     >>> frame = pd.DataFrame(verdicts).melt(var_name="judge", ignore_index=False).reset_index(names="row")
     >>> agreement = judge_agreement(frame.assign(answer=frame["row"]))
     >>> agreement["equal"].tolist(), agreement["kappa"][0].item()
-    ([0.75, 0.75], 0.5)
+    ([0.75], 0.5)
     """
     data = usable_judgements(table).table
     number = data["judgement"] if "judgement" in data else data.groupby(["answer", "judge"]).cumcount()
@@ -55,7 +55,7 @@ def judge_agreement(table: pd.DataFrame) -> pd.DataFrame:
     chosen = [(one, other, first[[one, other]], False) for one, other in combinations(judges, 2)]
     twice = [judge for judge in judges if (judge, 2.0) in verdicts]
     chosen += [(judge, judge, verdicts[[(judge, 1.0), (judge, 2.0)]], True) for judge in twice]
-    chosen += [("all", "all", first, True)] * (len(judges) > 1)
+    chosen += [("all", "all", first, True)] * (len(judges) > 2)
     lines = [(one, other, *_agreement(each.to_numpy(), rows, is_pooled)) for one, other, each, is_pooled in chosen]
     return pd.DataFrame(lines, columns=list(COLUMNS))
 

@@ -20,8 +20,8 @@ class Components:
     ----------
     frame
         One line per source of luck that varies, rows first: ``source``; ``variance``, unbiased, below 0 by
-        chance if the true one is small; ``std`` and ``share`` of the sum, which take a variance below 0 as 0; ``low``
-        and ``high``, the interval of the variance; ``levels``, how many were seen; ``note``. Sources that the data
+        chance if the true one is small; ``std`` (of values of 0 and 1 at most 0.5) and ``share`` of the sum, which take
+        a variance below 0 as 0; ``low`` and ``high``, the interval of the variance; ``levels``, how many were seen; ``note``. Sources that the data
         cannot separate are one line, joined by " + ".
     mean, mean_low, mean_high
         Mean over rows, each counted alike, and its interval for these judges, prompts and models: rows, answers and
@@ -91,6 +91,8 @@ class JudgedDifference:
         random; judges and prompts that both sides have are kept.
     p_adjusted, joint_low, joint_high
         For all comparisons together; the same as `p`, `low` and `high` if there is one.
+    largest
+        The largest difference that there can be: 1 between shares, else inf.
     smallest_effect
         Differences up to this count for nothing; nan if none was named.
     obstacle
@@ -102,8 +104,8 @@ class JudgedDifference:
         difference of one row; nan if no row has several answers.
     judge_std
         What judges add to the standard error if both sides are judged by other judges; nan with one judge.
-    rows, unpaired_first, unpaired_second
-        Rows of both, and those of one side only.
+    rows, ties, unpaired_first, unpaired_second
+        Rows of both, how many of these are equal on both sides, and rows of one side only.
     repeats_first, repeats_second
         Answers per row (and prompt), on average.
     rows_needed
@@ -128,6 +130,7 @@ class JudgedDifference:
     p_adjusted: float
     joint_low: float
     joint_high: float
+    largest: float
     smallest_effect: float
     obstacle: str
     error: float
@@ -136,6 +139,7 @@ class JudgedDifference:
     answer_std: float
     judge_std: float
     rows: int
+    ties: int
     unpaired_first: int
     unpaired_second: int
     repeats_first: float

@@ -62,6 +62,8 @@ def pair_sides(a: pd.DataFrame, b: pd.DataFrame) -> Sides:
     cells = [len(table[names].drop_duplicates()) if names else 1 for table, names in zip(kept, factors, strict=True)]
     values = pd.concat([table["value"] for table in tables])
     fields: dict[str, Any] = {"rows": len(rows), "obstacle": obstacle, "notes": tuple(notes)}
+    fields["ties"] = int(np.isclose(rows["gap"], 0, atol=1e-9).sum())
+    fields["largest"] = 1.0 if values.isin((0, 1)).all() else math.inf
     for side, each, count, size in zip(("first", "second"), usable, answers, cells, strict=True):
         fields[f"{side}_mean"] = float(rows[side].mean())
         fields[f"unpaired_{side}"] = each.table["row"].nunique() - len(rows)
@@ -69,7 +71,7 @@ def pair_sides(a: pd.DataFrame, b: pd.DataFrame) -> Sides:
     fields["judge_std"] = _judge_std(both["gap"]) if "judge" in shared and len(rows) > 1 else math.nan
     return Sides(
         rows=rows,
-        width=1.0 if values.isin((0, 1)).all() else float(np.ptp(values)),
+        width=float(np.ptp(values)) if fields["largest"] > 1 else 1.0,
         drawn=tuple(part for name in drawn for table in kept if name in table for part in _levels_drawn(table, name)),
         answer_variances=[other if math.isnan(own) else own for own, other in zip(luck, luck[::-1], strict=True)],
         answer_shares=[float((1 / each).mean()) for each in answers],

@@ -67,6 +67,16 @@ class ScorerNumbers(OfScorer):
     unstable: pd.DataFrame
     recorded_mean: float
 
+    @property
+    def agreed(self) -> tuple[str, float]:
+        """Name and value of the judges' agreement: Cohen's kappa of two, Krippendorff's alpha of more."""
+        assert self.agreement is not None
+        everyone = self.agreement[self.agreement["second"].eq("all")]
+        return "Krippendorff's alpha" if len(everyone) else "Cohen's kappa", [
+            *everyone["kappa"],
+            *self.agreement["kappa"],
+        ][0]
+
     def summary(self) -> dict[str, float]:
         """Return what a line of a table holds: the mean with its interval, and what counts."""
         one = self.components
@@ -81,7 +91,7 @@ class ScorerNumbers(OfScorer):
         for row in () if self.passes is None else self.passes.to_dict("records"):
             values |= {f"pass_hat_{row['k']}": row["all_pass"], f"pass_at_{row['k']}": row["any_pass"]}
         if self.agreement is not None:
-            values["kappa"] = self.agreement["kappa"].iloc[-1]
+            values[self.agreed[0].split()[-1]] = self.agreed[1]
         return {f"{self.scorer}/{name}": float(value) for name, value in known(values).items()}
 
 
@@ -101,7 +111,7 @@ class Pair(OfScorer):
     @property
     def sides(self) -> tuple[str, str]:
         """The system with the better mean, and the other one."""
-        ahead = self.record.difference > 0 if self.record.higher_is_better else self.record.difference < 0
+        ahead = self.record.difference >= 0 if self.record.higher_is_better else self.record.difference <= 0
         return (self.first, self.second) if ahead else (self.second, self.first)
 
     @property
@@ -111,7 +121,7 @@ class Pair(OfScorer):
 
     def summary(self) -> dict[str, Any]:
         """Return what a line of a table holds: all numbers."""
-        left_out = {"needed", "notes", "rows_needed", "degrees", "level", "higher_is_better"}
+        left_out = {"needed", "notes", "rows_needed", "degrees", "level", "higher_is_better", "largest"}
         numbers = {name: value for name, value in vars(self.record).items() if name not in left_out}
         systems = {"scorer": self.scorer, "first": self.first, "second": self.second}
         return {**systems, **numbers, "rows_needed": self.rows_needed}

@@ -64,7 +64,7 @@ def evaluate_judged(
     run_ids = tuple(dict.fromkeys(part.strip() for part in run_id.split(",") if part.strip())) or ("",)
     client = connect()
     with under_way("reading the judgements", shown=shows_progress(progress)):
-        judged = read_judged(client, *run_ids)
+        judged = _read_system(client, run_ids)
     if not judged.scorers:
         fix = "Let a scorer return a number, true or false, or yes or no."
         raise ParameterError("run_id", run_id, "has no judgement that is a number, yes or no", fix)
@@ -109,9 +109,11 @@ def compare_judged(
     """
     client = connect()
     named = ["+".join([each] if isinstance(each, str) else each) for each in runs]
-    sides = {each: read_judged(client, *each.split("+")) for each in named}
-    if len(sides) < max(2, len(named)):
-        raise ParameterError("runs", ",".join(named), "must be two or more different systems")
+    every = [run_id for each in named for run_id in each.split("+")]
+    if len(named) < 2 or len(set(every)) < len(every):
+        fix = "Name each run once." if len(named) > 1 else ""
+        raise ParameterError("runs", ",".join(named), "must be two or more different systems", fix)
+    sides = {each: _read_system(client, each.split("+")) for each in named}
     titles = [side.title for side in sides.values()]
     systems = {
         title if titles.count(title) == 1 else f"{title} {each[:8]}": each
@@ -156,6 +158,19 @@ def are_evaluations(client: Client, systems: Sequence[str]) -> bool:
         run is not None and run.data.tags.get(names.ROLE, "cell") == "cell" and is_evaluation(client, run)
         for run in runs
     )
+
+
+def _read_system(client: Client, run_ids: Sequence[str]) -> Judged:
+    """Return the judgements of runs that must be of one app, as their answers are repeats."""
+    judged = read_judged(client, *run_ids)
+    if any(len({*apps} - {""}) > 1 for apps in zip(*(run.apps for run in judged.runs), strict=True)):
+        fix = f"Compare them: mlflow-l3d compare --runs {','.join(run_ids)}."
+        raise ParameterError("run_id", ",".join(run_ids), "are of different apps, no repeats of one", fix)
+    answers = [set(run.answers["answer"]) for run in judged.runs]
+    if set.union(*answers) == answers[0] or all(any(run.apps) for run in judged.runs):
+        return judged
+    note = "Nothing in the runs says that one app gave these answers: they count as repeats of one."
+    return replace(judged, notes=(note, *judged.notes))
 
 
 def _chosen(metric: str, scorers: Sequence[str]) -> dict[str, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _TRACES_A_PAGE: Final = 500
 _REQUEST, _INPUTS, _MADE_BY = "mlflow.eval.requestId", "mlflow.traceInputs", "mlflow.sourceRun"
+_APP, _MODEL = "mlflow.genaiEvaluate.agent.digest", "mlflow.modelId"
 _RUN, _DIGEST = "mlflow.assessment.sourceRunId", "mlflow.assessment.scorerDigest"
 _CUT: Final = "..."
 _TABLE: Final = "eval_results_table.json"
@@ -68,14 +69,18 @@ def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJud
     kept = [*_answers(traces, run_id)]
     if not any(feedback.values()):
         raise _no_judgements(run, traces)
-    _add_rows(client, run, kept, keys)
+    made_by = {str(trace.info.trace_metadata.get(_MADE_BY)) for trace in kept}
+    makers = {run_id: found(client.get_run, run_id) for run_id in made_by}
+    _add_rows(client, run, kept, keys, makers)
+    digests = sorted({maker.data.tags[_APP] for maker in makers.values() if maker and _APP in maker.data.tags})
+    models = sorted({trace.info.trace_metadata.get(_MODEL, "") for trace in kept})
     answers = pd.DataFrame([_answer(trace, keys[trace.info.trace_id]) for trace in kept])
     rows = [row for trace in kept for row in feedback[str(trace.info.trace_id)]]
     judgements = pd.DataFrame(rows, columns=["answer", "scorer", "source", "digest", "value", "failed"])
     good = answers[~answers["failed"]]
     incomplete = _incomplete(judgements[judgements["answer"].isin(good["answer"])], len(good))
     notes = *_left_out(run, traces, answers), *incomplete
-    return RunJudgements(*_about(run), answers, judgements, notes)
+    return RunJudgements(*_about(run), answers, judgements, notes, (" ".join(digests), " ".join(models).strip()))
 
 
 def _traces(client: MlflowClient, run: Run, *, spans: bool = False) -> Iterator[Trace]:
@@ -131,10 +136,12 @@ def _answer(trace: Trace, key: str) -> dict[str, Any]:
     return row | {name.removeprefix(factors): value for name, value in tags.items() if name.startswith(factors)}
 
 
-def _add_rows(client: MlflowClient, run: Run, traces: Sequence[Trace], keys: dict[str, str]) -> None:
+def _add_rows(
+    client: MlflowClient, run: Run, traces: Sequence[Trace], keys: dict[str, str], makers: Mapping[str, Run | None]
+) -> None:
     """Add the row of each answer: its tag, or a hash of its inputs; spans are read only if these were cut."""
     made_by = {trace.info.trace_id: trace.info.trace_metadata.get(_MADE_BY, "") for trace in traces}
-    columns = {run_id: _input_names(found(client.get_run, run_id)) for run_id in {*made_by.values()} - {""}}
+    columns = {run_id: _input_names(maker) for run_id, maker in makers.items()}
     for trace in traces:
         text = trace.info.trace_metadata.get(_INPUTS)
         tag = trace.info.tags.get(names.ROW)
@@ -194,6 +201,8 @@ def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame) -> Itera
             f"The run has {there} answers to {counted(expected, 'row')} of data: it was evaluated more than once. All "
             f"answers count; the means that MLflow logged describe the last evaluation only."
         )
+    if (rows := answers["row"].nunique()) < there <= (expected or 0) and answers["tagged"].isna().any():
+        yield f"Rows of equal inputs count as repeats of one: {there} rows of data have {rows} different inputs."
     if failed := int(answers["failed"].sum()):
         yield (
             f"Left out: {failed} of {counted(there, 'answer')}, as predict_fn raised. Scorers judged them anyway, and "
@@ -258,4 +267,4 @@ def _read_table(client: MlflowClient, run: Run) -> RunJudgements:
     judgements = judgements.assign(source=judgements["scorer"], value=judgements["value"].map(number_of))
     notes += _incomplete(judgements, len(answers))
     contents = {str(name): _hash(frame[name].to_json()) for name in frame if name not in scores}
-    return RunJudgements(*_about(run), answers, judgements, tuple(notes), contents)
+    return RunJudgements(*_about(run), answers, judgements, tuple(notes), contents=contents)

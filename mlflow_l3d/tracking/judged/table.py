@@ -32,6 +32,8 @@ class RunJudgements:
         One row per judgement: ``answer``, ``scorer``, ``source``, ``digest``, ``value``, ``failed``, in their order.
     notes
         Sentences: what does not count, and why.
+    apps
+        Digest and logged model of the app that answered; empty if they are not known.
     contents
         Column -> hash of its content, of a table whose rows are known by their place alone.
     """
@@ -43,6 +45,7 @@ class RunJudgements:
     answers: pd.DataFrame
     judgements: pd.DataFrame
     notes: tuple[str, ...] = ()
+    apps: tuple[str, str] = ("", "")
     contents: Mapping[str, str] = field(default_factory=dict)
 
 

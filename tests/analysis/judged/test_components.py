@@ -215,3 +215,11 @@ def test_a_budget_goes_to_rows_unless_these_are_few(random):
     assert best["mean_std"] < few["mean_std"]
     confounded = gain(components(App().draw(random, 20, 1))).set_index("design")
     assert confounded["gain"]["one more repeat"] == 0  # nothing is known of answers, so nothing is promised
+
+
+def test_variances_of_shares_are_at_most_a_quarter():
+    lines = [(row, row, judge, judge) for row in range(4) for judge in (0, 1)]
+    found = components(pd.DataFrame(lines, columns=["row", "answer", "judge", "value"])).frame
+    assert found["variance"].max() == pytest.approx(0.5)
+    assert found["std"].max() == 0.5
+    assert found["high"].max() == 0.25

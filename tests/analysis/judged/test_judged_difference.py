@@ -87,6 +87,14 @@ def test_few_discordant_rows_are_not_evidence(rows):
         assert found.low < 0 < found.high
 
 
+def test_differences_of_shares_are_at_most_one():
+    found = difference(*of_values([1, 1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 1, 0]))
+    assert found.difference == pytest.approx(5 / 7)
+    assert differences([found, found])[0].joint_high == found.high == 1
+    numbers = difference(*of_values([10, 11, 12, 13, 11, 1, 0], [0, 0, 0, 0, 0, 1, 0]))
+    assert numbers.high > 10
+
+
 def test_equal_numbers_and_few_rows_decide_nothing():
     same = difference(*of_values([4] * 20, [4] * 20))
     assert (same.verdict, same.obstacle) == ("undecided", "all judgements are equal, so their luck is not known")

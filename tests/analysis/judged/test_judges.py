@@ -35,7 +35,7 @@ def table_of(verdicts):
 def test_two_judges_have_the_kappa_of_cohen(classes):
     cells = [(classes[i], classes[j]) for i in range(3) for j in range(3) for _ in range(COHEN[i][j])]
     table = table_of([(number, judge, cell[judge]) for number, cell in enumerate(cells) for judge in (0, 1)])
-    pair = judge_agreement(table).iloc[0]
+    ((_, pair),) = judge_agreement(table).iterrows()
     assert pair["equal"] == pytest.approx(np.mean([one == other for one, other in cells]))
     known = cohens_kappa(pd.crosstab(*np.array(cells).T), wt="quadratic")
     assert pair["kappa"] == pytest.approx(known.kappa)

@@ -27,6 +27,7 @@ from mlflow_l3d.tracking.judged import read_judged
 ROWS = 20
 RIGHT = {"a": (6, 9, 12), "b": (16,)}
 """System -> how many of the rows are right in each of its evaluations: the first ones."""
+APP = "mlflow.genaiEvaluate.agent.digest"
 FIRST, SECOND = (["q3", "q4", "q5", "q18", "q19"], ["q0", "q1", "q6", "q18", "q19"])
 """The answers that two judges refuse: 12 of 20 have both verdicts yes, 2 both no, 3 and 3 one each."""
 
@@ -34,6 +35,10 @@ FIRST, SECOND = (["q3", "q4", "q5", "q18", "q19"], ["q0", "q1", "q6", "q18", "q1
 @scorer
 def length(outputs: str) -> float:
     return float(len(outputs))
+
+
+def first_six(q: str) -> str:
+    return q.upper() + "?" * (int(q[1:]) >= RIGHT["a"][0])
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +57,11 @@ def made(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> dict
         answers = mlflow.search_traces(run_id=runs["a0"], return_type="list")
         runs["first"] = evaluated(answers, scorers=[judge("judge/1", FIRST)])
         runs["second"] = evaluated(answers, scorers=[judge("judge/2", SECOND)])
+        with mlflow.start_run(run_name="same"):
+            runs["same"] = evaluated(data, predict_fn=first_six, scorers=[exact])
+        for name in set(runs) - {"uri", "same"}:  # MLflow before 3.17 writes no digest
+            MlflowClient().set_tag(runs[name], APP, "sha256:1")
+        MlflowClient().set_tag(runs["same"], APP, "sha256:2")
         failing = rows("q0", "q1", "q2", "q3", "raise")
         runs["failing"] = evaluated(failing, predict_fn=fails_on_q2, scorers=[exact, judge("judge/1", ["q3"])])
     return runs
@@ -90,6 +100,8 @@ def test_judges_of_the_same_answers_are_not_mixed(made: dict[str, str]) -> None:
     assert one.agreement is not None
     # By hand: (equal 14/20 - by chance 0.75² + 0.25²) / (1 - by chance).
     assert one.agreement["kappa"].iloc[0] == pytest.approx((0.7 - 0.625) / 0.375)
+    assert one.agreed == ("Cohen's kappa", one.agreement["kappa"].iloc[0])
+    assert one.metrics()["good/kappa"] == one.agreed[1]
     # MLflow 3.18 averages the verdicts of both runs on both sides: 20 ties.
     record = compare_judged(made["first"], made["second"], log=False).pairs[0].record
     assert (record.difference, record.verdict, record.rows) == (0.0, "undecided", ROWS)
@@ -173,6 +185,9 @@ def test_results_are_read_back_and_evaluations_stay_as_they_are(made: dict[str, 
     ("names", "options", "line"),
     [
         ("a0 a0", {}, "must be two or more different systems"),
+        ("a0+a1 a0", {}, "Name each run once"),
+        ("a0+a0 b0", {}, "Name each run once"),
+        ("a0+same b0", {}, "are of different apps, no repeats of one. Compare them: mlflow-l3d compare --runs"),
         ("a0 failing", {"metric": "length"}, "must be a scorer of the evaluation: exact"),
         ("a0 first", {}, "share no scorer"),
     ],
@@ -181,7 +196,34 @@ def test_evaluations_that_cannot_be_compared(
     made: dict[str, str], names: str, options: dict[str, Any], line: str
 ) -> None:
     with pytest.raises(ParameterError, match=line):
-        compare_judged(*of(made, names).split(","), **options)
+        compare_judged(*("+".join(made[each] for each in side.split("+")) for side in names.split()), **options)
+
+
+def test_systems_whose_rows_all_tie(made: dict[str, str]) -> None:
+    result = compare_judged(made["a0"], made["same"])
+    record = result.pairs[0].record
+    assert (record.difference, record.rows, record.ties, record.verdict) == (0, ROWS, ROWS, "undecided")
+    assert result.report().headline == "No difference between a0 and same is established on exact: all rows tie."
+    assert "neither is ahead on exact" in result.summary()
+    run = MlflowClient().get_run(result.run_id)
+    assert run.info.status == "FINISHED"
+    table = mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/differences.json")
+    assert dict(zip(table["columns"], table["data"][0], strict=True))["rows_needed"] is None
+
+
+def test_runs_of_other_apps_are_no_repeats(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ParameterError, match="are of different apps, no repeats of one"):
+        evaluate_judged(of(made, "a0 same"))
+    assert evaluate_judged(of(made, "a0 a1"), log=False).notes == ()
+    assert evaluate_judged(of(made, "first second"), log=False).notes == ()
+    judged = read_judged(MlflowClient(), made["a0"], made["a1"])
+    assert [run.apps for run in judged.runs] == [("sha256:1", "")] * 2
+    unknown = replace(judged, runs=tuple(replace(run, apps=("", "")) for run in judged.runs))
+    monkeypatch.setattr("mlflow_l3d.studies.judged.run.read_judged", lambda client, *run_ids: unknown)
+    assert (
+        "Nothing in the runs says that one app gave these answers"
+        in evaluate_judged(of(made, "a0 a1"), log=False).notes[0]
+    )
 
 
 def test_runs_without_numbers(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

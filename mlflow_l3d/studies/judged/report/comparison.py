@@ -75,7 +75,8 @@ def _headline(pairs: Sequence[Pair]) -> str:
     if all(pair.record.verdict == EQUIVALENT for pair in pairs):
         size = pairs[0].unit.size(effect.smallest_effect)
         return f"{both} are equivalent on {_scorers(pairs)} within {size}."
-    return f"No difference between {both} is established on {_scorers(pairs, 'or')}."
+    tied = ": all rows tie" if all(0 < pair.record.rows == pair.record.ties for pair in pairs) else ""
+    return f"No difference between {both} is established on {_scorers(pairs, 'or')}{tied}."
 
 
 def _limits(pair: Pair) -> str:
@@ -86,8 +87,9 @@ def _luck(lead: Pair, count: int) -> str:
     one, sign = lead.record, -1 if lead.record.difference < 0 else 1
     gain, *ends = (lead.unit.change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
     together = f", and for {count} comparisons at once" if count > 1 else ""
+    ahead = f"{lead.sides[0]} is ahead by {gain.lstrip('+')}" if one.difference else "neither is ahead"
     said = (
-        f"{lead.sides[0]} is ahead by {gain.lstrip('+')} on {lead.scorer}, {percent(one.level)} interval "
+        f"{ahead} on {lead.scorer}, {percent(one.level)} interval "
         f"**{' to '.join(ends[::sign])}**{' points' * lead.is_binary}. It allows for the luck of rows and "
         f"answers{together}."
     )
@@ -107,9 +109,9 @@ def _open(pairs: Sequence[Pair]) -> str:
     if not undecided:
         return "**Nothing:** every comparison is decided."
     one = min(undecided, key=lambda pair: pair.rows_needed)
-    what = f"about **{one.rows_needed:,.0f} rows**" if math.isfinite(one.rows_needed) else "no number of rows"
+    what = f"about **{one.rows_needed:,.0f} rows** settle" if math.isfinite(one.rows_needed) else "no rows settle"
     which = f"{len(undecided)} of {counted(len(pairs), 'comparison')}. On {one.scorer}" * (len(pairs) > 1)
-    settle = f"{which or 'The pair:'} {what} settle it with 80 % power, if the true difference is the one measured."
+    settle = f"{which or 'The pair:'} {what} it with 80 % power, if the true difference is the one measured."
     return f"Nothing can be decided: {one.record.obstacle}." if one.record.obstacle else settle
 
 

@@ -20,7 +20,7 @@ _ROWS = 50
 _NOTES = {
     "Which luck moves the mean?": "Variance components; low and high: 95 % interval of the variance.",
     "What would one more gain?": "Standard error of the mean, now and with one more of each.",
-    "Do the judges agree?": "equal: share of answers with equal verdicts; kappa: agreement beyond chance.",
+    "Do the judges agree?": "equal: share of equal verdicts; kappa: Cohen's for two judges, else Krippendorff's alpha.",
     "How often do k answers pass?": "all: pass^k, any: pass@k; unbiased, 95 % intervals clustered by row.",
     "Which rows change?": "A row is named by its tag l3d.row, or by a hash of its inputs; all are in rows.json.",
 }
@@ -108,7 +108,8 @@ def _change(one: ScorerNumbers) -> Answer:
     if counts.judgements == counts.rows:
         said = "Not known: each row has one judgement. Repeat the evaluation to see it."
     if one.agreement is not None:
-        said += f" Judges agree with kappa {plain(one.agreement['kappa'].iloc[-1])}."
+        name, value = one.agreed
+        said += f" Judges agree with {name} {plain(value)}."
     return Answer("Do verdicts change?", "", (said,))
 
 
