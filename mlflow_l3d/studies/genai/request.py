@@ -13,9 +13,9 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import Whole
 from mlflow_l3d.studies.genai.contents import code_content, read_rows, scorer_content
+from mlflow_l3d.studies.genai.prompts import prompt_content, prompts_named
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.evaluating import prompt_content, prompts_named
 
 JUDGE, REPLICATE, JUDGEMENT = "judge", "replicate", "judgement"
 Scorers: TypeAlias = list[tuple[Any, dict[str, Any]]]
@@ -155,7 +155,7 @@ def specify(
         tuple(name for name, each in levels.items() if _is_passed(app, name, each, rows)),
         _count(factors, REPLICATE),
         judgings,
-        content_key({"app": code_content("predict_fn", app, version), "rows": rows}),
+        content_key({"app": code_content("predict_fn", app, version), "rows": rows, "stored": names.OUTPUT}),
     )
 
 
