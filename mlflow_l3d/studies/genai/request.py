@@ -160,12 +160,12 @@ def specify(
 
 
 def _listed(parameter: str, value: Any) -> list[Any]:
-    if isinstance(value, str | Mapping) or not hasattr(value, "__iter__"):
-        raise ParameterError(parameter, value, "must be a list")
+    if isinstance(value, str | Mapping) or not hasattr(value, "__iter__") or hasattr(value, "run"):
+        raise ParameterError(parameter, getattr(value, "name", value), "must be a list")
     return list(value)
 
 
-def _check_unique(parameter: str, texts: Sequence[str], fix: str = "Leave one out.") -> None:
+def _check_unique(parameter: str, texts: Sequence[Any], fix: str = "Leave one out.") -> None:
     if twice := [text for text in texts if texts.count(text) > 1]:
         raise ParameterError(parameter, twice[0], "is named twice", fix)
 
@@ -194,6 +194,8 @@ def _levels(client: Client, parameter: str, name: str, value: Any) -> tuple[Leve
     if not levels:
         raise ParameterError(parameter, "[]", "has no levels")
     _check_unique(parameter, [level.name for level in levels])
+    values = [level.name if level.is_prompt else level.value for level in levels]
+    _check_unique(parameter, values, "Leave one out; 1, 1.0 and True are equal.")
     return tuple(levels)
 
 
