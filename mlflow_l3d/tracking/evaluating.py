@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
+import json
 import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unittest.mock import patch
+
+import pandas as pd
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.environment import deferred_interrupts
@@ -26,7 +29,6 @@ from mlflow_l3d.tracking.connection import Client, error_line
 
 if TYPE_CHECKING:
     from mlflow.entities import Trace
-    from mlflow.entities.model_registry import PromptVersion
 
 Place: TypeAlias = tuple[str, str]
 """Row and repeat of an answer."""
@@ -62,7 +64,11 @@ class App:
     ----------
     count
         How often a prompt took the place of another.
+    refused
+        The error of an output that cannot be stored; nobody is asked after it.
     """
+
+    refused: ParameterError | None = None
 
     def __init__(
         self, function: Callable[..., Any], passed: Mapping[str, Any], prompts: Mapping[str, Any], tags: dict[str, str]
@@ -83,44 +89,33 @@ class App:
             with mlflow.start_span(name=getattr(self.function, "__name__", "predict_fn")) as span:
                 span.set_inputs(inputs)
                 mlflow.update_current_trace(tags=self.tags)
+                if self.refused is not None:
+                    raise self.refused
                 token = _active.set(self)
                 try:
                     output = self.function(**inputs, **self.passed)
                     output = asyncio.run(output) if inspect.iscoroutine(output) else output
                 finally:
                     _active.reset(token)
+                self._check(output)
                 span.set_outputs(output)
+                span.set_attribute(names.OUTPUT, {"output": output})  # on its own, '{"a": 1}' is read as a dict
                 return output
 
         return update_wrapper(answer, self.function)
 
-
-def prompts_named(client: Client, parameter: str, uri: str) -> list[PromptVersion]:
-    """Return the prompts of a URI, with the version that an alias has now; of ``prompts:/qa`` or ``qa@*`` all versions.
-
-    Raises
-    ------
-    ParameterError
-        If the registry has none.
-    """
-    from mlflow.exceptions import MlflowException
-
-    name, _, which = uri.removeprefix(_PROMPT).replace("@*", "").partition("@" if "@" in uri else "/")
-    load = partial(client.load_prompt, cache_ttl_seconds=0)  # MLflow 3.14 keeps those of another registry, too
-    try:
-        every = [] if which else client.search_prompt_versions(name, max_results=1000)
-        versions = sorted(each.version for each in every)
-        return [load(f"{_PROMPT}{name}/{version}") for version in versions] or [load(uri)]
-    except MlflowException as error:
-        allowed = f"is not in the prompt registry ({error_line(error)})"
-        fix = "Use prompts:/NAME/VERSION, prompts:/NAME@ALIAS, or prompts:/NAME for all versions."
-        raise ParameterError(parameter, uri, allowed, fix) from error
-
-
-def prompt_content(prompt: PromptVersion) -> dict[str, Any]:
-    """Return all of a prompt that may change an answer."""
-    parts = {name: getattr(prompt, name) for name in ("template", "model_config", "response_format")}
-    return {"prompt": f"{prompt.name}/{prompt.version}", **parts}
+    def _check(self, output: Any) -> None:
+        """Raise a ParameterError if an output is another one when it was stored, as JSON, and read."""
+        with suppress(TypeError, ValueError, RecursionError):
+            text = json.dumps(output, ensure_ascii=False)
+            read = json.loads(text.encode())
+            if read == output or repr(read) == repr(output):  # nan is not equal to itself
+                return
+        name, kind = getattr(self.function, "__name__", type(self.function).__name__), type(output).__name__
+        allowed = f"returned what JSON cannot represent, of type {kind}"
+        fix = "Return text, numbers, lists, or dicts with texts as keys; of a stream its whole text."
+        self.refused = ParameterError("predict_fn", name, allowed, fix)
+        raise self.refused
 
 
 @contextmanager
@@ -155,16 +150,21 @@ def write_answers(run_id: str, app: App, rows: Sequence[Mapping[str, Any]], work
     """Let an app answer each row once, in the active run, with a trace for each.
 
     `workers` are threads; None for those of the user's environment, or 4.
+
+    Raises
+    ------
+    ParameterError
+        If the app returned what cannot be stored.
     """
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import PromptVersion
-    from mlflow.genai import evaluate
 
     for prompt in (*app.prompts.values(), *app.passed.values()):
         if isinstance(prompt, PromptVersion):
             MlflowClient().link_prompt_version_to_run(run_id, prompt)
-    with _evaluating(workers):
-        evaluate(data=copy.deepcopy([*rows]), predict_fn=app.traced(), scorers=[])
+    _evaluate(workers, data=copy.deepcopy([*rows]), predict_fn=app.traced(), scorers=[])
+    if app.refused is not None:
+        raise app.refused
 
 
 def write_judgements(pairs: Sequence[tuple[Mapping[str, Any], Trace]], scorer: Any, workers: int | None) -> None:
@@ -172,39 +172,33 @@ def write_judgements(pairs: Sequence[tuple[Mapping[str, Any], Trace]], scorer: A
 
     Inputs and expectations come from the data: in a trace MLflow keeps whole numbers of expectations as floats.
     """
+    data = []
+    for row, trace in pairs:
+        part = {name: row[name] for name in ("inputs", "expectations") if name in row}
+        stored = next(span for span in trace.data.spans if span.parent_id is None).get_attribute(names.OUTPUT)
+        data.append({**copy.deepcopy(part), "outputs": (stored or {})["output"], "trace": trace})
+    # Columns of objects: next to None, whole numbers would be floats.
+    _evaluate(workers, data=pd.DataFrame(data, dtype=object), scorers=[scorer])
+
+
+def _evaluate(workers: int | None, **given: Any) -> None:
+    """Evaluate in the active run, which notes the versions of prompts that were loaded by alias, or as the latest."""
+    import mlflow
     from mlflow.genai import evaluate
 
-    parts = [{name: row[name] for name in ("inputs", "expectations") if name in row} for row, _ in pairs]
-    data = [{**copy.deepcopy(part), "trace": trace} for part, (_, trace) in zip(parts, pairs, strict=True)]
-    with _evaluating(workers):
-        evaluate(data=data, scorers=[scorer])
+    with _evaluating(workers) as loaded:
+        evaluate(**given)
+    if loaded:
+        mlflow.set_tag(names.PROMPTS, json.dumps({name: sorted(versions) for name, versions in loaded.items()}))
 
 
 def answers_of(experiment_id: str, run_id: str, key: str, *, spans: bool = False) -> Answers:
-    """Return row and repeat -> answer, of those that the run of a cell holds."""
+    """Return row and repeat -> answer, of those that the run of a cell holds, without attempts that were repeated."""
     import mlflow
 
     traces = mlflow.search_traces(locations=[experiment_id], run_id=run_id, include_spans=spans, return_type="list")
-    of_cell = [trace for trace in traces if trace.info.tags.get(names.CELL_KEY) == key]
-    return {(trace.info.tags.get(names.ROW, ""), trace.info.tags.get(names.REPEAT, "")): trace for trace in of_cell}
-
-
-def failed_answers(answers: Answers, rows: int = 0) -> dict[Place, str]:
-    """Return row and repeat -> trace, of those answers in place of which the app raised.
-
-    Raises
-    ------
-    L3DError
-        If there are fewer answers than `rows`, or all of these failed; then the traces need their spans.
-    """
-    failed = {place: trace for place, trace in answers.items() if trace.info.state.value == "ERROR"}
-    if len(answers) < rows:
-        fix = "Check that tracing is on and not sampled, or use fewer workers."
-        raise L3DError(f"predict_fn: only {len(answers)} of {rows} answers have a trace on the server. {fix}")
-    if rows and len(failed) == rows:
-        reason = next(iter(failed.values())).data.spans[0].status.description[:300]
-        raise L3DError(f"predict_fn: failed on all {rows} rows ({reason}). Correct it, or the data.")
-    return {place: str(trace.info.trace_id) for place, trace in failed.items()}
+    of_cell = [trace for trace in traces if trace.info.tags.get(names.CELL_KEY) == key and names.ROW in trace.info.tags]
+    return {(trace.info.tags[names.ROW], trace.info.tags[names.REPEAT]): trace for trace in of_cell}
 
 
 def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:
@@ -237,8 +231,14 @@ def write_assessment(trace_id: str, name: str, value: bool | float, run_id: str)
 
 
 @contextmanager
-def _evaluating(workers: int | None) -> Iterator[None]:
-    """Let MLflow evaluate in silence, alone, with settings that lose nothing; all is as before afterwards."""
+def _evaluating(workers: int | None) -> Iterator[dict[str, set[str]]]:
+    """Let MLflow evaluate in silence, alone, with settings that lose nothing; all is as before afterwards.
+
+    Yields
+    ------
+    dict
+        Name or URI without a version -> versions, of prompts as they are loaded.
+    """
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import PromptVersion
     from mlflow.genai.evaluation import base, harness
@@ -249,7 +249,8 @@ def _evaluating(workers: int | None) -> Iterator[None]:
         (base, "display_evaluation_output"): lambda _: None,
         (harness, "tqdm"): None,
     }
-    replaced |= {(MlflowClient, "load_prompt"): _loading(MlflowClient.load_prompt)}
+    loaded: dict[str, set[str]] = {}
+    replaced |= {(MlflowClient, "load_prompt"): _loading(MlflowClient.load_prompt, loaded)}
     replaced |= {(PromptVersion, "__init__"): _marking(PromptVersion.__init__)}
     for name in _CONTENT:
         replaced[PromptVersion, name] = property(partial(_read, vars(PromptVersion)[name].fget))
@@ -260,19 +261,24 @@ def _evaluating(workers: int | None) -> Iterator[None]:
         for (place, name), new in replaced.items():
             if hasattr(place, name):
                 changes.enter_context(patch.object(place, name, new))
-        yield
+        yield loaded
 
 
 def _set_variable(name: str, value: str | None) -> None:
     os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
-def _loading(load: Callable[..., Any]) -> Callable[..., Any]:
+def _loading(load: Callable[..., Any], loaded: dict[str, set[str]]) -> Callable[..., Any]:
     """Return `MlflowClient.load_prompt`, which every way to load a prompt calls, with the prompts of an app."""
 
-    def load_prompt(self: Any, name_or_uri: str, *args: Any, **kwargs: Any) -> Any:
-        app, name = _active.get(), re.split("[/@]", name_or_uri.removeprefix(_PROMPT))[0]
-        return (app and app.get(name)) or load(self, name_or_uri, *args, **kwargs)
+    def load_prompt(self: Any, name_or_uri: str, version: Any = None, *args: Any, **kwargs: Any) -> Any:
+        app, (name, *which) = _active.get(), re.split("[/@]", name_or_uri.removeprefix(_PROMPT))
+        if replacement := app and app.get(name):
+            return replacement
+        prompt = load(self, name_or_uri, version, *args, **kwargs)
+        if version is None and not (which and which[-1].isdigit()):
+            loaded.setdefault(name_or_uri, set()).add(str(prompt and prompt.version))
+        return prompt
 
     return load_prompt
 

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import FunctionType
 from typing import Any, Final
 
 from mlflow_l3d.approaches.functions.content import content_texts
@@ -53,10 +54,24 @@ def scorer_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:
     try:
         definition = dict(scorer.model_dump())
     except Exception:  # noqa: BLE001 - of a class of the user, which MLflow refuses to describe
-        from pydantic import BaseModel
-
-        definition = BaseModel.model_dump(scorer, mode="json") | code_content(parameter, type(scorer), version)
+        definition = _class_content(parameter, scorer, version)
     return content | {name: value for name, value in definition.items() if name != "mlflow_version"}
+
+
+def _class_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:
+    """Return the fields of a scorer whose class is the user's, and the sources of its classes and of their methods."""
+    from mlflow.genai.scorers import Scorer
+
+    held = {**vars(scorer), **(scorer.__pydantic_private__ or {})}
+    held = {name: value for name, value in held.items() if name not in Scorer.__private_attributes__}
+    content: dict[str, Any] = {"fields": code_content(parameter, held, version)}
+    for kind in type(scorer).__mro__[: type(scorer).__mro__.index(Scorer)]:
+        with suppress(OSError, TypeError):
+            content[kind.__qualname__] = inspect.getsource(kind)
+        for name, each in vars(kind).items():
+            if isinstance(each, FunctionType) and each.__module__ == kind.__module__:  # others are pydantic's
+                content[f"{kind.__qualname__}.{name}"] = code_content(parameter, each, version)
+    return content
 
 
 def read_rows(data: Any) -> list[dict[str, Any]]:
@@ -67,26 +82,32 @@ def read_rows(data: Any) -> list[dict[str, Any]]:
     Raises
     ------
     ParameterError
-        If there are none, they have outputs already, or their inputs are not JSON.
+        If there are none, they have outputs already, JSON changes them, or one row has two expectations.
     """
     frame = data.to_df() if hasattr(data, "to_df") else data
     records = frame.to_dict("records") if hasattr(frame, "to_dict") else list(frame)
     if not records:
         raise ParameterError("data", "[]", "has no rows", 'Give rows such as {"inputs": {"question": "..."}}.')
-    rows, seen = [], Counter[str]()
+    rows, seen, first = [], Counter[str](), dict[str, tuple[int, Any]]()
     for number, record in enumerate(records):
         if not isinstance(record, Mapping) or not isinstance(record.get("inputs"), Mapping):
             raise ParameterError("data", f"row {number}", 'needs "inputs", a dict of the arguments of predict_fn')
-        if "outputs" in record:
+        if repr(record.get("outputs")) not in ("None", "nan", "{}"):  # what data frames and data sets have for none
             fix = "Leave them out, or read an evaluation of them: mlflow_l3d.evaluate."
             raise ParameterError("data", f"row {number}", "has outputs, which predict_fn is to give", fix)
         kept = {name: record[name] for name in ("inputs", "expectations") if isinstance(record.get(name), Mapping)}
         tags = record["tags"] if isinstance(record.get("tags"), Mapping) else {}
         try:
-            json.dumps(kept, allow_nan=False)
+            if json.loads(json.dumps(kept, allow_nan=False)) != kept:
+                raise ValueError("tuples, or keys that are no texts: use lists and texts")
             row = str(tags.get(names.ROW) or row_of(kept["inputs"]))
         except (TypeError, ValueError) as error:
             raise ParameterError("data", f"row {number}", f"holds what JSON cannot represent ({error})") from None
+        expected = kept.get("expectations", {})
+        if expected != first.setdefault(row, (number, expected))[1]:
+            allowed = f"has the inputs of row {first[row][0]}, but other expectations"
+            fix = f'Give each a tag of its own: "tags": {{"{names.ROW}": "..."}}.'
+            raise ParameterError("data", f"row {number}", allowed, fix)
         rows.append({**kept, "tags": {**tags, names.ROW: row, names.REPEAT: str(seen[row])}})
         seen[row] += 1
     return rows

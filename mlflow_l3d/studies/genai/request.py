@@ -13,9 +13,9 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import Whole
 from mlflow_l3d.studies.genai.contents import code_content, read_rows, scorer_content
+from mlflow_l3d.studies.genai.prompts import prompt_content, prompts_named
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.evaluating import prompt_content, prompts_named
 
 JUDGE, REPLICATE, JUDGEMENT = "judge", "replicate", "judgement"
 Scorers: TypeAlias = list[tuple[Any, dict[str, Any]]]
@@ -155,17 +155,17 @@ def specify(
         tuple(name for name, each in levels.items() if _is_passed(app, name, each, rows)),
         _count(factors, REPLICATE),
         judgings,
-        content_key({"app": code_content("predict_fn", app, version), "rows": rows}),
+        content_key({"app": code_content("predict_fn", app, version), "rows": rows, "stored": names.OUTPUT}),
     )
 
 
 def _listed(parameter: str, value: Any) -> list[Any]:
-    if isinstance(value, str | Mapping) or not hasattr(value, "__iter__"):
-        raise ParameterError(parameter, value, "must be a list")
+    if isinstance(value, str | Mapping) or not hasattr(value, "__iter__") or hasattr(value, "run"):
+        raise ParameterError(parameter, getattr(value, "name", value), "must be a list")
     return list(value)
 
 
-def _check_unique(parameter: str, texts: Sequence[str], fix: str = "Leave one out.") -> None:
+def _check_unique(parameter: str, texts: Sequence[Any], fix: str = "Leave one out.") -> None:
     if twice := [text for text in texts if texts.count(text) > 1]:
         raise ParameterError(parameter, twice[0], "is named twice", fix)
 
@@ -194,6 +194,8 @@ def _levels(client: Client, parameter: str, name: str, value: Any) -> tuple[Leve
     if not levels:
         raise ParameterError(parameter, "[]", "has no levels")
     _check_unique(parameter, [level.name for level in levels])
+    values = [level.name if level.is_prompt else level.value for level in levels]
+    _check_unique(parameter, values, "Leave one out; 1, 1.0 and True are equal.")
     return tuple(levels)
 
 

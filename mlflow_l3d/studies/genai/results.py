@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import counted, share_text
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
@@ -79,11 +79,22 @@ class GenaiInvestigation(JudgedEvaluation):
             how = _MORE.get(what, f"add a level of {what}: only its answers are asked for.")
             yield Step(f"One more {what} lowers the standard error of {lead.scorer} most, by {share_text(gain)}: {how}")
 
-    def runs(self, **levels: str) -> list[str]:
-        """Return the runs of judgements of some levels, as :func:`mlflow_l3d.genai.compare` takes them."""
+    def runs(self, **levels: Any) -> list[str]:
+        """Return the runs of judgements of some levels, as :func:`mlflow_l3d.genai.compare` takes them.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such factor, or it has no such level.
+        """
         table = self.to_frame()
         for factor, level in levels.items():
-            table = table[table[factor].eq(level)]
+            if factor not in table:
+                raise ParameterError("runs", factor, f"must be a column of the table: {', '.join(map(str, table))}")
+            texts = table[factor].map(str)
+            table = table[texts.eq(str(level))]
+            if table.empty:
+                raise ParameterError(f"runs={factor}", level, f"must be one of {', '.join(texts.unique())}")
         return [str(run_id) for run_id in table["run_id"].unique()]
 
 
@@ -95,6 +106,8 @@ def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], source: Sou
     failed, answers = table[table["failed"].eq("answer")]["answer"].nunique(), table["answer"].nunique()
     if failed:
         notes = [f"{counted(failed, 'answer')} of {answers} failed (predict_fn raised): nobody judged them.", *notes]
+    if again := sum(row["tags"][names.REPEAT] != "0" for row in work.request.rows):
+        notes = [f"Equal inputs: {counted(again, 'row')} of the data counted as a repeat of an earlier row.", *notes]
     if work.missing:
         left_out = f"The budget ({work.budget}) left out {work.missing} of {work.total} cells"
         notes = [f"{left_out}: the same call continues with them.", *notes]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.genai.contents import repeated
+from mlflow_l3d.studies.genai.prompts import are_current
 from mlflow_l3d.studies.genai.request import REPLICATE, AnswerCell, GenaiRequest, Judging
 from mlflow_l3d.tracking import evaluating, names
 from mlflow_l3d.tracking.children import condition, found, search
@@ -26,6 +28,9 @@ from mlflow_l3d.tracking.evaluating import App, Place
 from mlflow_l3d.tracking.judged import Judged, read_judged
 from mlflow_l3d.tracking.judged.table import COLUMNS
 from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
+
+if TYPE_CHECKING:
+    from mlflow.entities import Trace
 
 
 @dataclass
@@ -70,7 +75,9 @@ class Work:
         self._experiment_id = current_experiment_id(self.client)
         tags = {names.ROLE: "cell", names.CONTEXT_KEY: self.request.context_key}
         runs = list(search(self.client, [self._experiment_id], condition(tags, "FINISHED")))
-        self._recorded = {run.data.tags.get(names.CELL_KEY, ""): run for run in runs}
+        self._recorded: dict[str, list[Run]] = {}
+        for run in reversed(runs):  # the oldest first: judgements are of its answers
+            self._recorded.setdefault(run.data.tags.get(names.CELL_KEY, ""), []).append(run)
         claims = Claims(cache_folder() / "claims" / f"genai-{self._experiment_id}")
         try:
             if not claims.lock(self.request.context_key):
@@ -93,7 +100,7 @@ class Work:
             return
         for judging in self.request.judgings:
             key = content_key({"answers": answers_id, "scorer": judging.content, "judgement": judging.number})
-            if (run := self._recorded.get(key)) is not None:
+            if (run := next(self._current(key), None)) is not None:
                 self._judged[self._reuse(run)] = cell, judging
             elif self._affords():
                 self._judged[self._judge(cell, key, answers_id, judging)] = cell, judging
@@ -103,10 +110,10 @@ class Work:
     def _answered(self, cell: AnswerCell) -> str:
         """Return the run that holds the answers of a cell to all rows; the empty text if the budget is spent."""
         places = repeated(self.request.rows, cell.replicate)
-        if (run := self._recorded.get(cell.key)) is not None:
+        for run in self._current(cell.key):
             answers = evaluating.answers_of(self._experiment_id, run.info.run_id, cell.key)
             if answers.keys() == {*places}:  # somebody may have deleted some
-                self._failed[cell.key] = evaluating.failed_answers(answers)
+                self._failed[cell.key] = _failed_answers(answers)
                 return self._reuse(run)
         if not self._affords():
             return ""
@@ -123,7 +130,7 @@ class Work:
         with self._opened(cell, cell.key, f"answers {cell.name}", {names.PHASE: "answers"}) as run_id:
             evaluating.write_answers(run_id, app, rows, self.workers)
             answers = evaluating.answers_of(self._experiment_id, run_id, cell.key, spans=True)
-            self._failed[cell.key] = evaluating.failed_answers(answers, len(rows))
+            self._failed[cell.key] = _failed_answers(answers, len(rows))
             if app.prompts and not app.count:
                 raise _no_effect(cell, self.request.app_name)
         return run_id
@@ -140,6 +147,12 @@ class Work:
             judged = evaluating.answers_of(self._experiment_id, answers_id, cell.key)
             evaluating.check_judgements(judged.values(), run_id, judging.scorer.name)
         return run_id
+
+    def _current(self, key: str) -> Iterator[Run]:
+        """Yield the recorded runs of a cell whose prompts would be loaded again in the same versions."""
+        for run in self._recorded.get(key, ()):
+            if are_current(self.client, json.loads(run.data.tags.get(names.PROMPTS, "{}"))):
+                yield run
 
     def _affords(self) -> bool:
         """Return whether the budget allows one more cell."""
@@ -191,3 +204,21 @@ def _no_effect(cell: AnswerCell, app: str) -> ParameterError:
     why = f"has no effect: {app} neither has a parameter {factor} nor loads this prompt in the thread that calls it"
     fix = f"Load it there with mlflow.genai.load_prompt, or write def {app}(..., {factor})."
     return ParameterError(f"factors={factor}", level.name, why, fix)
+
+
+def _failed_answers(answers: Mapping[Place, Trace], rows: int = 0) -> dict[Place, str]:
+    """Return row and repeat -> trace, of those answers in place of which the app raised.
+
+    Raises
+    ------
+    L3DError
+        If there are fewer answers than `rows`, or all of these failed; then the traces need their spans.
+    """
+    failed = {place: trace for place, trace in answers.items() if trace.info.state.value == "ERROR"}
+    if len(answers) < rows:
+        fix = "Check that tracing is on and not sampled, or use fewer workers."
+        raise L3DError(f"predict_fn: only {len(answers)} of {rows} answers have a trace on the server. {fix}")
+    if rows and len(failed) == rows:
+        reason = next(iter(failed.values())).data.spans[0].status.description[:300]
+        raise L3DError(f"predict_fn: failed on all {rows} rows ({reason}). Correct it, or the data.")
+    return {place: str(trace.info.trace_id) for place, trace in failed.items()}

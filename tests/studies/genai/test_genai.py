@@ -337,6 +337,13 @@ def hits(outputs: str) -> bool:
         ({"factors": {"row": [1]}}, r"factors=row=row: must be the name of a parameter"),
         ({"factors": {"style": "plain"}}, r"factors=style=plain: must be a list\."),
         ({"factors": {"style": ["a", "a"]}}, r"factors=style=a: is named twice"),
+        (
+            {"factors": {"style": [1, 1.0]}},
+            r"factors=style=1: is named twice\. Leave one out; 1, 1\.0 and True are equal\.",
+        ),
+        ({"factors": {"style": [True, 1]}}, r"factors=style=True: is named twice"),
+        ({"factors": {"style": ["a"], "judge": apps.length}}, r"factors=judge=length: must be a list\."),
+        ({"scorers": apps.length}, r"scorers=length: must be a list\."),
         ({"factors": {"style": []}}, r"factors=style=\[\]: has no levels"),
         ({"factors": {"style": [{}]}}, r"factors=style=dict: must be texts, numbers, or prompts"),
         ({"factors": {"style": ["a"], "replicate": 0}}, r"factors=replicate=0: must be a whole number of at least 1"),
