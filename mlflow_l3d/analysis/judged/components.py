@@ -73,7 +73,8 @@ def components(table: pd.DataFrame) -> Components:
     most = 0.25 if are_shares else math.inf  # no variance of shares is larger
     row_means = data.groupby("row")["value"].mean().to_numpy()
     if len(row_means) < FEWEST_ROWS:
-        notes.append(f"{len(row_means)} rows: no luck can be estimated below {FEWEST_ROWS} rows. Add rows.")
+        few = f"{len(row_means)} row" + "s" * (len(row_means) != 1)
+        notes.append(f"{few}: no luck can be estimated below {FEWEST_ROWS} rows. Add rows.")
     else:
         try:
             moments = estimate_moments(values, nested, crossed)

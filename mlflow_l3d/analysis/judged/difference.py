@@ -121,7 +121,9 @@ def difference(
     gap = fields["first_mean"] - fields["second_mean"]
     spread = row_spread(of_rows[0], of_rows[1], sides.width, sides.drawn) if rows > 1 else None
     if rows < FEWEST_ROWS:
-        fields["obstacle"] = fields["obstacle"] or f"{rows} paired rows: at least {FEWEST_ROWS} are needed"
+        fields["obstacle"] = (
+            fields["obstacle"] or f"{rows} paired row{'s' * (rows != 1)}: at least {FEWEST_ROWS} are needed"
+        )
     if spread is None or not spread.error > 0:
         spread, low, high, p = None, math.nan, math.nan, math.nan
         fields["obstacle"] = fields["obstacle"] or "all judgements are equal, so their luck is not known"

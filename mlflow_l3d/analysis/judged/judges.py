@@ -28,9 +28,10 @@ def judge_agreement(table: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
         One line per pair of judges, then one of each judge with itself if it rated answers twice, then one of all
         judges if they are three or more (``second`` is "all"): ``first, second, rows, answers, equal`` (share of equal
-        verdicts), ``kappa, low, high, note``. Two verdicts disagree by the square of their difference; for yes and no that is the plain kappa.
-        Kappa is Cohen's (1960; weighted: 1968) for two judges, and Krippendorff's alpha for all and for one with
-        itself. It is nan if both judges always give one same verdict: then nothing but chance is seen.
+        verdicts), ``kappa, low, high, note``. Two verdicts disagree by the square of their difference; for yes and no
+        that is the plain kappa. Kappa is Cohen's (1960; weighted: 1968) for two judges, and Krippendorff's alpha for
+        all and for one with itself. It is nan if both judges always give one same verdict: then nothing but chance is
+        seen.
 
     Notes
     -----

@@ -39,7 +39,7 @@ class OfScorer:
 
     def shown(self, value: float) -> str:
         """Return a score as people read it."""
-        return f"{self.unit.text(value, 1)}{' %' * self.is_binary}"
+        return f"{self.unit.text(value, 1)}{' %' * (self.is_binary and not math.isnan(value))}"
 
 
 @dataclass(frozen=True)

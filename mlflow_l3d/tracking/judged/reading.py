@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _TRACES_A_PAGE: Final = 500
 _REQUEST, _INPUTS, _MADE_BY = "mlflow.eval.requestId", "mlflow.traceInputs", "mlflow.sourceRun"
 _APP, _MODEL = "mlflow.genaiEvaluate.agent.digest", "mlflow.modelId"
+_FUNCTION, _OF_JUDGING = "mlflow.genaiEvaluate.agent.function", ("replicate", "judge", "judgement")
 _RUN, _DIGEST = "mlflow.assessment.sourceRunId", "mlflow.assessment.scorerDigest"
 _CUT: Final = "..."
 _TABLE: Final = "eval_results_table.json"
@@ -73,6 +74,10 @@ def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJud
     makers = {run_id: found(client.get_run, run_id) for run_id in made_by}
     _add_rows(client, run, kept, keys, makers)
     digests = sorted({maker.data.tags[_APP] for maker in makers.values() if maker and _APP in maker.data.tags})
+    run_id, experiment_id, name, means = _about(run)
+    if names.CELL_KEY in run.data.tags:  # a run of ours is known by the levels that it judges, or its app
+        functions = sorted({maker.data.tags.get(_FUNCTION, name).split(".")[-1] for maker in makers.values() if maker})
+        name = " ".join([each for key, each in run.data.params.items() if key not in _OF_JUDGING] or functions)
     models = sorted({trace.info.trace_metadata.get(_MODEL, "") for trace in kept})
     answers = pd.DataFrame([_answer(trace, keys[trace.info.trace_id]) for trace in kept])
     rows = [row for trace in kept for row in feedback[str(trace.info.trace_id)]]
@@ -80,7 +85,9 @@ def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJud
     good = answers[~answers["failed"]]
     incomplete = _incomplete(judgements[judgements["answer"].isin(good["answer"])], len(good))
     notes = *_left_out(run, traces, answers), *incomplete
-    return RunJudgements(*_about(run), answers, judgements, notes, (" ".join(digests), " ".join(models).strip()))
+    return RunJudgements(
+        run_id, experiment_id, name, means, answers, judgements, notes, (" ".join(digests), " ".join(models).strip())
+    )
 
 
 def _traces(client: MlflowClient, run: Run, *, spans: bool = False) -> Iterator[Trace]:
