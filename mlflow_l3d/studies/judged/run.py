@@ -157,11 +157,10 @@ def compare_evaluations(
 
 def are_evaluations(client: Client, systems: Sequence[str]) -> bool:
     """Return whether all named runs are evaluations, and none is a study of ours."""
-    runs = [found(client.get_run, run_id) for each in systems for run_id in each.split("+")]
-    roles = [run and run.data.tags.get(names.ROLE, "cell") for run in runs]
+    runs = [found(client.get_run, run_id) for run_id in _judging_runs(client, systems)]
     return all(
-        role == "genai" or (run is not None and role == "cell" and is_evaluation(client, run))
-        for run, role in zip(runs, roles, strict=True)
+        run is not None and run.data.tags.get(names.ROLE, "cell") == "cell" and is_evaluation(client, run)
+        for run in runs
     )
 
 

@@ -254,7 +254,7 @@ def test_one_row_has_no_interval(made: dict[str, str]) -> None:
         patch.setattr("mlflow_l3d.studies.judged.run.read_judged", lambda client, *run_ids: of_row[run_ids[0]])
         alone = evaluate_judged(made["a0"], metric="exact", log=False)
         compared = compare_judged(made["a0"], made["b0"], metric="exact", log=False)
-    assert alone.report().headline == "exact is 100.0 % on 1 row."
+    assert alone.report().headline == "exact is 100.0 %, without an interval."
     assert "Not known: 1 row and 1 answer show no luck." in alone.summary()
     assert "1 row: no luck can be estimated" in alone.summary()
     assert "Not known: neither is ahead on exact; 1 paired row show" in compared.summary()

@@ -39,6 +39,7 @@ def evaluation_document(
         As in :class:`mlflow_l3d.studies.judged.results.JudgedEvaluation`.
     """
     first, (one, *_) = scorers[0], [each.components for each in scorers]
+    interval = "without an interval" if math.isnan(one.mean_low) else f"with a 95 % interval of {_limits(first)}"
     sections = [
         Section(f"{question} ({each.scorer})", [frame_table(frame, _NOTES[question])])
         for each in scorers
@@ -48,7 +49,7 @@ def evaluation_document(
     ]
     return Document(
         title=title,
-        headline=f"{first.scorer} is {first.shown(one.mean)}{_behind(first)}.",
+        headline=f"{first.scorer} is {first.shown(one.mean)}, {interval}.",
         about=f"{title} · {counted(len(scorers), 'scorer')}",
         place=source.place(counted(one.rows, "row"), counted(one.answers, "answer")),
         answers=(Answer("Could it be luck?", "", (*_sure(first),)), _main_luck(first), _change(first)),
@@ -79,15 +80,6 @@ def _cell(value: object) -> str:
 
 def _limits(one: ScorerNumbers) -> str:
     return between(one.components.mean_low, one.components.mean_high, one.shown)
-
-
-def _behind(one: ScorerNumbers) -> str:
-    counts = one.components
-    return (
-        f" on {counted(counts.rows, 'row')}"
-        if math.isnan(counts.mean_low)
-        else f", with a 95 % interval of {_limits(one)}"
-    )
 
 
 def _sure(one: ScorerNumbers) -> Iterator[str]:
