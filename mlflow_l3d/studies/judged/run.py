@@ -113,8 +113,7 @@ def compare_judged(
     named = ["+".join(_judging_runs(client, [each] if isinstance(each, str) else each)) for each in runs]
     every = [run_id for each in named for run_id in each.split("+")]
     if len(named) < 2 or len(set(every)) < len(every):
-        fix = "Name each run once." if len(named) > 1 else ""
-        raise ParameterError("runs", ",".join(named), "must be two or more different systems", fix)
+        raise ParameterError("runs", ",".join(named), "must be two or more different systems", "Name each run once.")
     sides = {each: _read_system(client, each.split("+")) for each in named}
     titles = [side.title for side in sides.values()]
     systems = {

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 _TRACES_A_PAGE: Final = 500
 _REQUEST, _INPUTS, _MADE_BY = "mlflow.eval.requestId", "mlflow.traceInputs", "mlflow.sourceRun"
 _APP, _MODEL = "mlflow.genaiEvaluate.agent.digest", "mlflow.modelId"
-_OF_JUDGING: Final = ("replicate", "judge", "judgement")
-"""Parameters of a run of ours that judges, which are no levels of the app."""
+_OF_JUDGING: Final = ("replicate", "judge", "judgement")  # parameters of a run of ours that are no levels of the app
 _RUN, _DIGEST = "mlflow.assessment.sourceRunId", "mlflow.assessment.scorerDigest"
 _CUT: Final = "..."
 _TABLE: Final = "eval_results_table.json"
