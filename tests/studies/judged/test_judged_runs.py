@@ -257,7 +257,7 @@ def test_one_row_has_no_interval(made: dict[str, str]) -> None:
     assert alone.report().headline == "exact is 100.0 %, without an interval."
     assert "Not known: 1 row and 1 answer show no luck." in alone.summary()
     assert "No luck can be estimated below 3 rows." in alone.summary()
-    assert "Not known: neither is ahead on exact; 1 paired row show" in compared.summary()
+    assert "Not known: neither is ahead on exact; no luck is seen in 1 paired row." in compared.summary()
     assert "only 1 of the 6 paired rows that are needed" in compared.summary()
     wrong = ("n/a to", "n/a %", "1 rows", "1 paired rows")
     assert not [part for shown in (alone, compared) for part in wrong if part in shown.summary()]

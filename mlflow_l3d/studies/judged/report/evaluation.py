@@ -85,8 +85,8 @@ def _limits(one: ScorerNumbers) -> str:
 def _sure(one: ScorerNumbers) -> Iterator[str]:
     counts = one.components
     size = f"{counted(counts.rows, 'row')} and {counted(counts.answers, 'answer')}"
-    known = f"The 95 % interval is **{_limits(one)}**: it allows for the luck of {size}."
-    yield f"**Not known:** {size} show no luck." if math.isnan(counts.mean_low) else known
+    allows = f"The 95 % interval is **{_limits(one)}**: it allows for the luck of {size}."
+    yield f"**Not known:** {size} show no luck." if math.isnan(counts.mean_low) else allows
     yield "It counts each row alike, and leaves out failed answers."
     if not math.isnan(one.recorded_mean) and one.shown(one.recorded_mean) != one.shown(counts.mean):
         yield f"MLflow logged {one.shown(one.recorded_mean)}."
