@@ -58,8 +58,8 @@ def write_table(path: Path, frame: pd.DataFrame) -> None:
         file.write(f'{{"columns": {json.dumps(list(frame.columns))}, "data": [')
         for start in range(0, len(frame), _ROWS_AT_ONCE):
             part = frame.iloc[start : start + _ROWS_AT_ONCE]
-            known = part.notna() & ~part.isin([math.inf, -math.inf])
-            rows = part.astype(object).where(known, None).to_numpy().tolist()
+            finite = part.notna() & ~part.isin([math.inf, -math.inf])
+            rows = part.astype(object).where(finite, None).to_numpy().tolist()
             file.write((", " if start else "") + json.dumps(rows, allow_nan=False)[1:-1])
         file.write("]}")
 

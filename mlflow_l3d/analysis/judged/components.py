@@ -69,11 +69,10 @@ def components(table: pd.DataFrame) -> Components:
     nested = {name: code for name, code in effects.items() if name not in crossed}
     levels = {name: _size(code) for name, code in effects.items()}
     variance, weights, low, high = (np.full(len(effects), math.nan) for _ in range(4))
-    are_shares = bool(np.isin(values, (0, 1)).all())
-    most = 0.25 if are_shares else math.inf  # no variance of shares is larger
+    most = 0.25 if np.isin(values, (0, 1)).all() else math.inf  # no variance of shares is larger
     row_means = data.groupby("row")["value"].mean().to_numpy()
     if len(row_means) < FEWEST_ROWS:
-        notes.append(f"{len(row_means)} rows: no luck can be estimated below {FEWEST_ROWS} rows. Add rows.")
+        notes.append(f"No luck can be estimated below {FEWEST_ROWS} rows. Add rows.")
     else:
         try:
             moments = estimate_moments(values, nested, crossed)
@@ -85,8 +84,7 @@ def components(table: pd.DataFrame) -> Components:
         variance = np.where(np.abs(moments.variances) > nothing, moments.variances, 0.0)
         low, high = np.minimum(variance_limits(moments, values, nested, crossed), most)
     positive = np.maximum(variance, 0.0)
-    std = np.sqrt(np.minimum(positive, most))
-    frame = pd.DataFrame({"source": [*effects], "variance": variance, "std": std})
+    frame = pd.DataFrame({"source": [*effects], "variance": variance, "std": np.sqrt(np.minimum(positive, most))})
     total = float(positive.sum())
     frame = frame.assign(
         share=positive / total if total > 0 else math.nan, low=low, high=high, levels=[*levels.values()]
@@ -97,7 +95,7 @@ def components(table: pd.DataFrame) -> Components:
         notes.append("One judge: the judge's luck is not known. Let a second judge rate the same answers.")
     factors = {name: levels[name] for name in crossed if name != "judge"}
     design = {"row": rows, "repeat": answers / max(1, rows * math.prod(factors.values())), "judge": judges}
-    mean_low, mean_high = mean_interval(row_means, shares=are_shares)
+    mean_low, mean_high = mean_interval(row_means, shares=most < 1)
     return Components(
         frame=frame,
         mean=float(row_means.mean()) if rows else math.nan,

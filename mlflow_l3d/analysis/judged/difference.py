@@ -121,7 +121,7 @@ def difference(
     gap = fields["first_mean"] - fields["second_mean"]
     spread = row_spread(of_rows[0], of_rows[1], sides.width, sides.drawn) if rows > 1 else None
     if rows < FEWEST_ROWS:
-        fields["obstacle"] = fields["obstacle"] or f"{rows} paired rows: at least {FEWEST_ROWS} are needed"
+        fields["obstacle"] = fields["obstacle"] or f"only {rows} of the {FEWEST_ROWS} paired rows that are needed"
     if spread is None or not spread.error > 0:
         spread, low, high, p = None, math.nan, math.nan, math.nan
         fields["obstacle"] = fields["obstacle"] or "all judgements are equal, so their luck is not known"
@@ -221,7 +221,6 @@ def differences(several: Sequence[JudgedDifference]) -> list[JudgedDifference]:
         low = high = math.nan
         if not math.isnan(each.p):
             half = t_quantile(each.degrees, 1 - (1 - each.level) / len(claims)) * each.error
-            ends = [each.difference - half, each.difference + half]
-            low, high = np.clip(ends, -each.largest, each.largest).tolist()
+            low, high = (max(-each.largest, min(each.largest, each.difference + end)) for end in (-half, half))
         joint.append(replace(each, p_adjusted=float(p), joint_low=low, joint_high=high))
     return joint

@@ -26,11 +26,12 @@ def judge_agreement(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One line per pair of judges, then one of each judge with itself if it rated answers twice, then one of all
-        judges if they are three or more (``second`` is "all"): ``first, second, rows, answers, equal`` (share of equal
-        verdicts), ``kappa, low, high, note``. Two verdicts disagree by the square of their difference; for yes and no that is the plain kappa.
-        Kappa is Cohen's (1960; weighted: 1968) for two judges, and Krippendorff's alpha for all and for one with
-        itself. It is nan if both judges always give one same verdict: then nothing but chance is seen.
+        One line of all judges if they are three or more (``second`` is "all"), then one per pair of judges, then one of
+        each judge with itself if it rated answers twice: ``first, second, rows, answers, equal`` (share of equal
+        verdicts), ``kappa, low, high, note``. Two verdicts disagree by the square of their difference; for yes and no
+        that is the plain kappa. Kappa is Cohen's (1960; weighted: 1968) for two judges, and Krippendorff's alpha for
+        all and for one with itself. It is nan if both judges always give one same verdict: then nothing but chance is
+        seen.
 
     Notes
     -----
@@ -52,10 +53,10 @@ def judge_agreement(table: pd.DataFrame) -> pd.DataFrame:
     first = verdicts.xs(1.0, axis=1, level="turn") if len(data) else verdicts
     rows = level_codes(verdicts.index.get_level_values("row").to_series())
     judges = sorted(first.columns)
-    chosen = [(one, other, first[[one, other]], False) for one, other in combinations(judges, 2)]
+    chosen = [("all", "all", first, True)] * (len(judges) > 2)
+    chosen += [(one, other, first[[one, other]], False) for one, other in combinations(judges, 2)]
     twice = [judge for judge in judges if (judge, 2.0) in verdicts]
     chosen += [(judge, judge, verdicts[[(judge, 1.0), (judge, 2.0)]], True) for judge in twice]
-    chosen += [("all", "all", first, True)] * (len(judges) > 2)
     lines = [(one, other, *_agreement(each.to_numpy(), rows, is_pooled)) for one, other, each, is_pooled in chosen]
     return pd.DataFrame(lines, columns=list(COLUMNS))
 

@@ -21,8 +21,8 @@ class Components:
     frame
         One line per source of luck that varies, rows first: ``source``; ``variance``, unbiased, below 0 by
         chance if the true one is small; ``std`` (of values of 0 and 1 at most 0.5) and ``share`` of the sum, which take
-        a variance below 0 as 0; ``low`` and ``high``, the interval of the variance; ``levels``, how many were seen; ``note``. Sources that the data
-        cannot separate are one line, joined by " + ".
+        a variance below 0 as 0; ``low`` and ``high``, the interval of the variance; ``levels``, how many were seen;
+        ``note``. Sources that the data cannot separate are one line, joined by " + ".
     mean, mean_low, mean_high
         Mean over rows, each counted alike, and its interval for these judges, prompts and models: rows, answers and
         judgements are random.

@@ -39,7 +39,7 @@ class OfScorer:
 
     def shown(self, value: float) -> str:
         """Return a score as people read it."""
-        return f"{self.unit.text(value, 1)}{' %' * self.is_binary}"
+        return f"{self.unit.text(value, 1)}{' %' * (self.is_binary and not math.isnan(value))}"
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,8 @@ class ScorerNumbers(OfScorer):
     def agreed(self) -> tuple[str, float]:
         """Name and value of the judges' agreement: Cohen's kappa of two, Krippendorff's alpha of more."""
         assert self.agreement is not None
-        everyone = self.agreement[self.agreement["second"].eq("all")]
-        return "Krippendorff's alpha" if len(everyone) else "Cohen's kappa", [
-            *everyone["kappa"],
-            *self.agreement["kappa"],
-        ][0]
+        first = self.agreement.iloc[0]
+        return "Krippendorff's alpha" if first["second"] == "all" else "Cohen's kappa", first["kappa"]
 
     def summary(self) -> dict[str, float]:
         """Return what a line of a table holds: the mean with its interval, and what counts."""

@@ -19,6 +19,7 @@ from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.judged.numbers import Pair, is_zero_or_one, score_scorer
 from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation, finish_judged
+from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.shown import shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -108,11 +109,10 @@ def compare_judged(
         If a run is not an evaluation, or the systems share neither rows nor scorers.
     """
     client = connect()
-    named = ["+".join([each] if isinstance(each, str) else each) for each in runs]
+    named = ["+".join(_judging_runs(client, [each] if isinstance(each, str) else each)) for each in runs]
     every = [run_id for each in named for run_id in each.split("+")]
     if len(named) < 2 or len(set(every)) < len(every):
-        fix = "Name each run once." if len(named) > 1 else ""
-        raise ParameterError("runs", ",".join(named), "must be two or more different systems", fix)
+        raise ParameterError("runs", ",".join(named), "must be two or more different systems", "Name each run once.")
     sides = {each: _read_system(client, each.split("+")) for each in named}
     titles = [side.title for side in sides.values()]
     systems = {
@@ -135,8 +135,10 @@ def compare_judged(
         raise ParameterError("smallest_effect", smallest_effect, "would have several units, as the scorers have", fix)
     adjusted = differences([pair.record for pair in pairs])
     pairs = [replace(pair, record=record) for pair, record in zip(pairs, adjusted, strict=True)]
-    notes = tuple(f"{name}: {note}" for name, each in systems.items() for note in sides[each].notes)
-    result = JudgedComparison("", systems, tuple(pairs), notes)
+    notes = [f"{name}: {note}" for name, each in systems.items() for note in sides[each].notes]
+    if alone := sorted(set().union(*(side.scorers for side in sides.values())) - {*shared}):
+        notes.append(f"Not compared, as not all systems have it: {', '.join(alone)}.")
+    result = JudgedComparison("", systems, tuple(pairs), tuple(notes))
     typed = {"runs": ",".join(named), "metric": metric, "level": str(level)}
     typed |= {} if smallest_effect is None else {"smallest_effect": f"{smallest_effect:g}"}
     return _written(client, result, next(iter(sides.values())), project_run, typed, "compare") if log else result
@@ -153,11 +155,21 @@ def compare_evaluations(
 
 def are_evaluations(client: Client, systems: Sequence[str]) -> bool:
     """Return whether all named runs are evaluations, and none is a study of ours."""
-    runs = [found(client.get_run, run_id) for each in systems for run_id in each.split("+")]
+    runs = [found(client.get_run, run_id) for run_id in _judging_runs(client, systems)]
     return all(
         run is not None and run.data.tags.get(names.ROLE, "cell") == "cell" and is_evaluation(client, run)
         for run in runs
     )
+
+
+def _judging_runs(client: Client, run_ids: Sequence[str]) -> list[str]:
+    """Return evaluation runs; in place of a parent of `genai.investigate` those of its judgements."""
+    listed: list[str] = []
+    for run_id in "+".join(run_ids).split("+"):
+        run = found(client.get_run, run_id)
+        is_parent = run is not None and run.data.tags.get(names.ROLE) == "genai"
+        listed += getattr(read_result(client, run_id), "run_ids", [run_id]) if is_parent else [run_id]
+    return listed
 
 
 def _read_system(client: Client, run_ids: Sequence[str]) -> Judged:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _TRACES_A_PAGE: Final = 500
 _REQUEST, _INPUTS, _MADE_BY = "mlflow.eval.requestId", "mlflow.traceInputs", "mlflow.sourceRun"
 _APP, _MODEL = "mlflow.genaiEvaluate.agent.digest", "mlflow.modelId"
+_OF_JUDGING: Final = ("replicate", "judge", "judgement")  # parameters of a run of ours that are no levels of the app
 _RUN, _DIGEST = "mlflow.assessment.sourceRunId", "mlflow.assessment.scorerDigest"
 _CUT: Final = "..."
 _TABLE: Final = "eval_results_table.json"
@@ -69,18 +70,17 @@ def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJud
     kept = [*_answers(traces, run_id)]
     if not any(feedback.values()):
         raise _no_judgements(run, traces)
-    made_by = {str(trace.info.trace_metadata.get(_MADE_BY)) for trace in kept}
-    makers = {run_id: found(client.get_run, run_id) for run_id in made_by}
-    _add_rows(client, run, kept, keys, makers)
-    digests = sorted({maker.data.tags[_APP] for maker in makers.values() if maker and _APP in maker.data.tags})
-    models = sorted({trace.info.trace_metadata.get(_MODEL, "") for trace in kept})
+    makers = _add_rows(client, run, kept, keys)
+    digests = {maker.data.tags.get(_APP, "") for maker in makers if maker}
+    models = {trace.info.trace_metadata.get(_MODEL, "") for trace in kept}
+    apps = " ".join(sorted(digests)).strip(), " ".join(sorted(models)).strip()
     answers = pd.DataFrame([_answer(trace, keys[trace.info.trace_id]) for trace in kept])
     rows = [row for trace in kept for row in feedback[str(trace.info.trace_id)]]
     judgements = pd.DataFrame(rows, columns=["answer", "scorer", "source", "digest", "value", "failed"])
     good = answers[~answers["failed"]]
     incomplete = _incomplete(judgements[judgements["answer"].isin(good["answer"])], len(good))
     notes = *_left_out(run, traces, answers), *incomplete
-    return RunJudgements(*_about(run), answers, judgements, notes, (" ".join(digests), " ".join(models).strip()))
+    return RunJudgements(*_about(client, run), answers, judgements, notes, apps)
 
 
 def _traces(client: MlflowClient, run: Run, *, spans: bool = False) -> Iterator[Trace]:
@@ -136,11 +136,13 @@ def _answer(trace: Trace, key: str) -> dict[str, Any]:
     return row | {name.removeprefix(factors): value for name, value in tags.items() if name.startswith(factors)}
 
 
-def _add_rows(
-    client: MlflowClient, run: Run, traces: Sequence[Trace], keys: dict[str, str], makers: Mapping[str, Run | None]
-) -> None:
-    """Add the row of each answer: its tag, or a hash of its inputs; spans are read only if these were cut."""
+def _add_rows(client: MlflowClient, run: Run, traces: Sequence[Trace], keys: dict[str, str]) -> list[Run | None]:
+    """Add the row of each answer: its tag, or a hash of its inputs; spans are read only if these were cut.
+
+    Returns the runs that made the answers.
+    """
     made_by = {trace.info.trace_id: trace.info.trace_metadata.get(_MADE_BY, "") for trace in traces}
+    makers = {run_id: found(client.get_run, run_id) for run_id in {*made_by.values()} - {""}}
     columns = {run_id: _input_names(maker) for run_id, maker in makers.items()}
     for trace in traces:
         text = trace.info.trace_metadata.get(_INPUTS)
@@ -152,6 +154,7 @@ def _add_rows(
         if (trace_id := trace.info.trace_id) in cut:
             text = trace.data.request
             keys[trace_id] = _hash(text, columns.get(made_by[trace_id])) if text else trace_id
+    return [*makers.values()]
 
 
 def _input_names(run: Run | None) -> set[str]:
@@ -179,10 +182,15 @@ def _rows_expected(run: Run) -> int | None:
     return sum(numbers) if numbers else None
 
 
-def _about(run: Run) -> tuple[str, str, str, dict[str, float]]:
-    """Return run, experiment, name, and the mean of each scorer that MLflow logged."""
+def _about(client: MlflowClient, run: Run) -> tuple[str, str, str, dict[str, float]]:
+    """Return run, experiment, name (of a run of ours the levels that it judges, or the app), and MLflow's means."""
     means = {name.removesuffix(_MEAN): value for name, value in run.data.metrics.items() if name.endswith(_MEAN)}
-    return str(run.info.run_id), str(run.info.experiment_id), str(run.info.run_name or run.info.run_id), means
+    name = str(run.info.run_name or run.info.run_id)
+    tags = run.data.tags
+    if parent := found(client.get_run, tags.get(names.PARENT_RUN_ID, "")) if names.CELL_KEY in tags else None:
+        levels = [each for factor, each in run.data.params.items() if factor not in _OF_JUDGING]
+        name = " ".join(levels) or parent.data.params.get("predict_fn", name)
+    return str(run.info.run_id), str(run.info.experiment_id), name, means
 
 
 def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame) -> Iterator[str]:
@@ -267,4 +275,4 @@ def _read_table(client: MlflowClient, run: Run) -> RunJudgements:
     judgements = judgements.assign(source=judgements["scorer"], value=judgements["value"].map(number_of))
     notes += _incomplete(judgements, len(answers))
     contents = {str(name): _hash(frame[name].to_json()) for name in frame if name not in scores}
-    return RunJudgements(*_about(run), answers, judgements, tuple(notes), contents=contents)
+    return RunJudgements(*_about(client, run), answers, judgements, tuple(notes), contents=contents)

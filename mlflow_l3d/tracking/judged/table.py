@@ -70,8 +70,8 @@ class Judged:
 
     @property
     def title(self) -> str:
-        """Name of the first run, and how many more there are."""
-        more = len(self.runs) - 1
+        """Name of the first run, and how many more names there are."""
+        more = len({run.name for run in self.runs}) - 1
         return f"{self.runs[0].name[:100]}{f' and {more} more' * (more > 0)}"
 
     @property

@@ -99,7 +99,7 @@ def test_equal_numbers_and_few_rows_decide_nothing():
     same = difference(*of_values([4] * 20, [4] * 20))
     assert (same.verdict, same.obstacle) == ("undecided", "all judgements are equal, so their luck is not known")
     few = difference(*of_values([1, 1, 1, 1, 1], [0, 0, 0, 0, 0.1]))
-    assert few.obstacle == "5 paired rows: at least 6 are needed"
+    assert few.obstacle == "only 5 of the 6 paired rows that are needed"
     none = difference(*of_values([1.0], [0.0]))
     assert math.isnan(none.p)
     a, b = of_values([1.0, 0.0], [0.0, 1.0])

@@ -46,7 +46,7 @@ def test_all_judges_have_the_kappa_of_each_class_that_fleiss_published():
     for number, published in enumerate((0.245, 0.245, 0.520, 0.471, 0.566)):
         counts = [int(each[number]) for each in FLEISS.split()]
         verdicts = [(answer, judge, judge < count) for answer, count in enumerate(counts) for judge in range(6)]
-        everyone = judge_agreement(table_of(verdicts)).iloc[-1]
+        everyone = judge_agreement(table_of(verdicts)).iloc[0]
         # Krippendorff's alpha draws chance pairs without replacement; Fleiss draws them with.
         assert 1 - (1 - everyone["kappa"]) * 180 / 179 == pytest.approx(published, abs=5e-4)
 
@@ -59,7 +59,7 @@ def test_missing_verdicts_give_the_alpha_that_krippendorff_published():
         for answer, value in enumerate(line)
         if value != "*"
     ]
-    everyone = judge_agreement(table_of(verdicts)).iloc[-1]
+    everyone = judge_agreement(table_of(verdicts)).iloc[0]
     assert everyone["kappa"] == pytest.approx(0.811, abs=5e-4)
     assert everyone["answers"] == 12
 

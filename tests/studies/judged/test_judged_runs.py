@@ -207,6 +207,7 @@ def test_systems_whose_rows_all_tie(made: dict[str, str]) -> None:
     assert "neither is ahead on exact" in result.summary()
     run = MlflowClient().get_run(result.run_id)
     assert run.info.status == "FINISHED"
+    assert "Not compared, as not all systems have it: length." in result.notes
     table = mlflow.artifacts.load_dict(f"{run.info.artifact_uri}/differences.json")
     assert dict(zip(table["columns"], table["data"][0], strict=True))["rows_needed"] is None
 
@@ -242,6 +243,24 @@ def test_compare_leaves_other_runs_to_investigations(made: dict[str, str]) -> No
         mlflow_l3d.compare(made["a0"], plain)
     with pytest.raises(ParameterError, match="has no effect on evaluation runs"):
         mlflow_l3d.compare(made["a0"], made["b0"], self_check=10)
+
+
+def test_one_row_has_no_interval(made: dict[str, str]) -> None:
+    client = MlflowClient()
+    judged = {name: read_judged(client, made[name]) for name in ("a0", "b0")}
+    right = judged["a0"].table.query("scorer == 'exact' and value == 1")["row"].iloc[0]
+    of_row = {made[name]: replace(each, table=each.table[each.table["row"].eq(right)]) for name, each in judged.items()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlflow_l3d.studies.judged.run.read_judged", lambda client, *run_ids: of_row[run_ids[0]])
+        alone = evaluate_judged(made["a0"], metric="exact", log=False)
+        compared = compare_judged(made["a0"], made["b0"], metric="exact", log=False)
+    assert alone.report().headline == "exact is 100.0 %, without an interval."
+    assert "Not known: 1 row and 1 answer show no luck." in alone.summary()
+    assert "No luck can be estimated below 3 rows." in alone.summary()
+    assert "Not known: neither is ahead on exact; no luck is seen in 1 paired row." in compared.summary()
+    assert "only 1 of the 6 paired rows that are needed" in compared.summary()
+    wrong = ("n/a to", "n/a %", "1 rows", "1 paired rows")
+    assert not [part for shown in (alone, compared) for part in wrong if part in shown.summary()]
 
 
 def test_a_source_without_an_upper_limit_has_no_line() -> None:

@@ -75,7 +75,7 @@ def _headline(pairs: Sequence[Pair]) -> str:
     if all(pair.record.verdict == EQUIVALENT for pair in pairs):
         size = pairs[0].unit.size(effect.smallest_effect)
         return f"{both} are equivalent on {_scorers(pairs)} within {size}."
-    tied = ": all rows tie" if all(0 < pair.record.rows == pair.record.ties for pair in pairs) else ""
+    tied = ": all rows tie" if all(1 < pair.record.rows == pair.record.ties for pair in pairs) else ""
     return f"No difference between {both} is established on {_scorers(pairs, 'or')}{tied}."
 
 
@@ -88,11 +88,10 @@ def _luck(lead: Pair, count: int) -> str:
     gain, *ends = (lead.unit.change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
     together = f", and for {count} comparisons at once" if count > 1 else ""
     ahead = f"{lead.sides[0]} is ahead by {gain.lstrip('+')}" if one.difference else "neither is ahead"
-    said = (
-        f"{ahead} on {lead.scorer}, {percent(one.level)} interval "
-        f"**{' to '.join(ends[::sign])}**{' points' * lead.is_binary}. It allows for the luck of rows and "
-        f"answers{together}."
-    )
+    interval = f"{percent(one.level)} interval **{' to '.join(ends[::sign])}**{' points' * lead.is_binary}"
+    said = f"{ahead} on {lead.scorer}, {interval}. It allows for the luck of rows and answers{together}."
+    if math.isnan(one.joint_low):
+        return f"**Not known**: {ahead} on {lead.scorer}; no luck is seen in {counted(one.rows, 'paired row')}."
     opening = "It is too small to matter" if one.verdict == EQUIVALENT else "**Yes**"
     return f"{'**Unlikely**' if lead.is_decided else opening}: {said}"
 

@@ -39,6 +39,7 @@ def evaluation_document(
         As in :class:`mlflow_l3d.studies.judged.results.JudgedEvaluation`.
     """
     first, (one, *_) = scorers[0], [each.components for each in scorers]
+    interval = "without an interval" if math.isnan(one.mean_low) else f"with a 95 % interval of {_limits(first)}"
     sections = [
         Section(f"{question} ({each.scorer})", [frame_table(frame, _NOTES[question])])
         for each in scorers
@@ -48,7 +49,7 @@ def evaluation_document(
     ]
     return Document(
         title=title,
-        headline=f"{first.scorer} is {first.shown(one.mean)}, with a 95 % interval of {_limits(first)}.",
+        headline=f"{first.scorer} is {first.shown(one.mean)}, {interval}.",
         about=f"{title} · {counted(len(scorers), 'scorer')}",
         place=source.place(counted(one.rows, "row"), counted(one.answers, "answer")),
         answers=(Answer("Could it be luck?", "", (*_sure(first),)), _main_luck(first), _change(first)),
@@ -83,10 +84,9 @@ def _limits(one: ScorerNumbers) -> str:
 
 def _sure(one: ScorerNumbers) -> Iterator[str]:
     counts = one.components
-    yield (
-        f"The 95 % interval is **{_limits(one)}**: it allows for the luck of {counted(counts.rows, 'row')} and "
-        f"{counted(counts.answers, 'answer')}."
-    )
+    size = f"{counted(counts.rows, 'row')} and {counted(counts.answers, 'answer')}"
+    allows = f"The 95 % interval is **{_limits(one)}**: it allows for the luck of {size}."
+    yield f"**Not known:** {size} show no luck." if math.isnan(counts.mean_low) else allows
     yield "It counts each row alike, and leaves out failed answers."
     if not math.isnan(one.recorded_mean) and one.shown(one.recorded_mean) != one.shown(counts.mean):
         yield f"MLflow logged {one.shown(one.recorded_mean)}."
@@ -141,8 +141,8 @@ def _scorer_table(scorers: Sequence[ScorerNumbers]) -> Table:
     for one in scorers:
         values = one.summary()
         cells = {"scorer": one.scorer, "mean": with_limits(one.shown(values["mean"]), _limits(one), "({})")}
-        cells |= {"luck of\nthe mean": f"± {one.shown(values['mean_std'])}"}
-        cells |= {"MLflow's\nmean": one.shown(values["mlflow_mean"]).replace("n/a %", "n/a")}
+        cells |= {"luck of\nthe mean": f"± {one.shown(values['mean_std'])}".replace("± n/a", "n/a")}
+        cells |= {"MLflow's\nmean": one.shown(values["mlflow_mean"])}
         rows.append(cells | {name.replace("_", "\n"): str(values[name]) for name in list(values)[5:]})
     note = "Luck of the mean: its standard error if rows, answers, judges and prompts were all drawn again."
     return Table.of(rows, f"In brackets: 95 % intervals, clustered by row. {note}").without_empty(["MLflow's\nmean"])
