@@ -61,12 +61,9 @@ def scorer_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:
 
 def _class_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:
     """Return the fields of a scorer whose class is the user's, and the sources of its classes and of their methods."""
-    kinds = type(scorer).__mro__
-    own = [*takewhile(lambda kind: not kind.__module__.startswith("mlflow."), kinds)]
-    others = kinds[len(own)].__private_attributes__
-    held = {name: each for name, each in (scorer.__pydantic_private__ or {}).items() if name not in others}
-    content: dict[str, Any] = {"fields": code_content(parameter, {**vars(scorer), **held}, version)}
-    for kind in own:
+    fields = {**vars(scorer), **(scorer.__pydantic_private__ or {})}
+    content: dict[str, Any] = {"fields": code_content(parameter, fields, version)}
+    for kind in takewhile(lambda kind: not kind.__module__.startswith("mlflow."), type(scorer).__mro__):
         with suppress(OSError, TypeError):
             content[kind.__qualname__] = inspect.getsource(kind)
         for name, each in vars(kind).items():
@@ -104,8 +101,7 @@ def read_rows(data: Any) -> list[dict[str, Any]]:
             row = str(tags.get(names.ROW) or row_of(kept["inputs"]))
         except (TypeError, ValueError) as error:
             raise ParameterError("data", f"row {number}", f"holds what JSON cannot represent ({error})") from None
-        expected = kept.get("expectations", {})
-        if expected != first.setdefault(row, (number, expected))[1]:
+        if (expected := kept.get("expectations", {})) != first.setdefault(row, (number, expected))[1]:
             allowed = f"has the inputs of row {first[row][0]}, but other expectations"
             fix = f'Give each a tag of its own: "tags": {{"{names.ROW}": "..."}}.'
             raise ParameterError("data", f"row {number}", allowed, fix)

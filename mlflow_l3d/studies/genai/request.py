@@ -194,8 +194,7 @@ def _levels(client: Client, parameter: str, name: str, value: Any) -> tuple[Leve
     if not levels:
         raise ParameterError(parameter, "[]", "has no levels")
     _check_unique(parameter, [level.name for level in levels])
-    values = [level.name if level.is_prompt else level.value for level in levels]
-    _check_unique(parameter, values, "Leave one out; 1, 1.0 and True are equal.")
+    _check_unique(parameter, [each.name if each.is_prompt else each.value for each in levels])  # 1, 1.0, True are equal
     return tuple(levels)
 
 

@@ -150,8 +150,8 @@ class Work:
         load = partial(self.client.load_prompt, allow_missing=True, cache_ttl_seconds=0)
         for run in self._recorded.get(key, ()):
             loaded = json.loads(run.data.tags.get(names.PROMPTS, "{}"))
-            prompts = {name: load(name) for name in loaded}
-            if loaded == {name: [str(prompt and prompt.version)] for name, prompt in prompts.items()}:
+            now = {name: load(name) for name in loaded}
+            if loaded == {name: [str(prompt and prompt.version)] for name, prompt in now.items()}:
                 yield run
 
     def _affords(self) -> bool:
