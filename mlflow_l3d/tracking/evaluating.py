@@ -180,10 +180,11 @@ def write_judgements(pairs: Sequence[tuple[Mapping[str, Any], Trace]], scorer: A
 
 def _evaluate(workers: int | None, **given: Any) -> None:
     """Evaluate in the active run, which notes the versions of prompts that were loaded by alias, or as the latest."""
-    import mlflow.genai
+    import mlflow
+    from mlflow.genai import evaluate
 
     with _evaluating(workers) as loaded:
-        mlflow.genai.evaluate(**given)
+        evaluate(**given)
     mlflow.set_tag(names.PROMPTS, json.dumps({name: sorted(versions) for name, versions in loaded.items()}))
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -147,10 +146,9 @@ class Work:
 
     def _current(self, key: str) -> Iterator[Run]:
         """Yield the recorded runs of a cell, if the prompts that they loaded still have the same versions."""
-        load = partial(self.client.load_prompt, allow_missing=True, cache_ttl_seconds=0)
         for run in self._recorded.get(key, ()):
             loaded = json.loads(run.data.tags.get(names.PROMPTS, "{}"))
-            now = {name: load(name) for name in loaded}
+            now = {name: self.client.load_prompt(name, allow_missing=True, cache_ttl_seconds=0) for name in loaded}
             if loaded == {name: [str(prompt and prompt.version)] for name, prompt in now.items()}:
                 yield run
 
