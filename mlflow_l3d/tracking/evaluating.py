@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 import pandas as pd
 
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
@@ -68,7 +68,7 @@ class App:
         The error of an output that cannot be stored; nobody is asked after it.
     """
 
-    refused: ParameterError | None = None
+    refused: L3DError | None = None
 
     def __init__(
         self, function: Callable[..., Any], passed: Mapping[str, Any], prompts: Mapping[str, Any], tags: dict[str, str]
@@ -105,16 +105,13 @@ class App:
         return update_wrapper(answer, self.function)
 
     def _check(self, output: Any) -> None:
-        """Raise a ParameterError if an output is another one when it was stored, as JSON, and read."""
+        """Raise an L3DError if an output is another one when it was stored, as JSON, and read."""
         with suppress(TypeError, ValueError, RecursionError):
-            text = json.dumps(output, ensure_ascii=False)
-            read = json.loads(text.encode())
+            read = json.loads(json.dumps(output, ensure_ascii=False).encode())
             if read == output or repr(read) == repr(output):  # nan is not equal to itself
                 return
-        name, kind = getattr(self.function, "__name__", type(self.function).__name__), type(output).__name__
-        allowed = f"returned what JSON cannot represent, of type {kind}"
         fix = "Return text, numbers, lists, or dicts with texts as keys; of a stream its whole text."
-        self.refused = ParameterError("predict_fn", name, allowed, fix)
+        self.refused = L3DError(f"predict_fn: returned what JSON cannot represent ({type(output).__name__}). {fix}")
         raise self.refused
 
 
@@ -153,7 +150,7 @@ def write_answers(run_id: str, app: App, rows: Sequence[Mapping[str, Any]], work
 
     Raises
     ------
-    ParameterError
+    L3DError
         If the app returned what cannot be stored.
     """
     from mlflow import MlflowClient
@@ -172,11 +169,11 @@ def write_judgements(pairs: Sequence[tuple[Mapping[str, Any], Trace]], scorer: A
 
     Inputs and expectations come from the data: in a trace MLflow keeps whole numbers of expectations as floats.
     """
-    data = []
-    for row, trace in pairs:
-        part = {name: row[name] for name in ("inputs", "expectations") if name in row}
-        stored = next(span for span in trace.data.spans if span.parent_id is None).get_attribute(names.OUTPUT)
-        data.append({**copy.deepcopy(part), "outputs": (stored or {})["output"], "trace": trace})
+    parts = [{name: row[name] for name in ("inputs", "expectations") if name in row} for row, _ in pairs]
+    data = [{**copy.deepcopy(part), "trace": trace} for part, (_, trace) in zip(parts, pairs, strict=True)]
+    for each in data:
+        (root,) = (span for span in each["trace"].data.spans if span.parent_id is None)
+        each["outputs"] = root.attributes[names.OUTPUT]["output"]
     # Columns of objects: next to None, whole numbers would be floats.
     _evaluate(workers, data=pd.DataFrame(data, dtype=object), scorers=[scorer])
 
@@ -188,8 +185,7 @@ def _evaluate(workers: int | None, **given: Any) -> None:
 
     with _evaluating(workers) as loaded:
         evaluate(**given)
-    if loaded:
-        mlflow.set_tag(names.PROMPTS, json.dumps({name: sorted(versions) for name, versions in loaded.items()}))
+    mlflow.set_tag(names.PROMPTS, json.dumps({name: sorted(versions) for name, versions in loaded.items()}))
 
 
 def answers_of(experiment_id: str, run_id: str, key: str, *, spans: bool = False) -> Answers:
@@ -273,10 +269,8 @@ def _loading(load: Callable[..., Any], loaded: dict[str, set[str]]) -> Callable[
 
     def load_prompt(self: Any, name_or_uri: str, version: Any = None, *args: Any, **kwargs: Any) -> Any:
         app, (name, *which) = _active.get(), re.split("[/@]", name_or_uri.removeprefix(_PROMPT))
-        if replacement := app and app.get(name):
-            return replacement
-        prompt = load(self, name_or_uri, version, *args, **kwargs)
-        if version is None and not (which and which[-1].isdigit()):
+        prompt = (app and app.get(name)) or load(self, name_or_uri, version, *args, **kwargs)
+        if version is None and not "".join(which).isdigit() and not (app and name in app.prompts):
             loaded.setdefault(name_or_uri, set()).add(str(prompt and prompt.version))
         return prompt
 

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from types import FunctionType
 from typing import Any, Final
 
@@ -60,12 +61,9 @@ def scorer_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:
 
 def _class_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:
     """Return the fields of a scorer whose class is the user's, and the sources of its classes and of their methods."""
-    from mlflow.genai.scorers import Scorer
-
-    held = {**vars(scorer), **(scorer.__pydantic_private__ or {})}
-    held = {name: value for name, value in held.items() if name not in Scorer.__private_attributes__}
-    content: dict[str, Any] = {"fields": code_content(parameter, held, version)}
-    for kind in type(scorer).__mro__[: type(scorer).__mro__.index(Scorer)]:
+    fields = {**vars(scorer), **(scorer.__pydantic_private__ or {})}
+    content: dict[str, Any] = {"fields": code_content(parameter, fields, version)}
+    for kind in takewhile(lambda kind: not kind.__module__.startswith("mlflow."), type(scorer).__mro__):
         with suppress(OSError, TypeError):
             content[kind.__qualname__] = inspect.getsource(kind)
         for name, each in vars(kind).items():
@@ -99,12 +97,11 @@ def read_rows(data: Any) -> list[dict[str, Any]]:
         tags = record["tags"] if isinstance(record.get("tags"), Mapping) else {}
         try:
             if json.loads(json.dumps(kept, allow_nan=False)) != kept:
-                raise ValueError("tuples, or keys that are no texts: use lists and texts")
+                raise ValueError("tuples, or keys other than texts: use lists and texts")
             row = str(tags.get(names.ROW) or row_of(kept["inputs"]))
         except (TypeError, ValueError) as error:
             raise ParameterError("data", f"row {number}", f"holds what JSON cannot represent ({error})") from None
-        expected = kept.get("expectations", {})
-        if expected != first.setdefault(row, (number, expected))[1]:
+        if (expected := kept.get("expectations", {})) != first.setdefault(row, (number, expected))[1]:
             allowed = f"has the inputs of row {first[row][0]}, but other expectations"
             fix = f'Give each a tag of its own: "tags": {{"{names.ROW}": "..."}}.'
             raise ParameterError("data", f"row {number}", allowed, fix)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from itertools import product
 from typing import Any, Final, TypeAlias
@@ -13,8 +14,8 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import Whole
 from mlflow_l3d.studies.genai.contents import code_content, read_rows, scorer_content
-from mlflow_l3d.studies.genai.prompts import prompt_content, prompts_named
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import Client
 
 JUDGE, REPLICATE, JUDGEMENT = "judge", "replicate", "judgement"
@@ -184,8 +185,7 @@ def _levels(client: Client, parameter: str, name: str, value: Any) -> tuple[Leve
     for each in _listed(parameter, value):
         uri = str(getattr(each, "uri", each))
         if uri.startswith("prompts:/"):
-            prompts = prompts_named(client, parameter, uri)
-            levels += [Level(f"{one.name}/{one.version}", one, prompt_content(one), is_prompt=True) for one in prompts]
+            levels += [_prompt_level(prompt) for prompt in _prompts_named(client, parameter, uri)]
         elif isinstance(each, str | int | float | bool):
             levels.append(Level(str(each), each, each))
         else:
@@ -194,9 +194,34 @@ def _levels(client: Client, parameter: str, name: str, value: Any) -> tuple[Leve
     if not levels:
         raise ParameterError(parameter, "[]", "has no levels")
     _check_unique(parameter, [level.name for level in levels])
-    values = [level.name if level.is_prompt else level.value for level in levels]
-    _check_unique(parameter, values, "Leave one out; 1, 1.0 and True are equal.")
+    _check_unique(parameter, [each.name if each.is_prompt else each.value for each in levels])  # 1, 1.0, True are equal
     return tuple(levels)
+
+
+def _prompts_named(client: Client, parameter: str, uri: str) -> list[Any]:
+    """Return the prompts of a URI, with the version that an alias has now; of ``prompts:/qa`` or ``qa@*`` all versions.
+
+    Raises
+    ------
+    ParameterError
+        If the registry has none.
+    """
+    name, _, which = uri.removeprefix("prompts:/").replace("@*", "").partition("@" if "@" in uri else "/")
+    load = partial(client.load_prompt, cache_ttl_seconds=0)  # MLflow 3.14 keeps those of another registry, too
+    every = [] if which else found(partial(client.search_prompt_versions, max_results=1000), name) or []
+    prompts = [found(load, f"prompts:/{name}/{each}") for each in sorted(each.version for each in every)]
+    prompts = prompts or [found(load, uri)]
+    if any(prompt is None for prompt in prompts):
+        fix = "Use prompts:/NAME/VERSION, prompts:/NAME@ALIAS, or prompts:/NAME for all versions."
+        raise ParameterError(parameter, uri, "is not in the prompt registry", fix)
+    return prompts
+
+
+def _prompt_level(prompt: Any) -> Level:
+    """Return the level that a prompt is, with all of it that may change an answer."""
+    name = f"{prompt.name}/{prompt.version}"
+    parts = {part: getattr(prompt, part) for part in ("template", "model_config", "response_format")}
+    return Level(name, prompt, {"prompt": name, **parts}, is_prompt=True)
 
 
 def _is_passed(app: Callable[..., Any], name: str, levels: Sequence[Level], rows: Sequence[Mapping[str, Any]]) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,19 +18,15 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.genai.contents import repeated
-from mlflow_l3d.studies.genai.prompts import are_current
 from mlflow_l3d.studies.genai.request import REPLICATE, AnswerCell, GenaiRequest, Judging
 from mlflow_l3d.tracking import evaluating, names
 from mlflow_l3d.tracking.children import condition, found, search
 from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.evaluating import App, Place
+from mlflow_l3d.tracking.evaluating import Answers, App, Place
 from mlflow_l3d.tracking.judged import Judged, read_judged
 from mlflow_l3d.tracking.judged.table import COLUMNS
 from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
-
-if TYPE_CHECKING:
-    from mlflow.entities import Trace
 
 
 @dataclass
@@ -76,7 +72,7 @@ class Work:
         tags = {names.ROLE: "cell", names.CONTEXT_KEY: self.request.context_key}
         runs = list(search(self.client, [self._experiment_id], condition(tags, "FINISHED")))
         self._recorded: dict[str, list[Run]] = {}
-        for run in reversed(runs):  # the oldest first: judgements are of its answers
+        for run in runs:
             self._recorded.setdefault(run.data.tags.get(names.CELL_KEY, ""), []).append(run)
         claims = Claims(cache_folder() / "claims" / f"genai-{self._experiment_id}")
         try:
@@ -149,9 +145,11 @@ class Work:
         return run_id
 
     def _current(self, key: str) -> Iterator[Run]:
-        """Yield the recorded runs of a cell whose prompts would be loaded again in the same versions."""
+        """Yield the recorded runs of a cell, if the prompts that they loaded still have the same versions."""
         for run in self._recorded.get(key, ()):
-            if are_current(self.client, json.loads(run.data.tags.get(names.PROMPTS, "{}"))):
+            loaded = json.loads(run.data.tags.get(names.PROMPTS, "{}"))
+            now = {name: self.client.load_prompt(name, allow_missing=True, cache_ttl_seconds=0) for name in loaded}
+            if loaded == {name: [str(prompt and prompt.version)] for name, prompt in now.items()}:
                 yield run
 
     def _affords(self) -> bool:
@@ -206,7 +204,7 @@ def _no_effect(cell: AnswerCell, app: str) -> ParameterError:
     return ParameterError(f"factors={factor}", level.name, why, fix)
 
 
-def _failed_answers(answers: Mapping[Place, Trace], rows: int = 0) -> dict[Place, str]:
+def _failed_answers(answers: Answers, rows: int = 0) -> dict[Place, str]:
     """Return row and repeat -> trace, of those answers in place of which the app raised.
 
     Raises

@@ -339,7 +339,7 @@ def hits(outputs: str) -> bool:
         ({"factors": {"style": ["a", "a"]}}, r"factors=style=a: is named twice"),
         (
             {"factors": {"style": [1, 1.0]}},
-            r"factors=style=1: is named twice\. Leave one out; 1, 1\.0 and True are equal\.",
+            r"factors=style=1: is named twice",
         ),
         ({"factors": {"style": [True, 1]}}, r"factors=style=True: is named twice"),
         ({"factors": {"style": ["a"], "judge": apps.length}}, r"factors=judge=length: must be a list\."),

@@ -15,7 +15,7 @@ import pytest
 from mlflow.genai.scorers import Scorer, scorer
 
 from mlflow_l3d import genai
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.genai.contents import read_rows, scorer_content
 
 KEPT = ['{"label": "a"}', '"a"', "123", "null", "", "é\0", 3, 2.0, True, None, math.nan, [1, {"a": '"b"'}]]
@@ -57,9 +57,8 @@ def test_an_answer_that_json_changes_is_refused_after_the_first(output: Any) -> 
         calls.count("app")
         return output
 
-    with pytest.raises(
-        ParameterError, match=r"^predict_fn=app: returned what JSON cannot .*\. Return text, "
-    ) as caught:
+    line = r"^predict_fn: returned what JSON cannot represent \(\w+\)\. Return text, "
+    with pytest.raises(L3DError, match=line) as caught:
         genai.investigate(app, apps.rows(9), [apps.length], workers=1, version="1", progress=False)
     assert "\n" not in str(caught.value)
     assert calls.CALLS == {"app": 1}
@@ -67,7 +66,7 @@ def test_an_answer_that_json_changes_is_refused_after_the_first(output: Any) -> 
 
 @pytest.mark.parametrize("app", [pieces, later_pieces])
 def test_a_stream_is_refused(app: Any) -> None:
-    with pytest.raises(ParameterError, match=r"of type (async_)?generator\. .* of a stream its whole text\.$"):
+    with pytest.raises(L3DError, match=r"\((async_)?generator\)\. .* of a stream its whole text\.$"):
         genai.investigate(app, apps.rows(2), [apps.length], progress=False)
 
 
