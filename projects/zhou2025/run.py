@@ -41,7 +41,7 @@ class Table:
 
     models: tuple[str, ...]
     shown: str
-    tasks: tuple[str, ...] = tuple(task.name for name, task in STUDY.items() if name != "STSB")
+    tasks: tuple[str, ...] = tuple(task.name for task in STUDY if task.name != "stsb")
 
 
 TABLES: Mapping[str, Table] = {
