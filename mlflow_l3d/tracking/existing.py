@@ -151,7 +151,7 @@ class _Columns:
             codes, levels = self.codes.setdefault(name, array("i")), self.levels.setdefault(name, {})
             codes.extend([-1] * (self.runs - len(codes)))
             codes.append(levels.setdefault(text, len(levels)))
-        for point in run.data._metric_objs:  # the public dictionary has no steps
+        for point in run.data.to_proto().metrics:  # with steps, which the dictionary of metrics lacks
             if not point.key.startswith(_SYSTEM):
                 for columns, number in ((self.numbers, point.value), (self.steps, point.step)):
                     column = columns.setdefault(point.key, array("d"))
@@ -189,7 +189,8 @@ class _Columns:
 
 def histories(client: MlflowClient, run_ids: Sequence[str], metric: str) -> Iterator[tuple[str, int, int, float]]:
     """Yield (run id, step, time, value) of every value of a metric; many runs in one call if the store has it."""
-    bulk = getattr(client._tracking_client.store, "get_metric_history_bulk", None)
+    store = getattr(getattr(client, "_tracking_client", None), "store", None)  # not public: without it, run after run
+    bulk = getattr(store, "get_metric_history_bulk", None)
     with ThreadPoolExecutor(1 if bulk else 8) as pool:
         for batch in batches(run_ids, 50):
             if bulk:

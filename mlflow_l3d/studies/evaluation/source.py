@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import condition
+from mlflow_l3d.tracking.children import condition, runs_named
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import parent_run
@@ -71,10 +72,13 @@ def find_results(source: object, *, finds_cells: bool = False) -> tuple[Kind, li
 def _find_runs(client: Client, named: list[str], *, finds_cells: bool) -> tuple[Kind, list[str]]:
     fix = f"Name {_SOURCES.format(example='NAME')}."
     run_ids = [latest_investigation(client, "source", fix) if each == "latest" else each for each in named]
-    if repeated := [run_id for at, run_id in enumerate(run_ids) if run_id in run_ids[:at]]:
+    if repeated := [run_id for run_id, times in Counter(run_ids).items() if times > 1]:
         raise ParameterError("source", repeated[0], "must be named once")
-    runs = [parent_run(client, run_id, "source") for run_id in run_ids]
-    kinds = [_kind(client, run, is_alone=len(runs) == 1, finds_cells=finds_cells) for run in runs]
+    read = {run.info.run_id: run for run in runs_named(client, run_ids)}  # there may be thousands
+    runs = [read.get(run_id) or parent_run(client, run_id, "source") for run_id in run_ids]
+    experiments = {run.info.experiment_id for run in runs}
+    with_cells = {each for each in experiments if _is_any(client, each, {names.ROLE: "cell"})}
+    kinds = [_kind(client, run, with_cells, is_alone=len(runs) == 1, finds_cells=finds_cells) for run in runs]
     for run_id, kind in zip(run_ids, kinds, strict=True):
         if kind != kinds[0]:
             allowed = f"is of another kind ({kind}) than {run_ids[0]} ({kinds[0]})"
@@ -82,7 +86,7 @@ def _find_runs(client: Client, named: list[str], *, finds_cells: bool) -> tuple[
     return Kind.SWEEP if kinds[1:] and kinds[0] is Kind.INVESTIGATION else kinds[0], run_ids
 
 
-def _kind(client: Client, run: Run, *, is_alone: bool, finds_cells: bool) -> Kind:
+def _kind(client: Client, run: Run, with_cells: Collection[str], *, is_alone: bool, finds_cells: bool) -> Kind:
     tags, run_id = run.data.tags, run.info.run_id
     role = tags.get(names.ROLE)
     if role in ("cell", "trial"):
@@ -98,20 +102,21 @@ def _kind(client: Client, run: Run, *, is_alone: bool, finds_cells: bool) -> Kin
         return Kind.SEEDS
     if role is not None:
         return Kind.INVESTIGATION
-    if finds_cells or _has_children(client, run, {names.ROLE: "cell"}):
+    place, child = run.info.experiment_id, {names.PARENT_RUN_ID: run_id}
+    if finds_cells or (place in with_cells and _is_any(client, place, {**child, names.ROLE: "cell"})):
         return Kind.INVESTIGATION if is_alone else Kind.SEEDS
-    # Of several runs only the tag is looked at: there may be thousands, and traces take a request each.
+    # Of several runs only the tag is looked at: traces take a request each.
     if tags.get("mlflow.runType") == "genai_evaluate" or (is_alone and is_evaluation(client, run)):
         return Kind.EVALUATION
     if not is_alone:
         return Kind.RUNS
-    experiment = f"experiment:{client.get_experiment(run.info.experiment_id).name}"
+    experiment = f"experiment:{client.get_experiment(place).name}"
     fix = f"Name its experiment: mlflow-l3d evaluate {shlex.quote(experiment)}."
-    if _has_children(client, run, {}):
+    if _is_any(client, place, child):
         fix = f"Name its children: mlflow-l3d evaluate \"tags.mlflow.parentRunId = '{run_id}'\"."
     raise ParameterError("source", run_id, f"has no child runs with the tag {names.ROLE}=cell, and no judgements", fix)
 
 
-def _has_children(client: Client, run: Run, tags: Mapping[str, str]) -> bool:
-    wanted = condition({names.PARENT_RUN_ID: run.info.run_id, **tags})
-    return bool(client.search_runs([str(run.info.experiment_id)], wanted, max_results=1))
+def _is_any(client: Client, experiment_id: str, tags: Mapping[str, str]) -> bool:
+    """Return whether a run of an experiment has these tags."""
+    return bool(client.search_runs([str(experiment_id)], condition(tags), max_results=1))

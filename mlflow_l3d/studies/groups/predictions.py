@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -59,7 +60,8 @@ def agreement_of_groups(
         tables = [table for table, same in zip(read, is_same, strict=True) if table is not None and same]
         ids, labels = tables[0]["example_id"], tables[0]["label"].astype(str)
         if len(tables) < 2 or len(ids) < FEWEST_EXAMPLES:
-            why = f"there are fewer than {FEWEST_EXAMPLES}" if tables[1:] else "its runs predict different examples"
+            differ = "its runs predict different examples" if examples.count() > 1 else "only one of its runs has them"
+            why = f"there are fewer than {FEWEST_EXAMPLES}" if tables[1:] else differ
             notes.append(f"Predictions of {name} are not compared: {why}.")
             continue
         if left := len(is_same) - len(tables):
@@ -84,8 +86,10 @@ def _read(client: Client, runs: Sequence[Mapping[Any, str]]) -> list[pd.DataFram
     """Return the predictions of each run, None if it has none; nothing if the first three have none."""
     listed = [each["path"] for run in runs[:3] for each in json.loads(run["tables"] or "[]")]
     for name in dict.fromkeys([*_FILES, *listed]):
-        if any(_with_roles(read_table(client, run["uri"], name)) is not None for run in runs[:3]):
-            return [_with_roles(read_table(client, run["uri"], name)) for run in runs]
+        tables = (_with_roles(read_table(client, run["uri"], name)) for run in runs)
+        first = [*islice(tables, 3)]
+        if any(table is not None for table in first):
+            return [*first, *tables]
     return []
 
 

@@ -102,9 +102,8 @@ def evaluate_groups(
         agreement, examples, remarks = agreement_of_groups(client, members)
         study = replace(study, groups=study.groups.merge(agreement, on="group", how="left"))
     title = f"luck in {typed['source'].removeprefix('experiment:')}"[:250]
-    options = {name: text for name, text in typed.items() if text not in ("auto", "last")} | (
-        {"tag": "true"} if tag else {}
-    )
+    options = {name: text for name, text in typed.items() if text not in ("auto", "last")}
+    options |= {"tag": "true"} if tag else {}
     origin = Source(task=typed["source"], address=runs_page(client, runs.experiment_id), given=options)
     about = About(title=title, source=origin, notes=(*scored.notes, *remarks), settings=typed)
     result = GroupsEvaluation("", study, scored.counts, examples, about)
@@ -128,9 +127,9 @@ def evaluate_groups(
 
 
 def _tag(client: Client, study: GroupsStudy) -> None:
-    """Write the group, its spread, and what a difference may be by luck to the runs of groups with several runs."""
+    """Write the group, its spread, and what a difference may be by luck to the runs of groups whose luck is known."""
     shown = unit_of(study.metric)
-    for row in study.several.to_dict("records"):
+    for row in study.several.dropna(subset="luck").to_dict("records"):
         tags = {names.GROUP: row["group"], names.GROUP_RUNS: str(row["runs"]), names.GROUP_STD: f"{row['std']:.6g}"}
         tags[names.LUCK] = f"{study.metric}: a difference of two runs below {shown.amount(row['luck'])} may be luck"
         for run_id in study.runs.loc[study.runs["group"].eq(row["group"]), "run_id"]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from mlflow import MlflowClient
 from refusals import refusal
 from run_helpers import Place, sqlite_place
 
@@ -94,6 +95,20 @@ def test_runs_without_our_tags(place: Place) -> None:
     assert above.endswith(f"Name its children: mlflow-l3d evaluate \"tags.mlflow.parentRunId = '{runs[0]}'\".")
     assert below == f"source={cell}: is a cell. Name its parent run, {runs[1]}."
     assert f"source={runs[1]}: is of another kind (a seeds study) than {runs[0]}" in mixed
+
+
+def test_many_runs_are_found_in_few_requests(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, requests = [run(place) for _ in range(12)], []
+
+    def counted(name: str) -> Any:
+        method = getattr(MlflowClient, name)
+        return lambda *given, **named: requests.append(name) or method(*given, **named)
+
+    for name in ("get_run", "search_runs"):
+        monkeypatch.setattr(MlflowClient, name, counted(name))
+    with place.entered():
+        assert find_results(runs) == (Kind.RUNS, runs)
+    assert requests == ["search_runs", "search_runs"]  # the runs, and whether any cell is next to them
 
 
 def test_kinds_of_parents_are_read_from_their_tags(place: Place) -> None:

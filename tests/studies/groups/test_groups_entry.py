@@ -22,6 +22,7 @@ from mlflow_l3d.studies.evaluation.view import studies_of
 from mlflow_l3d.studies.groups.results import GroupsEvaluation
 from mlflow_l3d.studies.groups.run import evaluate_groups
 from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.tracking.existing import read_table
 
 RATES = {"0.1": 0.80, "0.01": 0.70}
 
@@ -102,6 +103,18 @@ def test_tags_are_written_only_if_they_are_asked_for(place: Place) -> None:
         evaluated(place, tag=True)
 
 
+def test_runs_of_groups_whose_luck_is_not_known_get_no_tags(place: Place) -> None:
+    fill(place)
+    same = [add_run(place, {"lr": "0.5", "seed": 1}, {"test_acc": 0.5 + 0.01 * number}) for number in range(2)]
+    result = evaluated(place, log=True, tag=True)
+    assert result.groups.set_index("group")["luck"].isna().to_dict() == {
+        "lr=0.1": False,
+        "lr=0.01": False,
+        "lr=0.5": True,
+    }
+    assert not [name for name in place.client.get_run(same[0]).data.tags if name.startswith("l3d.")]
+
+
 def test_runs_that_do_not_count_are_counted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlflow_l3d.tracking.children._RUNS_A_PAGE", 5)
     fill(place)
@@ -149,8 +162,9 @@ def test_a_step_that_few_runs_have_and_stores_without_a_bulk_call(
     ]
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    monkeypatch.delattr(SqlAlchemyStore, "get_metric_history_bulk")
     result = evaluated(place, step="3")
+    monkeypatch.delattr(SqlAlchemyStore, "get_metric_history_bulk")
+    pd.testing.assert_frame_equal(evaluated(place, step="3").groups, result.groups)
     assert result.study.runs["run_id"].tolist() == longer
     assert result.counts["without a score"] == 6
     with pytest.raises(ParameterError, match=r"^step=middle: must be last, best, or a whole number"):
@@ -265,6 +279,21 @@ def test_predictions_of_other_examples_are_not_compared(place: Place, tmp_path: 
     assert "Predictions of all runs are not compared: its runs predict different examples." in result.summary()
 
 
+def test_each_table_is_read_once(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels, read = np.arange(40) % 2, []
+
+    def counted(client: MlflowClient, uri: str, artifact: str) -> pd.DataFrame | None:
+        read.append((uri, artifact))
+        return read_table(client, uri, artifact)
+
+    monkeypatch.setattr("mlflow_l3d.studies.groups.predictions.read_table", counted)
+    predict(place, tmp_path, "predictions.csv", labels, labels, 0)
+    for seed in range(1, 4):
+        add_run(place, {"seed": seed}, {"accuracy": 0.5})
+    assert "Predictions of all runs are not compared: only one of its runs has them." in said(evaluated(place))
+    assert len(read) == len({*read}) == 3 + 4  # of predictions.parquet the first three
+
+
 def test_other_files_and_missing_values_cost_their_runs_only(place: Place, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(2, size=40)
@@ -310,7 +339,7 @@ def test_every_share_may_be_in_per_cent_but_not_in_both(place: Place) -> None:
         evaluated(place, metric="success_rate")
 
 
-def test_what_a_search_found_is_no_setting_of_its_trials(place: Place) -> None:
+def test_trials_do_not_have_what_their_search_found(place: Place) -> None:
     for seed in range(4):
         parent = add_run(place, {"cv": 5, "best_C": seed % 2}, {"mean_test_score": 0.8})
         for value in (0.1, 1):
@@ -351,7 +380,7 @@ def test_equal_scores_and_the_next_step_after_tags(place: Place) -> None:
     assert "--tag true" not in evaluated(place, log=True, tag=True).summary().split("Next:")[1].split("Seeds:")[0]
 
 
-def test_another_commit_that_moves_the_score_is_no_luck(place: Place) -> None:
+def test_a_commit_that_moves_the_score_withholds_the_verdict(place: Place) -> None:
     name = "mlflow.source.git.commit"
     for commit, mean in (("aaa", 0.7), ("bbb", 0.8)):
         for seed in range(4):
