@@ -131,12 +131,8 @@ def is_share(name: str) -> bool:
 def sounds_like_metric(name: str) -> bool:
     """Return whether a metric has this name, or a word in it says that it is one."""
     words = _words(name)
-    return (
-        is_share(name)
-        or _is_lower(words, is_score=True)
-        or not {*_ERRORS, "score", "hits"}.isdisjoint(words)
-        or name in registered()
-    )
+    has_word = _is_lower(words, is_score=True) or not {*_ERRORS, "score", "hits"}.isdisjoint(words)
+    return has_word or is_share(name) or name in registered()
 
 
 def of_kind(kind: str, *, secondary: bool = True) -> tuple[Metric, ...]:

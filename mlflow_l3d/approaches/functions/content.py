@@ -180,7 +180,7 @@ class _Content:
             return f"{kind} {_full_name(value)}"
         if value is getattr(random, "_inst", None):  # what functions of `random` are methods of
             return kind
-        if library == "mlflow" and kind == "PromptVersion":  # whose content is that of its version
+        if library == "mlflow" and kind == "PromptVersion":  # the version decides the content
             return f"{kind}({value.uri})"
         if isinstance(value, re.Pattern):  # shows its first 200 characters
             return f"{kind}({value.pattern!r}, {value.flags})"
@@ -215,7 +215,7 @@ class _Content:
 
 
 def _source(thing: FunctionType | type) -> str:
-    """Return a source; that of a class of a notebook comes from the cell of its methods.
+    """Return a source; of a class of a notebook it comes from the cell of its methods.
 
     Raises
     ------

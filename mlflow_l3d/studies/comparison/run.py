@@ -98,9 +98,8 @@ def compare(
         client = connect()
         if not studies and are_evaluations(client, runs_named := [str(each) for each in systems]):
             if arguments["self_check"]:
-                raise ParameterError(
-                    "self_check", typed["self_check"], "has no effect on evaluation runs", "Leave it out."
-                )
+                allowed = "has no effect on evaluation runs"
+                raise ParameterError("self_check", typed["self_check"], allowed, "Leave it out.")
             effect = None if typed["smallest_effect"] == "none" else float(typed["smallest_effect"])
             return compare_judged(
                 *runs_named,

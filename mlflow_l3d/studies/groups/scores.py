@@ -72,9 +72,8 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str) -> S
     finished = theirs & frame["status"].eq("FINISHED")
     if not finished.any():
         allowed = f"finds no finished run, only {int((theirs & ~finished).sum())} others"
-        raise ParameterError(
-            "source", "(runs)", allowed, "Runs of mlflow-l3d do not count: give the id of their parent."
-        )
+        fix = "Runs of mlflow-l3d do not count: give the id of their parent."
+        raise ParameterError("source", "(runs)", allowed, fix)
     chosen, notes = _metric(runs.metrics[finished], metric.removeprefix("metrics."))
     values = usable(runs.metrics[chosen.name])
     if step != "last":

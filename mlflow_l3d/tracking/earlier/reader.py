@@ -85,7 +85,7 @@ def read_investigation(
 
 
 def read_listed(parent_run_id: str, client: MlflowClient) -> Recorded:
-    """Read a parent as :func:`read_investigation` does; one of ours that ended from its own table, as it then was."""
+    """Read a parent as :func:`read_investigation` does; a study that ended from its own table, as it then was."""
     parent = parent_run(client, parent_run_id)
     listed = listed_cells(client, parent) if parent.info.status == "FINISHED" else None
     if listed is None or "factor" not in listed:  # a study of seeds has other columns

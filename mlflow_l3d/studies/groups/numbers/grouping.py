@@ -29,7 +29,7 @@ _SEED: Final = re.compile(
 _PERHAPS: Final = re.compile("(.*_)?(repeat|rep|repetition|replication|run|trial|attempt)(_(id|idx|index|number))?")
 """Names of numbers that are seeds if they differ in all runs of every group: repeat=3 may be a setting."""
 _COUNTS: Final = frozenset(["n", "num", "number", "count", "total", "k", "use", "rate", "lr"])
-"""Words in names of numbers that are none: n_seed, k_fold, use_seed."""
+"""Words in names of counts, rates and switches, which are settings: n_seed, k_fold, use_seed."""
 _OF_MACHINE: Final = re.compile(
     r"(.*[_.\-/])?(time_?stamp|date_?time|(start|end)(_?time|_at|ed)|(created|started)(_?(time|at|on))?|uu?id|host(_?name)?|pid"
     r"|local_rank|gpu_id)",

@@ -61,7 +61,7 @@ class GroupsStudy:
     pairs
         One row per pair of groups with three independent runs or more, the better mean first: ``difference`` with its
         interval, ``p`` and ``p_holm`` (for all pairs), ``shared`` (seeds that both have, which are paired),
-        ``verdict``. None if `hidden` parameters move the score.
+        ``verdict``. Empty if `hidden` parameters move the score.
     settings
         What each recorded parameter explains.
     std, luck
@@ -264,11 +264,8 @@ def _groups(parts: Mapping[str, Part], pairs: pd.DataFrame, metric: Metric) -> p
     against = pairs[pairs["first"].eq(best)].set_index("second")
     rows = []
     for name, part in parts.items():
-        one, mean, degrees = (
-            metric_spread(part.scores, metric),
-            metric_spread(part.systems[0].scores, metric),
-            part.degrees,
-        )
+        degrees = part.degrees
+        one, mean = (metric_spread(scores, metric) for scores in (part.scores, part.systems[0].scores))
         row = {"group": name, "independent": degrees + 1, **{number: getattr(one, number) for number in _NUMBERS}}
         row |= {each: getattr(mean, each) for each in with_interval("mean")} | {"std": part.std}
         row |= dict.fromkeys(with_interval("mean")[1:], math.nan) if part.systems[1:] else {}

@@ -1,4 +1,4 @@
-"""Which runs of a group are independent, and which parameters that are no settings move the score nevertheless."""
+"""Which runs of a group are independent, and which parameters move the score although they distinguish no groups."""
 
 from __future__ import annotations
 
@@ -82,9 +82,8 @@ def hidden_settings(
     from scipy.special import fdtrc
 
     group, moving, along = runs["group"], [], []
-    seed = (
-        seeds.groupby([*seeds], sort=False).ngroup() if len(seeds.columns) else pd.Series(range(len(runs)), runs.index)
-    )
+    seed = pd.Series(range(len(runs)), runs.index)
+    seed = seeds.groupby([*seeds], sort=False).ngroup() if len(seeds.columns) else seed
     for name in map(str, ignored):
         cells = ignored.groupby([group, ignored[name]], sort=False).ngroup()
         left, between = len(runs) - cells.nunique(), cells.nunique() - group.nunique()

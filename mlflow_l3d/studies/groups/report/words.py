@@ -94,9 +94,8 @@ def _differences(study: GroupsStudy) -> Answer:
     paired, needed = int(pairs["shared"].gt(0).sum()), pairs["runs_needed"].iloc[0]
     details = [f"{paired} of {len(pairs)} pairs share seeds and are paired; the others: Welch's test."]
     if math.isfinite(needed):
-        details.append(
-            f"About {needed:,.0f} runs of each settle the best two with 80 %, if they differ as much as here."
-        )
+        more = f"About {needed:,.0f} runs of each settle the best two with 80 %, if they differ as much as here."
+        details.append(more)
     return Answer(question, "", (lead, *details))
 
 
