@@ -75,7 +75,7 @@ def open_recorder(
     try:
         spool = Spool(folder, work.kind)
         parent = parents.open_parent(client, card, project_run, spool.identity)
-        claims = Claims(cache_folder() / "claims" / f"{_store(client, experiment_id)}-{work.context_key}")
+        claims = open_claims(client, experiment_id, work.context_key)
         recorder = RunRecorder(client, parent, work, spool, lock, claims, beside)
         recover(recorder)
     except BaseException as error:
@@ -101,12 +101,13 @@ def _spool_folder(client: MlflowClient, experiment_id: str, key: str) -> Path:
     return cache_folder() / "spool" / f"{_identity(client.get_experiment(experiment_id), client)}-{key}"
 
 
-def _store(client: MlflowClient, experiment_id: str) -> str:
-    """Return what tells a store from others: the oldest experiment that this user sees."""
+def open_claims(client: MlflowClient, experiment_id: str, key: str) -> Claims:
+    """Return the claims on cells that share a key in one store, whose name is its oldest experiment for this user."""
     from mlflow.entities import ViewType
 
     every = client.search_experiments(ViewType.ALL, max_results=1, order_by=["creation_time ASC", "experiment_id ASC"])
-    return _identity(every[0] if every else client.get_experiment(experiment_id), client)
+    store = _identity(every[0] if every else client.get_experiment(experiment_id), client)
+    return Claims(cache_folder() / "claims" / f"{store}-{key}")
 
 
 def _identity(experiment: Experiment, client: MlflowClient) -> str:

@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
+from stores import copy_store
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.tracking.claims import Claims
+from mlflow_l3d.tracking.opening import open_claims
 
 pytest.importorskip("fcntl")
 FIRST, SECOND, THIRD = (content_key({"cell": number}) for number in range(3))
@@ -105,3 +108,14 @@ def test_where_no_file_can_be_written_everything_is_free(tmp_path: Path) -> None
     assert FIRST in claims
     claims.release(FIRST, done=True)
     claims.close()
+
+
+def test_two_stores_with_the_same_experiment_have_claims_of_their_own(tmp_path: Path, migrated_store: Path) -> None:
+    every = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        uri = copy_store(migrated_store, tmp_path / name, (tmp_path / name / "mlruns" / "0").as_uri())
+        every.append(open_claims(MlflowClient(uri), "0", "key"))
+    assert every[0]._path != every[1]._path
+    for claims in every:
+        claims.close()

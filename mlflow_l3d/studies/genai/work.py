@@ -15,17 +15,16 @@ from tqdm import tqdm
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.genai.contents import repeated
 from mlflow_l3d.studies.genai.request import REPLICATE, AnswerCell, GenaiRequest, Judging
 from mlflow_l3d.tracking import evaluating, names
 from mlflow_l3d.tracking.children import condition, found, search
-from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.evaluating import Answers, App, Place
 from mlflow_l3d.tracking.judged import Judged, read_judged
 from mlflow_l3d.tracking.judged.table import COLUMNS
+from mlflow_l3d.tracking.opening import open_claims
 from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
 
 
@@ -74,7 +73,7 @@ class Work:
         self._recorded: dict[str, list[Run]] = {}
         for run in runs:
             self._recorded.setdefault(run.data.tags.get(names.CELL_KEY, ""), []).append(run)
-        claims = Claims(cache_folder() / "claims" / f"genai-{self._experiment_id}")
+        claims = open_claims(self.client, self._experiment_id, f"genai-{self._experiment_id}")
         try:
             if not claims.lock(self.request.context_key):
                 raise L3DError("Another process investigates this app on these data: wait for it, then call again.")
