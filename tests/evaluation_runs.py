@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import mlflow
@@ -81,8 +82,9 @@ def evaluated(data: Any, **more: Any) -> str:
 
 @contextmanager
 def quick_evaluations(uri: str) -> Iterator[None]:
-    """Let MLflow evaluate on a store, in two threads and as quickly as it can."""
+    """Let MLflow evaluate on a store, in whose folder it puts artifacts, in two threads and as quickly as it can."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(Path(uri.removeprefix("sqlite:///")).parent)
         for name, value in LIMITS.items():
             patch.setenv(name, value)
         mlflow.tracing.reset()

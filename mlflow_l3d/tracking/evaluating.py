@@ -239,18 +239,18 @@ def _evaluating(workers: int | None) -> Iterator[dict[str, set[str]]]:
     from mlflow.entities.model_registry import PromptVersion
     from mlflow.genai.evaluation import base, harness
 
-    values = {name: os.environ.get(name, default) for name, default in _SETTINGS.items()} | {_NO_TRIAL: "true"}
-    values |= {} if workers is None else {_WORKERS: str(workers)}
-    replaced: dict[tuple[Any, str], Any] = {
-        (base, "display_evaluation_output"): lambda _: None,
-        (harness, "tqdm"): None,
-    }
     loaded: dict[str, set[str]] = {}
-    replaced |= {(MlflowClient, "load_prompt"): _loading(MlflowClient.load_prompt, loaded)}
-    replaced |= {(PromptVersion, "__init__"): _marking(PromptVersion.__init__)}
-    for name in _CONTENT:
-        replaced[PromptVersion, name] = property(partial(_read, vars(PromptVersion)[name].fget))
+    # What is replaced is read alone, too: another evaluation may have replaced it.
     with _ONE_AT_A_TIME, ExitStack() as changes:
+        values = {name: os.environ.get(name, default) for name, default in _SETTINGS.items()} | {_NO_TRIAL: "true"}
+        values |= {} if workers is None else {_WORKERS: str(workers)}
+        replaced: dict[tuple[Any, str], Any] = {
+            (base, "display_evaluation_output"): lambda _: None,
+            (harness, "tqdm"): None,
+            (MlflowClient, "load_prompt"): _loading(MlflowClient.load_prompt, loaded),
+            (PromptVersion, "__init__"): _marking(PromptVersion.__init__),
+            **{(PromptVersion, name): property(partial(_read, vars(PromptVersion)[name].fget)) for name in _CONTENT},
+        }
         for name, value in values.items():
             changes.callback(_set_variable, name, os.environ.get(name))
             os.environ[name] = value

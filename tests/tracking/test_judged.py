@@ -79,8 +79,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> dict
     """Give the runs of one store by what they show; `uri` is the store."""
     folder = tmp_path_factory.mktemp("evaluations")
     made = {"uri": copy_store(migrated_store, folder, (folder / "mlruns").as_uri())}
-    with pytest.MonkeyPatch.context() as patch, quick_evaluations(made["uri"]):
-        patch.chdir(folder)
+    with quick_evaluations(made["uri"]):
         client, data = MlflowClient(), rows("q0", "q1", "q2", "raise", "q4", "q0")
         made["app"] = evaluated(data, predict_fn=fails_on_q2, scorers=[exact, judge("fake/judge"), traced])
         with mlflow.start_run(run_id=made["app"]):

@@ -217,8 +217,7 @@ def _line(name: str, found: Components, design: Mapping[str, float]) -> dict[str
     for source, own in zip(found.frame["source"], found.frame["variance"], strict=True):
         shrinks = math.prod(found.design[part] / design[part] for part in _averages(source, design))
         variance += max(0.0, own) * found.weights[source] * shrinks
-    judgements = answers * design["judge"] * design["judgement"]
-    sizes = {"answers": round(answers), "judgements": round(judgements)}
+    sizes = {"answers": round(answers), "judgements": round(answers * design["judge"] * design["judgement"])}
     return {"design": name, **design, **sizes, "mean_std": math.sqrt(variance)}
 
 

@@ -122,8 +122,8 @@ def unstable_rows(table: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
         ``row, answers, judgements, mean``; ``over_repeats``: share of pairs of answers (of the same prompt and so on)
         to which the same judge gives different verdicts; ``over_judges``: share of pairs of judges that give the same
-        answer different verdicts; ``over_judgements``: likewise of one judge that rates an answer again. nan if there
-        is no such pair.
+        answer different verdicts; ``over_judgements``: likewise of one judge that rates an answer again. A share is
+        nan without pairs.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.genai.contents import repeated
 from mlflow_l3d.studies.genai.request import REPLICATE, AnswerCell, GenaiRequest, Judging
 from mlflow_l3d.tracking import evaluating, names
-from mlflow_l3d.tracking.children import condition, found, search
+from mlflow_l3d.tracking.children import condition, runs_named, search
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.evaluating import Answers, App, Place
 from mlflow_l3d.tracking.judged import Judged, read_judged
@@ -73,6 +73,8 @@ class Work:
         self._recorded: dict[str, list[Run]] = {}
         for run in runs:
             self._recorded.setdefault(run.data.tags.get(names.CELL_KEY, ""), []).append(run)
+        parents = {run.data.tags.get(names.PARENT_RUN_ID, "") for run in runs}
+        self._ended = {run.info.run_id for run in runs_named(self.client, [*parents]) if run.info.status == "FINISHED"}
         claims = open_claims(self.client, self._experiment_id, f"genai-{self._experiment_id}")
         try:
             if not claims.lock(self.request.context_key):
@@ -116,8 +118,7 @@ class Work:
         passed = {name: values[name] for name in self.request.passed}
         prompts = {each.name: each for name, each in values.items() if name not in passed}
         tags = {f"{names.FACTOR}.{name}": label for name, label in cell.labels.items()}
-        tags |= {names.CELL_KEY: cell.key, names.PARENT: self.parent_id}
-        app = App(self.request.app, passed, prompts, tags)
+        app = App(self.request.app, passed, prompts, {**tags, names.CELL_KEY: cell.key, names.PARENT: self.parent_id})
         rows = [
             {**row, "tags": {**row["tags"], names.REPEAT: repeat}}
             for row, (_, repeat) in zip(self.request.rows, places, strict=True)
@@ -159,8 +160,7 @@ class Work:
     def _reuse(self, run: Run) -> str:
         """Return the id of a cell that was found; one of an interrupted parent becomes a child of this one."""
         self.reused += 1
-        parent = found(self.client.get_run, run.data.tags.get(names.PARENT_RUN_ID, ""))
-        if parent is None or parent.info.status != "FINISHED":
+        if run.data.tags.get(names.PARENT_RUN_ID) not in self._ended:
             set_tags(self.client, run.info.run_id, {names.PARENT_RUN_ID: self.parent_id})
         return str(run.info.run_id)
 

@@ -149,12 +149,11 @@ def compare_evaluations(
 ) -> JudgedComparison:
     """Decide which of two evaluated systems is better; see :func:`compare_judged`, the same for any number."""
     with entry_point() as opened:
-        options = {"smallest_effect": smallest_effect, "metric": metric, "project_run": opened.take()}
-        return compare_judged(run_a, run_b, **options)  # type: ignore[arg-type]
+        return compare_judged(run_a, run_b, smallest_effect=smallest_effect, metric=metric, project_run=opened.take())
 
 
 def are_evaluations(client: Client, systems: Sequence[str]) -> bool:
-    """Return whether all named runs are evaluations, and none is a study of ours."""
+    """Return whether all named runs are evaluations, and none is a study of this package."""
     runs = [found(client.get_run, run_id) for run_id in _judging_runs(client, systems)]
     return all(
         run is not None and run.data.tags.get(names.ROLE, "cell") == "cell" and is_evaluation(client, run)

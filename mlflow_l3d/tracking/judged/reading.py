@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _TRACES_A_PAGE: Final = 500
 _REQUEST, _INPUTS, _MADE_BY = "mlflow.eval.requestId", "mlflow.traceInputs", "mlflow.sourceRun"
 _APP, _MODEL = "mlflow.genaiEvaluate.agent.digest", "mlflow.modelId"
-_OF_JUDGING: Final = ("replicate", "judge", "judgement")  # parameters of a run of ours that are no levels of the app
+_OF_JUDGING: Final = ("replicate", "judge", "judgement")  # parameters of a cell's run that do not reach the app
 _RUN, _DIGEST = "mlflow.assessment.sourceRunId", "mlflow.assessment.scorerDigest"
 _CUT: Final = "..."
 _TABLE: Final = "eval_results_table.json"
@@ -183,7 +183,7 @@ def _rows_expected(run: Run) -> int | None:
 
 
 def _about(client: MlflowClient, run: Run) -> tuple[str, str, str, dict[str, float]]:
-    """Return run, experiment, name (of a run of ours the levels that it judges, or the app), and MLflow's means."""
+    """Return run, experiment, name (of a cell its levels, or else the app), and MLflow's means."""
     means = {name.removesuffix(_MEAN): value for name, value in run.data.metrics.items() if name.endswith(_MEAN)}
     name = str(run.info.run_name or run.info.run_id)
     tags = run.data.tags

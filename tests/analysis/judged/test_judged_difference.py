@@ -150,7 +150,10 @@ def test_several_prompts_of_one_side_count_there(random):
 def test_judges_of_both_sides_are_kept_and_other_judges_are_no_evidence(random):
     a, b = pair(random, App(judge=2.0), 40, judges=3)
     found = difference(a, b)
-    assert found.judge_std < 0.3  # their leniency is that of both sides
+    assert found.judge_std < 0.3  # both sides have the same lenient judges
+    partial = difference(a.assign(value=a["value"] + a["judge"] - 1), b)
+    assert partial.judge_std == pytest.approx(math.sqrt(1 / 3), rel=0.2)
+    assert 0 in [difference(*pair(random, App(judge=2.0), 40, judges=3)).judge_std for _ in range(8)]
     other = difference(a, b.assign(judge=b["judge"] + 3))
     assert other.error > 2 * found.error
     single = difference(a[a["judge"] == 0], b[b["judge"] == 1])

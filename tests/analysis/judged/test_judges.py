@@ -82,10 +82,12 @@ def test_a_judge_is_compared_with_itself():
 
 
 def test_intervals_of_kappa_count_answers_to_one_row_as_a_cluster():
-    app, random = App(judge=0.0, threshold=0.0), np.random.default_rng(1)
-    of_rows = judge_agreement(app.draw(random, 40, 5, 2)).iloc[0]
-    apart = judge_agreement(app.draw(random, 40, 5, 2).assign(row=np.arange(400) // 2)).iloc[0]
-    assert of_rows["high"] - of_rows["low"] > apart["high"] - apart["low"]
+    once = App(judge=0.0, threshold=0.0).draw(np.random.default_rng(1), 40, 1, 2)
+    copies = pd.concat([once.assign(answer=once["answer"] + f", copy {number}") for number in range(5)])
+    tables = once, copies, copies.assign(row=copies["answer"])
+    alone, of_rows, apart = (judge_agreement(table).iloc[0][["low", "high"]].tolist() for table in tables)
+    assert of_rows == pytest.approx(alone)  # copies of an answer are no further evidence
+    assert apart[1] - apart[0] < 0.5 * (of_rows[1] - of_rows[0])
 
 
 def test_rows_that_change_are_listed_by_what_changes_them():
@@ -101,3 +103,9 @@ def test_rows_that_change_are_listed_by_what_changes_them():
     assert changing["over_judges"].to_dict() == {"answers": 0, "judges": 1}
     assert changing["over_judgements"].isna().all()
     assert changing["mean"].tolist() == [0.5, 0.5]
+
+
+def test_answers_to_several_prompts_are_not_repeats():
+    table = table_of([(0, "exact", 1), (1, "exact", 0)]).assign(row="a")
+    assert unstable_rows(table)["over_repeats"].tolist() == [1]
+    assert unstable_rows(table.assign(prompt=["first", "second"])).empty

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from judged_app import App
+from scipy.stats import binom
 
 from mlflow_l3d.analysis.judged.pass_k import pass_k, pass_table
 
@@ -32,6 +33,15 @@ def test_rows_that_all_pass_leave_an_interval():
     found = pass_k([4] * 50, [4] * 50, 4)
     assert found.all_pass == found.all_high == 1
     assert found.all_low == pytest.approx(1 / (1 + 2.0096**2 / 50), abs=1e-4)  # Wilson with Student's quantile
+
+
+@pytest.mark.parametrize(("rows", "share"), [(50, 0.99), (50, 0.97), (100, 0.995)])
+def test_intervals_allow_for_rare_rows_that_were_not_seen(rows, share):
+    covered = 0.0
+    for passed in range(rows + 1):
+        found = pass_k(np.arange(rows) < passed, np.ones(rows), 1)
+        covered += binom.pmf(passed, rows, share) * (found.all_low <= share <= found.all_high)
+    assert covered > 0.95
 
 
 def test_a_table_counts_an_answer_as_passed_by_the_majority_of_its_judgements():

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
@@ -22,6 +26,7 @@ from stores import copy_store
 import mlflow_l3d
 from mlflow_l3d import genai
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.genai.contents import read_rows, repeated
 from mlflow_l3d.tracking import evaluating, names
 from mlflow_l3d.tracking.judged import read_judged, reading
@@ -183,6 +188,7 @@ def test_the_same_call_asks_nobody(at_study: tuple[Any, Counter[str]]) -> None:
     assert (again.computed, again.reused) == (0, result.computed)
     assert not calls.CALLS
     pd.testing.assert_frame_equal(again.to_frame(), result.to_frame())
+    assert {run.data.tags["mlflow.parentRunId"] for run in cells()["FINISHED"]} == {result.run_id}
 
 
 def test_judges_and_repeats_are_added_to_what_is_there(place: str) -> None:
@@ -239,6 +245,38 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
     assert "left out 1 of 4 cells: the same call continues" in part.summary()
     rest = genai.investigate(styled, apps.rows(2), [], given, progress=False)
     assert (rest.computed, rest.reused, rest.missing) == (1, 3, 0)
+
+
+def test_answers_that_somebody_deleted_are_asked_for_again(place: str) -> None:
+    def investigate() -> Any:
+        calls.CALLS.clear()
+        return genai.investigate(styled, apps.rows(2), [apps.length], {"style": ["a"]}, progress=False)
+
+    trace_id = investigate().to_frame()["answer"].iloc[0]
+    mlflow.MlflowClient().delete_traces("0", trace_ids=[trace_id])
+    assert investigate().computed == 2
+    assert calls.CALLS == {"app": 2, "length": 2}
+
+
+def test_an_investigation_of_the_same_app_and_data_runs_alone(place: str) -> None:
+    def investigate() -> Any:
+        return genai.investigate(styled, apps.rows(2), [apps.length], {"style": ["a"]}, progress=False)
+
+    investigate()
+    file, key = cache_folder() / "claims" / "genai-0", cells()["FINISHED"][0].data.tags[names.CONTEXT_KEY]
+    claim = f"""
+import pathlib, sys
+from mlflow_l3d.tracking.claims import Claims
+print(Claims(pathlib.Path({str(file)!r})).lock({key!r}), flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen([sys.executable, "-c", claim], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"True\n"
+        with pytest.raises(L3DError, match=r"^Another process investigates this app on these data: wait for it"):
+            investigate()
+        other.communicate()
+    assert investigate().reused == 2
 
 
 def answer_with(app: Callable[..., Any], prompts: dict[int, Any], version: int, **inputs: Any) -> tuple[Any, int]:
@@ -306,9 +344,23 @@ def test_what_always_fails_is_an_error_with_its_reason(place: str) -> None:
         genai.investigate(fails, apps.rows(2), [apps.length], progress=False)
     with pytest.raises(L3DError, match=r"^scorers=numpy_verdict: failed on all 2 answers \(.*\)\. Correct"):
         genai.investigate(styled, apps.rows(2), [numpy_verdict], {"style": ["a"]}, progress=False)
+    with pytest.raises(L3DError, match=r"^scorers=silent: returned nothing for all answers\."):
+        genai.investigate(styled, apps.rows(2), [silent], {"style": ["a"]}, progress=False)
     with pytest.raises(L3DError, match=r"^scorers: none gave a number, yes or no\."):
         genai.investigate(styled, apps.rows(1), [in_words], {"style": ["a"]}, progress=False)
     assert "RUNNING" not in cells()
+
+
+@scorer
+def silent(outputs: str) -> None:
+    """Judge nothing."""
+
+
+def test_answers_without_a_trace_are_an_error(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = mlflow.search_traces
+    monkeypatch.setattr(mlflow, "search_traces", lambda **given: search(**given)[1:])
+    with pytest.raises(L3DError, match=r"^predict_fn: only 1 of 2 answers have a trace on the server\. Check that "):
+        genai.investigate(styled, apps.rows(2), [apps.length], {"style": ["a"]}, progress=False)
 
 
 @scorer
@@ -378,6 +430,37 @@ def test_settings_of_mlflow_are_as_before(monkeypatch: pytest.MonkeyPatch) -> No
     with evaluating._evaluating(None):
         assert os.environ["MLFLOW_GENAI_EVAL_MAX_WORKERS"] == "4"
     assert dict(os.environ) == before
+    assert mlflow.MlflowClient.load_prompt is load
+
+
+def test_an_evaluation_in_another_thread_waits_and_finds_mlflow_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", raising=False)
+    lock, is_waiting, loads = evaluating._ONE_AT_A_TIME, threading.Event(), []
+    replace = evaluating._loading
+
+    @contextmanager
+    def announced() -> Iterator[None]:
+        is_waiting.set()
+        with lock:
+            yield
+
+    def recorded(load: Any, loaded: Any) -> Any:
+        loads.append(load)
+        return replace(load, loaded)
+
+    def workers() -> str:
+        with evaluating._evaluating(None):
+            return os.environ["MLFLOW_GENAI_EVAL_MAX_WORKERS"]
+
+    load = mlflow.MlflowClient.load_prompt
+    monkeypatch.setattr(evaluating, "_loading", recorded)
+    with ThreadPoolExecutor(1) as pool:
+        with evaluating._evaluating(2):
+            monkeypatch.setattr(evaluating, "_ONE_AT_A_TIME", announced())
+            other = pool.submit(workers)
+            assert is_waiting.wait(60)
+        assert other.result(60) == "4"
+    assert loads == [load, load]
     assert mlflow.MlflowClient.load_prompt is load
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import mlflow
 import pytest
 from evaluation_runs import exact, quick_evaluations, rows
-from stores import copy_store
 
 import mlflow_l3d
 from mlflow_l3d import genai
@@ -26,11 +25,10 @@ def half_right(q: str, style: str = "plain") -> str:
 
 
 @pytest.fixture(autouse=True)
-def store(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def store(tmp_path: Path, tracking_uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Work on an empty store."""
-    uri = copy_store(migrated_store, tmp_path, (tmp_path / "mlruns").as_uri())
     monkeypatch.setenv("L3D_CACHE", str(tmp_path))
-    with quick_evaluations(uri):
+    with quick_evaluations(tracking_uri):
         yield
 
 

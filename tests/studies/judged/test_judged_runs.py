@@ -47,8 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> dict
     folder = tmp_path_factory.mktemp("evaluations")
     runs = {"uri": copy_store(migrated_store, folder, (folder / "mlruns").as_uri())}
     data = rows(*(f"q{number}" for number in range(ROWS)))
-    with pytest.MonkeyPatch.context() as patch, quick_evaluations(runs["uri"]):
-        patch.chdir(folder)
+    with quick_evaluations(runs["uri"]):
         for system, counts in RIGHT.items():
             for number, count in enumerate(counts):
                 app = lambda q, count=count: q.upper() + "?" * (int(q[1:]) >= count)  # noqa: E731
