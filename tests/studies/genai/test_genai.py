@@ -26,7 +26,6 @@ from stores import copy_store
 import mlflow_l3d
 from mlflow_l3d import genai
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.genai.contents import read_rows, repeated
 from mlflow_l3d.tracking import evaluating, names
 from mlflow_l3d.tracking.judged import read_judged, reading
@@ -263,11 +262,12 @@ def test_an_investigation_of_the_same_app_and_data_runs_alone(place: str) -> Non
         return genai.investigate(styled, apps.rows(2), [apps.length], {"style": ["a"]}, progress=False)
 
     investigate()
-    file, key = cache_folder() / "claims" / "genai-0", cells()["FINISHED"][0].data.tags[names.CONTEXT_KEY]
+    key = cells()["FINISHED"][0].data.tags[names.CONTEXT_KEY]
     claim = f"""
-import pathlib, sys
-from mlflow_l3d.tracking.claims import Claims
-print(Claims(pathlib.Path({str(file)!r})).lock({key!r}), flush=True)
+import sys
+from mlflow import MlflowClient
+from mlflow_l3d.tracking.opening import open_claims
+print(open_claims(MlflowClient({place!r}), "0", "genai-0").lock({key!r}), flush=True)
 sys.stdin.read()
 """
     with subprocess.Popen([sys.executable, "-c", claim], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
