@@ -86,8 +86,6 @@ WAYS: Mapping[str, Way] = {
     "score, similarity": Way(InContextLearning, "generator", {**_PROMPT, "selection": "similarity"}),
     "generate": Way(InContextLearning, "generator", _ANSWER),
     "generate, drawn": Way(InContextLearning, "generator", {**_ANSWER, "temperature": 1.0}),
-    "score, shared prefix": Way(InContextLearning, "generator", _PROMPT),
-    "generate, shared prefix": Way(InContextLearning, "generator", _ANSWER),
     "seq2seq, score": Way(InContextLearning, "seq2seq", _PROMPT),
     "seq2seq, generate": Way(InContextLearning, "seq2seq", _ANSWER),
 }

@@ -18,8 +18,6 @@ from mlflow_l3d.approaches.finetuning import head_training as heads
 from mlflow_l3d.approaches.finetuning.head_training import Head, train_heads
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress
-from mlflow_l3d.approaches.icl.engine import attention as cascade
-from mlflow_l3d.approaches.icl.engine import causal
 from mlflow_l3d.approaches.models.features import pooled
 from mlflow_l3d.approaches.models.pretrained import load_encoder, load_tokenizer
 from mlflow_l3d.approaches.models.references import resolve
@@ -48,8 +46,6 @@ COUNTS = {
     "score, similarity": (None, (1045, 5, 47)),
     "generate": (None, (1365, 8, 48)),
     "generate, drawn": (None, (1553, 8, 52)),
-    "score, shared prefix": (None, (1062, 5, 51)),
-    "generate, shared prefix": (None, (1422, 8, 54)),
     "seq2seq, score": (None, (534, 5, 15)),
     "seq2seq, generate": (None, (627, 9, 10)),
 }
@@ -68,13 +64,10 @@ def runner(tmp_path_factory):
 def known_device(monkeypatch):
     """Let the device pass as one of this machine; the features of heads are those of the CPU."""
     monkeypatch.setattr(numerics, "device_class", lambda device: "cpu")
-    monkeypatch.setitem(cascade._KERNELS, NAME, cascade._KERNELS["cpu"])
 
 
 @pytest.mark.parametrize("name", [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in WAYS])
-def test_a_way_gives_the_numbers_of_the_cpu_and_waits_as_often_as_before(runner, name, caplog, monkeypatch):
-    if name.endswith("shared prefix"):
-        monkeypatch.setattr(causal, "_SHARED_FROM", 1)
+def test_a_way_gives_the_numbers_of_the_cpu_and_waits_as_often_as_before(runner, name, caplog):
     counts, wrong = differences(runner, WAYS[name], runner.outcomes(WAYS[name], "cpu")[1])
     assert wrong == caplog.messages == []
     assert dict(counts.implicit) == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, takewhile
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, tensor
 from mlflow_l3d.approaches.icl.engine.base import Batches
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import Rows
-from mlflow_l3d.approaches.icl.engine.trial import layer_window, packing
+from mlflow_l3d.approaches.icl.engine.trial import layer_window, runs_packed
 from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
 
 # Float32: what batches, padding and masks may change in a log-probability.
@@ -40,7 +39,6 @@ PACKED = [
     "gemma2_wide_window",
     "mixtral",
 ]
-APART = ["llama", "gpt2", "qwen2", "mistral_wide_window", "mistral_narrow_window", "opt", "mixtral"]
 FALLBACK = [
     "qwen2_mixed_windows",
     "llama_longrope",
@@ -53,14 +51,6 @@ FALLBACK = [
 ]
 
 ANSWERS = [[5], [6, 7], [6, 7, 8], [6], [9, 10, 11, 12], [9, 10, 13], [5]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def shared_from_the_first_token() -> Iterator[None]:
-    """Let rows share short prefixes too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_l3d.approaches.icl.engine.causal._SHARED_FROM", 1)
-        yield
 
 
 @cache
@@ -154,28 +144,28 @@ def test_common_prefix_is_the_longest_that_leaves_a_token(prompts: list[tuple[in
 
 @pytest.mark.parametrize("name", PACKED)
 def test_trial_accepts_models_that_take_a_mask(name: str) -> None:
-    assert packing(causal(name)) == ("apart" if name in APART else "copies")
+    assert runs_packed(causal(name))
 
 
 @pytest.mark.parametrize("name", ["bloom", "mamba"])
 def test_trial_finds_models_that_do_not(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert packing(causal(name)) == "none"
+    assert not runs_packed(causal(name))
     (line,) = (record.getMessage() for record in caplog.records if record.name.startswith("mlflow_l3d"))
     assert line.startswith("The model is run in full for every prompt")
 
 
 def test_trial_finds_positions_that_half_precision_hides(caplog: pytest.LogCaptureFixture) -> None:
-    assert packing(copy.deepcopy(causal("mpt")).to(torch.bfloat16)) == "none"
+    assert not runs_packed(copy.deepcopy(causal("mpt")).to(torch.bfloat16))
     assert "positions from the places" in caplog.text
 
 
 def test_a_window_is_believed_where_the_model_looks_at_it(caplog: pytest.LogCaptureFixture) -> None:
-    for name, found in (("mistral_narrow_window", "copies"), ("llama_stray_window", "none")):
+    for name, found in (("mistral_narrow_window", True), ("llama_stray_window", False)):
         model = causal(name)
-        assert packing(model, windowed=True) == found
+        assert runs_packed(model, windowed=True) == found
         assert model.config.sliding_window == WINDOW
     assert "away from those of plain rows" in caplog.text
-    assert packing(causal("llama_stray_window")) == "apart"
+    assert runs_packed(causal("llama_stray_window"))
 
 
 def test_an_engine_inside_and_outside_of_autocast() -> None:
@@ -192,11 +182,11 @@ def test_an_engine_inside_and_outside_of_autocast() -> None:
 def test_trial_finds_a_weak_leak(dtype: torch.dtype, caplog: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(3)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL)).to(dtype).eval()
-    assert packing(model) != "none"
+    assert runs_packed(model)
     table = model.get_input_embeddings()
     # Every token gets a little of the token before it in its row.
     hook = table.register_forward_hook(lambda module, args, out: out + 0.05 * out.roll(1, 1) * (out.shape[1] > 8))
-    assert packing(model) == "none"
+    assert not runs_packed(model)
     assert "sees its neighbours" in caplog.text
     hook.remove()
 
@@ -207,7 +197,7 @@ def test_a_trial_that_loses_the_device_is_no_refusal(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(PackedModel, "extend", lost)
     with pytest.raises(LostDeviceError):
-        packing(causal("llama"))
+        runs_packed(causal("llama"))
 
 
 def test_windows_of_the_configuration() -> None:
@@ -227,7 +217,7 @@ def test_windows_of_the_configuration() -> None:
 def test_a_model_in_half_precision_runs_packed() -> None:
     torch.manual_seed(3)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL)).to(torch.bfloat16).eval()
-    assert packing(model) == "copies"
+    assert runs_packed(model)
 
 
 def test_masks_of_truth_values_for_quantised_models() -> None:
@@ -578,4 +568,4 @@ def test_nothing_to_do(kind: str) -> None:
 
 
 def test_an_empty_row_has_no_keys() -> None:
-    assert Rows.without_keys(1, None).owners.shape == (1, 0)
+    assert Rows.empty().owners.shape == (1, 0)

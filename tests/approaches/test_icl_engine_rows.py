@@ -39,11 +39,6 @@ def alone(name: str, prompt: list[int], new: int, stop: set[int]) -> list[int]:
     return list(takewhile(lambda token: token not in stop, continued(name, tuple(prompt), new)))
 
 
-def apart(monkeypatch: pytest.MonkeyPatch, shared: bool = True) -> None:
-    """Let rows share short prefixes too, or none."""
-    monkeypatch.setattr(causal, "_SHARED_FROM", 1 if shared else 10**6)
-
-
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let rows be no longer than their prefix, so that a few short texts make several."""
     monkeypatch.setattr(rows, "_NARROWEST", 1)
@@ -160,11 +155,7 @@ def test_a_token_sees_the_prefix_and_its_own_way(window: int | None) -> None:
         *(pytest.param(name, 9, marks=pytest.mark.slow) for name in ("gpt2", "llama", "llama_eager")),
     ],
 )
-@pytest.mark.parametrize("copies", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_many_rows_write_what_the_model_writes_alone(
-    name: str, shared: int, copies: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    apart(monkeypatch, not copies)
+def test_many_rows_write_what_the_model_writes_alone(name: str, shared: int, monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = prompts_of(LENGTHS, shared)
     free = [alone(name, prompt, 8, set()) for prompt in prompts]
     # One text ends at once, others later or never.
@@ -211,17 +202,15 @@ def test_a_text_that_has_ended_is_run_no_further(kind: str, monkeypatch: pytest.
     tokens=st.integers(1, 80),
     stop=st.sets(st.integers(0, VOCABULARY - 1), max_size=25),
     kept=st.integers(1, 200),
-    copies=st.booleans(),
 )
 def test_rows_of_any_kind_draw_what_single_texts_draw(
-    lengths: list[int], shared: int, tokens: int, stop: set[int], kept: int, copies: bool
+    lengths: list[int], shared: int, tokens: int, stop: set[int], kept: int
 ) -> None:
     prompts = prompts_of(lengths, shared)
     drawn = Sampling(1.2, np.random.default_rng(shared).random((len(prompts), 6)))
     single = CausalEngine(model("llama"), PAD, batch_size=1).generate(prompts, 6, stop, sampling=drawn)
     with pytest.MonkeyPatch.context() as patch:
         narrow(patch)
-        apart(patch, not copies)
         patch.setattr(decoding, "CACHED_TOKENS", kept)
         engine = CausalEngine(model("llama"), PAD, batch_tokens=tokens)
         assert engine.generate(prompts, 6, stop, sampling=drawn) == single
@@ -266,27 +255,6 @@ def test_rows_that_have_ended_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [shape for kind, shape in runs if kind == "step"] == [(4, 4)] * 2 + [(3, 3)] * 3
 
 
-def test_rows_that_share_a_prefix_are_short_and_each_text_gets_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    apart(monkeypatch)
-    monkeypatch.setattr(rows, "_NARROWEST", 8)
-    prompts, engine = prompts_of([4] * 8, shared=24), CausalEngine(model("llama"), PAD)
-    expected = [alone("llama", prompt, 4, set()) for prompt in prompts]
-    engine.score(prompts[:1], [[1]])
-    runs, keys = recorded(monkeypatch), []
-    attention = model("llama").model.layers[1].self_attn
-    handle = attention.register_forward_hook(
-        lambda module, given, named, found: keys.append(named["past_key_values"].layers[1].keys.shape[2]),
-        with_kwargs=True,
-    )
-    ending = next(tokens[:2] for tokens in expected if [other[:2] for other in expected].count(tokens[:2]) == 1)
-    found = engine.generate(prompts, 4, (), ended=lambda ids: list(ids) == ending)
-    handle.remove()
-    assert found == [ending if tokens[:2] == ending else tokens for tokens in expected]
-    assert runs == [("texts", (4, 8)), ("step", (8, 1)), ("step", (7, 1)), ("step", (7, 1))]
-    # The prefix, then keys of their own alone.
-    assert keys == [24, 8, 5, 6, 7]
-
-
 @pytest.mark.parametrize("bound", ["batch_size", "texts", "kept tokens", "kept bytes"])
 def test_bounds_hold(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = prompts_of([6] * 11, shared=12)
@@ -313,9 +281,7 @@ def test_bounds_hold(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("copies", [False, True])
-def test_decoding_that_does_not_fit_is_tried_smaller(copies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    apart(monkeypatch, not copies)
+def test_decoding_that_does_not_fit_is_tried_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     prompts, stop = prompts_of(LENGTHS, shared=9), {7}
     expected = [alone("llama", prompt, 6, stop) for prompt in prompts]
     narrow(monkeypatch)
