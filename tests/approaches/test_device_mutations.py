@@ -12,7 +12,7 @@ from device_paths import WAYS, Runner, differences
 from mlflow_l3d.approaches import device_draws, global_seeds, numerics
 from mlflow_l3d.approaches.finetuning import head_training as heads
 from mlflow_l3d.approaches.finetuning import kinds
-from mlflow_l3d.approaches.finetuning.full import lora, stacked, weights
+from mlflow_l3d.approaches.finetuning.full import lora, stacked
 from mlflow_l3d.approaches.finetuning.full.loading import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full.session import FullSession
 from mlflow_l3d.approaches.icl.engine import seq2seq, tensors
@@ -31,7 +31,6 @@ MUTATIONS = {
     "labels": (kinds.wanted, "full, regression", ".to(device)", ""),
     "sum of losses": (FullSession._epoch, "full", ", device=self.device", ""),
     "logits": (FullSession.logits, "full", ".cpu()", ""),
-    "own vocabulary": (weights.OwnVocabulary.__init__, "full", ".to(whole.weight.device)", ""),
     "seed of dropout": (global_seeds.seeded, "full", "module.manual_seed(seed)", "pass"),
     "keys of dropout": (lora.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
     "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(before[0].device)", ""),
