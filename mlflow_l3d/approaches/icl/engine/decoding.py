@@ -47,7 +47,7 @@ def decode(
         Most tokens of texts run at once.
     """
     results: list[list[int]] = [[] for _ in texts]
-    rows, logits, texts_of = _begun(packed, prefix, texts, how.limit, batch_tokens)
+    rows, logits, texts_of = _begun(packed, prefix, texts, batch_tokens)
     ends = prefix.tokens + np.asarray([len(text) for text in texts])
     for step in range(how.limit):
         filled = texts_of >= 0
@@ -74,7 +74,7 @@ def decode(
 
 
 def _begun(
-    packed: PackedModel, prefix: Rows, texts: Sequence[Sequence[int]], limit: int, batch_tokens: int
+    packed: PackedModel, prefix: Rows, texts: Sequence[Sequence[int]], batch_tokens: int
 ) -> tuple[Rows, torch.Tensor, IntArray]:
     """Run the texts behind the prefix.
 
@@ -94,7 +94,7 @@ def _begun(
     # What may run at once makes short rows behind a long prefix, of which each would keep a copy.
     count = len(block.texts)
     each = -(-count // -(-count // max(1, round(length / block.tokens.shape[1]))))
-    joint = joined(prefix, parts, each, each * block.texts.shape[1] * (limit - 1))
+    joint = joined(prefix, parts, each)
     texts_of = np.pad(block.texts, ((0, len(joint.owners) * each - count), (0, 0)), constant_values=-1)
     return joint, torch.cat(logits), texts_of.reshape(len(joint.owners), -1)
 

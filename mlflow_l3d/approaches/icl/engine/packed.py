@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +12,6 @@ import torch
 from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, lay_out
 from mlflow_l3d.approaches.icl.engine.tensors import on_device, type_of
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
-
-_GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
 
 
 class PackedModel:
@@ -68,15 +64,14 @@ class PackedModel:
         # Where a text begins, models mask by themselves, and torch may take kernels that know no mask but that one.
         begins = not rows.tokens and bool((block.owners == SHARED).all())
         mask = None if begins else self._mask(self._sees(whose, where, nodes, tree.bool()))
-        with _grouped_heads(self.device.type):
-            output = self.model(
-                input_ids=ids,
-                position_ids=where[:, -width:],
-                attention_mask=mask,
-                past_key_values=rows.cache,
-                use_cache=True,
-                **arguments,
-            )
+        output = self.model(
+            input_ids=ids,
+            position_ids=where[:, -width:],
+            attention_mask=mask,
+            past_key_values=rows.cache,
+            use_cache=True,
+            **arguments,
+        )
         rows.owners, rows.positions = owners, positions
         logits: torch.Tensor = output.logits[:, -keep:]
         return logits
@@ -145,19 +140,6 @@ class PackedModel:
             return allowed
         mask = torch.zeros(allowed.shape, dtype=type_of(self.model), device=self.device)
         return mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)
-
-
-@contextmanager
-def _grouped_heads(device_type: str) -> Iterator[None]:
-    """Let heads that share keys read the same ones: on a CPU, `transformers` else copies the keys for each of them."""
-    if device_type != "cpu" or _GROUPED in os.environ:
-        yield
-        return
-    os.environ[_GROUPED] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(_GROUPED, None)
 
 
 def takes_places(model: Any) -> bool:

@@ -75,7 +75,7 @@ class Rows:
         self.owners, self.positions = self.owners[rows], self.positions[rows]
 
 
-def joined(prefix: Rows, parts: Sequence[Rows], each: int, room: int) -> Rows:
+def joined(prefix: Rows, parts: Sequence[Rows], each: int) -> Rows:
     """Return rows that hold what `each` rows of the parts hold, behind one prefix; the parts are used up.
 
     Parameters
@@ -86,31 +86,24 @@ def joined(prefix: Rows, parts: Sequence[Rows], each: int, room: int) -> Rows:
         Rows without the prefix, of N tokens each, R altogether.
     each
         How many of them go into one row.
-    room
-        How many more tokens a row is to take.
 
     Returns
     -------
     ceil(R / each) rows of P + each * N tokens; what the last one lacks is `NOBODY`'s.
     """
-    from mlflow_l3d.approaches.icl.engine.reserved import ReservedLayer
-
     count = sum(len(part.owners) for part in parts)
     rows = -(-count // each)
     joint = prefix.branch(rows)
-    shared = list(joint.cache.layers)
-    joint.cache.layers = []
     for number in range(len(parts[0].cache.layers)):
-        layers, held = [part.cache.layers[number] for part in parts], {}
+        layers, held = [part.cache.layers[number] for part in parts], []
         for name in _KEYS:
             tensor = torch.cat([getattr(layer, name) for layer in layers])
             # Layer by layer, so that no more than one of them is there twice.
             for layer in layers:
                 setattr(layer, name, None)
             tensor = torch.nn.functional.pad(tensor, (0, 0, 0, 0, 0, 0, 0, rows * each - count))
-            tensor = tensor.view(rows, each, *tensor.shape[1:]).transpose(1, 2).flatten(2, 3)
-            held[name] = [tensor] if not shared else [getattr(shared[number], name), tensor]
-        joint.cache.layers.append(ReservedLayer(**held, room=room))
+            held.append(tensor.view(rows, each, *tensor.shape[1:]).transpose(1, 2).flatten(2, 3))
+        joint.cache.update(*held, number)
     own_owners, own_positions = (np.concatenate([getattr(part, name) for part in parts]) for name in _WHOSE)
     fill = ((0, rows * each - count), (0, 0))
     own_owners = np.pad(own_owners, fill, constant_values=NOBODY).reshape(rows, -1)
