@@ -172,10 +172,8 @@ def test_an_engine_inside_and_outside_of_autocast() -> None:
     prompts, engine = [[*range(3, 20), own] for own in (20, 21, 22)], CausalEngine(causal("gpt2"), PAD)
     with torch.autocast("cpu", torch.bfloat16):
         engine.score(prompts, ANSWERS)
-        assert engine.batches.fixed()
     expected = CausalEngine(engine.model, PAD).score(prompts, ANSWERS)
     np.testing.assert_array_equal(engine.score(prompts, ANSWERS), expected)
-    assert not engine.batches.fixed()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -435,88 +433,6 @@ def test_an_encoder_decoder_with_absolute_positions() -> None:
 
 
 # Memory
-
-
-class Spent:
-    """Fails like a device without memory when a call has more than `limit` prompt tokens."""
-
-    def __init__(self, limit: int, error: Exception) -> None:
-        self.limit = limit
-        self.error = error
-        self.failed = 0
-
-    def __call__(self, module: Any, arguments: Any, keywords: dict[str, Any]) -> None:
-        ids = keywords.get("input_ids")
-        if ids is not None and ids.numel() > self.limit:
-            self.failed += 1
-            raise self.error
-
-
-ERRORS = [
-    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
-    RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough memory: you tried to allocate"),
-    RuntimeError("MPS backend out of memory"),
-]
-
-
-@pytest.fixture
-def collected(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Count collections of garbage and make none: they take as long as much is loaded."""
-    calls: list[None] = []
-    counted = SimpleNamespace(collect=lambda: calls.append(None))
-    monkeypatch.setattr("mlflow_l3d.approaches.models.sharing.gc", counted)
-    return calls
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error)[:12])
-@pytest.mark.parametrize("kind", ["packed", "fallback", "t5"])
-def test_batches_halve_when_memory_is_spent_and_stay_small(kind: str, error: Exception, collected: list[None]) -> None:
-    prompts = prompts_of([6] * 9, shared=3)
-    if kind == "t5":
-        engine, model = Seq2SeqEngine(t5(), PAD), t5().get_encoder()
-    else:
-        model = causal("llama" if kind == "packed" else "bloom")
-        engine = CausalEngine(model, PAD)
-    expected, texts = engine.score(prompts, [[1], [2]]), engine.generate(prompts, 3, ())
-    spent = Spent(20, error)
-    handle = model.register_forward_pre_hook(spent, with_kwargs=True)
-    try:
-        agree(engine.score(prompts, [[1], [2]]), expected)
-        assert 0 < spent.failed <= 3
-        assert len(collected) == spent.failed
-        small, failed = engine.batches.size, spent.failed
-        assert small in {1, 2, 4}
-        agree(engine.score(prompts, [[1], [2]]), expected)
-        assert engine.generate(prompts, 3, ()) == texts
-        assert (engine.batches.size, spent.failed) == (small, failed)
-    finally:
-        handle.remove()
-
-
-def test_a_prefix_that_does_not_fit_is_run_in_smaller_pieces(collected: list[None]) -> None:
-    prompts = prompts_of([2, 3], shared=100)
-    engine = CausalEngine(causal("llama"), PAD)
-    expected = engine.score(prompts, ANSWERS)
-    engine.score([[1]], ANSWERS)
-    handle = causal("llama").register_forward_pre_hook(Spent(40, ERRORS[0]), with_kwargs=True)
-    try:
-        agree(engine.score(prompts, ANSWERS), expected)
-    finally:
-        handle.remove()
-    assert engine.batches.tokens == 32
-    assert collected
-
-
-def test_one_prompt_that_does_not_fit_is_an_error() -> None:
-    engine = CausalEngine(causal("llama"), PAD)
-    engine.score([[1]], [[2]])
-    handle = causal("llama").register_forward_pre_hook(Spent(0, ERRORS[0]), with_kwargs=True)
-    try:
-        with pytest.raises(torch.OutOfMemoryError):
-            engine.score([[1], [2]], [[2]])
-    finally:
-        handle.remove()
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:

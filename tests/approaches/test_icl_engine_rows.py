@@ -9,7 +9,6 @@ from typing import Any
 import icl_engine_models
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from icl_engine_models import PAD, VOCABULARY, plain_generate
@@ -275,43 +274,3 @@ def test_bounds_hold(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     running = [rows * texts for kind, (rows, texts) in runs if kind == "step"]
     assert max(running) <= 6
     assert len(running) == 3 * 3
-
-
-# Memory
-
-
-@pytest.mark.slow
-def test_decoding_that_does_not_fit_is_tried_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts, stop = prompts_of(LENGTHS, shared=9), {7}
-    expected = [alone("llama", prompt, 6, stop) for prompt in prompts]
-    narrow(monkeypatch)
-    engine = CausalEngine(model("llama"), PAD)
-    scores = engine.score(prompts, ANSWERS)
-    kept = engine._kept
-    assert kept is not None
-    keys = [layer.keys.clone() for layer in kept[1].cache.layers]
-    original, failed = PackedModel.extend, []
-
-    def spent(self: PackedModel, past: Rows, block: Block, *arguments: Any) -> Any:
-        found = original(self, past, block, *arguments)
-        # After the rows have grown, and in the third step only: what was begun must not be gone on with.
-        steps = past.positions.max() - (9 + max(LENGTHS)) + 1
-        if (past.owners >= 0).any() and steps == 2 and block.tokens.size > 4:
-            failed.append(block.tokens.size)
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-        return found
-
-    monkeypatch.setattr(PackedModel, "extend", spent)
-    assert engine.generate(prompts, 6, stop) == expected
-    assert failed
-    assert engine.batches.size is not None
-    assert engine.batches.size < len(prompts)
-    # The kept prefix is as it was, and so is what is built on it.
-    assert engine._kept is kept
-    assert kept[1].owners.shape == (1, 9)
-    for layer, before in zip(kept[1].cache.layers, keys, strict=True):
-        assert torch.equal(layer.keys, before)
-    failed.clear()
-    assert engine.generate(prompts, 6, stop) == expected
-    assert not failed
-    np.testing.assert_allclose(engine.score(prompts, ANSWERS), scores, atol=1e-4, rtol=0)

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.icl.engine.base import Batches, Continuation, Ended, Engine, Result, TokenIds
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, takes_places
@@ -31,7 +30,6 @@ from mlflow_l3d.approaches.icl.engine.tensors import (
 )
 from mlflow_l3d.approaches.icl.engine.trial import layer_window, runs_packed
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
-from mlflow_l3d.approaches.models.sharing import release
 
 
 @torch.inference_mode()
@@ -126,9 +124,6 @@ def _only_drawn(sampling: Sampling, start: int, ids: torch.Tensor, scores: torch
     return torch.full_like(scores, -torch.inf).scatter_(1, chosen[:, None], 0.0)
 
 
-_SMALLEST_CHUNK = 16
-
-
 class CausalEngine(Engine):
     """Scores answers and generates with a causal language model.
 
@@ -139,8 +134,7 @@ class CausalEngine(Engine):
     prompt in batches of equal length.
 
     The last prefix is kept, so that the next call with the same prefix starts behind it. What a call returns does not
-    depend on the calls before it, unless one of them ran out of memory and made batches smaller. The weights must stay
-    as they are: a model with others needs an engine of its own.
+    depend on the calls before it. The weights must stay as they are: a model with others needs an engine of its own.
 
     Parameters and other attributes as for :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`.
 
@@ -200,14 +194,7 @@ class CausalEngine(Engine):
 
     def _prefix(self, packed: PackedModel, tokens: TokenIds) -> Rows:
         key = tokens, packed.window, type_of(self.model)
-        while self._kept is None or self._kept[0] != key:
+        if self._kept is None or self._kept[0] != key:
             self._kept = None
-            try:
-                self._kept = key, packed.prefix(tokens, self.batches.tokens)
-                break
-            except Exception as error:
-                if not is_out_of_memory(error) or self.batches.fixed() or self.batches.tokens <= _SMALLEST_CHUNK:
-                    raise
-            release()
-            self.batches.tokens //= 2
+            self._kept = key, packed.prefix(tokens, self.batches.tokens)
         return self._kept[1]
