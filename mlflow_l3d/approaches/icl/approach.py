@@ -100,10 +100,6 @@ class InContextLearning(Approach):
                 versions[f"judge {at}"] = judge_identity(name, recipe.of_judge())
             except ParameterError as error:
                 raise ParameterError("hyperparameters.judge", error.value, error.allowed, error.fix) from None
-        if recipe.engine == "vllm":
-            from mlflow_l3d.approaches.icl.engine.vllm import vllm_numerics
-
-            versions |= vllm_numerics()
         if hyperparameters["dtype"] == "bfloat16":
             versions["attention on a cpu"] = "products"
         quantise, dtype = hyperparameters["quantise"], hyperparameters["dtype"]
