@@ -14,7 +14,6 @@ from finetuning_helpers import handmade_task
 from finetuning_models import choice_task, regression_task, tiny_bert, tiny_llama
 from icl_tiny_models import byte_tokenizer, llama, save, t5
 
-from mlflow_l3d.approaches import device_draws
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.icl import InContextLearning
@@ -119,8 +118,6 @@ class Runner:
         looked_at = watched if device == NAME else lambda: nullcontext(Counts())
         with looked_at():
             session = approach.prepare(TASKS[way.task](), given, **where)
-        # What is kept for all sessions of a process belongs to this one.
-        device_draws._jumps.cache_clear()
         states = torch.get_rng_state(), MODULE.get_rng_state()
         with looked_at() as counts:
             found = list(session.run([_cell(approach, index) for index in range(way.cells)]))

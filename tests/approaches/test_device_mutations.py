@@ -36,7 +36,12 @@ MUTATIONS = {
     "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(before[0].device)", ""),
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
     "labels of tasks": (chunk._epoch, "maml", ", device=stack.w1.device", ""),
-    "dropout of tasks": (device_draws._jumps, "maml", "torch.tensor(halves, device=device)", "torch.tensor(halves)"),
+    "dropout of tasks": (
+        device_draws.dropout_factors,
+        "maml",
+        "torch.tensor(seeds, device=device)",
+        "torch.tensor(seeds)",
+    ),
     "packed texts and what is read": (
         tensors.on_device,
         "score",
@@ -96,6 +101,8 @@ def mutant(function, old, new):
 )
 def test_a_missing_device_is_noticed(name, run, monkeypatch, caplog):
     monkeypatch.setattr(numerics, "device_class", lambda device: "cpu")
+    monkeypatch.setattr(device_draws, "NUMPY", ())
+    monkeypatch.setattr(heads, "NUMPY", ())
     function, path, old, new = MUTATIONS[name]
     function = inspect.unwrap(getattr(function, "__func__", function))
     run.expected(path)

@@ -11,7 +11,7 @@ from device_paths import TASKS, WAYS, Runner, differences
 from fake_device import DEVICE, NAME, WrongDeviceError, watched
 from finetuning_helpers import cell
 
-from mlflow_l3d.approaches import numerics
+from mlflow_l3d.approaches import device_draws, numerics
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning import head_training as heads
@@ -62,8 +62,10 @@ def runner(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def known_device(monkeypatch):
-    """Let the device pass as one of this machine; the features of heads are those of the CPU."""
+    """Let the device pass as one of this machine; features are those of the CPU, dropout of both that of a device."""
     monkeypatch.setattr(numerics, "device_class", lambda device: "cpu")
+    monkeypatch.setattr(device_draws, "NUMPY", ())
+    monkeypatch.setattr(heads, "NUMPY", ())
 
 
 @pytest.mark.parametrize("name", [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in WAYS])
