@@ -78,7 +78,7 @@ class InContextLearning(Approach):
         }
         if hyperparameters["answers"] == "fresh":  # a server that answers several at once may answer otherwise
             in_key["concurrency"] = hyperparameters["concurrency"]
-        before = {now: old for old, now in declarations["chat"].spelled_before.items()}
+        before = {"single": "true", "none": "false"}
         return in_key | {"chat": before.get(str(in_key["chat"]), in_key["chat"])}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:

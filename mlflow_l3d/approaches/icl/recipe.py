@@ -53,7 +53,6 @@ class Recipe:
         AUTO,
         "turns: a chat in which each example is a user's and an assistant's turn; single: one user's turn; none: plain "
         "text; auto: single where the tokenizer has a chat template, else none",
-        spelled_before={"true": "single", "false": "none"},
     )
     decision: Literal["score", "generate"] = hyperparameter(
         "score",
