@@ -12,9 +12,10 @@ from typing import Any, Final
 from filelock import FileLock
 
 from mlflow_l3d.approaches.models.pretrained import quiet
-from mlflow_l3d.approaches.models.references import ModelReference, file_hash, find_gguf, resolve
+from mlflow_l3d.approaches.models.references import ModelReference, find_gguf, resolve
 from mlflow_l3d.approaches.numerics import minor_version
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.paths import file_hash
 
 CONVERTER: Final = "1"
 
