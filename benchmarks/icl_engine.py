@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from unittest.mock import patch
 
 from _common import ENVIRONMENT, machine, table
 from _icl import Case, load, make_case, peak, score_operations, wait
@@ -50,7 +49,6 @@ def main() -> None:
     parser.add_argument("--batch-tokens", type=int, default=None, help="tokens of a batch of ours")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 for its own choice")
-    parser.add_argument("--copies", action="store_true", help="ours once more, with a copy of the prefix in every row")
     parser.add_argument("--profile", action="store_true", help="also print where the time of score goes")
     parser.add_argument("--dtype", default="auto", choices=("auto", "bfloat16"), help="of ours; the baseline has auto")
     options = parser.parse_args()
@@ -76,12 +74,12 @@ def main() -> None:
 
 
 def _measure(case: Case, loaded: Any, baseline: Any, options: argparse.Namespace) -> Measured:
-    from mlflow_l3d.approaches.icl.engine import CausalEngine, causal
+    from mlflow_l3d.approaches.icl.engine import CausalEngine
     from mlflow_l3d.approaches.icl.engine.tensors import type_of
-    from mlflow_l3d.approaches.icl.engine.trial import packing
+    from mlflow_l3d.approaches.icl.engine.trial import runs_packed
 
     with loaded.precision():
-        found = {(type_of(loaded.model), False): packing(loaded.model)}
+        found = {(type_of(loaded.model), False): runs_packed(loaded.model)}
     tokenizer, model = baseline.tokenizer, baseline.model
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     stop = [tokenizer.eos_token_id]
@@ -94,21 +92,9 @@ def _measure(case: Case, loaded: Any, baseline: Any, options: argparse.Namespace
         with loaded.precision():
             return getattr(engine, method)(prompts, *arguments)
 
-    def copies(method: str, *arguments: Any) -> Any:
-        with patch.object(causal, "_SHARED_FROM", 10**9):
-            return ours(method, case.prompts, *arguments)
-
     methods: dict[str, tuple[Sequence[list[int]], Callable[[], object]]] = {
         "ours, score": (case.prompts, lambda: ours("score", case.prompts, case.answers)),
         "ours, generate": (case.prompts, lambda: ours("generate", case.prompts, NEW_TOKENS, stop)),
-        **(
-            {
-                "score, copies": (case.prompts, lambda: copies("score", case.answers)),
-                "generate, copies": (case.prompts, lambda: copies("generate", NEW_TOKENS, stop)),
-            }
-            if options.copies
-            else {}
-        ),
         "plain generate": (plain, lambda: _plain(model, plain, pad, stop[0], options.batch)),
     }
     ours("score", case.prompts[:8], case.answers)

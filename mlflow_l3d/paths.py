@@ -1,9 +1,11 @@
-"""The folder for data between runs: one cache folder, and in it the spool of results not yet on the server."""
+"""The folder for data between runs, with the spool of results not yet on the server; and the hash of a file."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
+from functools import cache
 from pathlib import Path
 
 from mlflow_l3d.errors import ParameterError
@@ -58,3 +60,15 @@ def private_folder(folder: Path, *, ours: bool = False) -> None:
         folder.chmod(status.st_mode & ~open_to)
     elif open_to & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         raise ParameterError("L3D_CACHE", folder, "can be written by everybody", fix)
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of the content of a file, which is read again if the file was written."""
+    status = path.stat()
+    return _content_hash(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@cache
+def _content_hash(path: Path, *_: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

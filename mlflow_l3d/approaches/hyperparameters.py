@@ -67,8 +67,6 @@ class Hyperparameter:
     auto
         ``int`` or ``float`` for a number that may also be ``auto``, its default: the approach's ``complete`` then sets
         the value that goes with the others.
-    spelled_before
-        Name of a choice in earlier versions -> its name now.
     several
         Whether several of the choices may be given, with ``|`` between them.
 
@@ -91,7 +89,6 @@ class Hyperparameter:
     choices: tuple[str, ...] = ()
     log: bool = False
     auto: type[int | float] | None = None
-    spelled_before: Mapping[str, str] = field(default_factory=dict)
     several: bool = False
 
     @property
@@ -118,7 +115,6 @@ class Hyperparameter:
             parsed = _convert(self.type, value)
         except (OverflowError, TypeError, ValueError):
             raise ParameterError(f"hyperparameters.{name}", value, f"must be a {self.type.__name__}") from None
-        parsed = self.spelled_before.get(parsed, parsed) if isinstance(parsed, str) else parsed
         if self.several and isinstance(parsed, str):
             parsed = self._listed(name, parsed)
         elif self.choices and parsed not in self.choices:

@@ -49,6 +49,11 @@ def torch_numerics(device: str, approach: str) -> dict[str, str]:
     }
 
 
+def dropout_numerics(device: str) -> dict[str, str]:
+    """Return how dropout is drawn by what trains many cells at once, if that is not as on a CPU."""
+    return {"dropout": "counted"} if device.startswith("cuda") else {}
+
+
 def device_class(device: str) -> str:
     """Return what kind of device computes: ``cpu``, ``mps``, or the name of the CUDA device.
 

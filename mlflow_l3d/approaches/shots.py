@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.cells.factors import stream
+from mlflow_l3d.cells.factors import TASK_FACTORS, stream
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.splits import quotas
 
 
 def random_shots(
@@ -116,13 +115,14 @@ def members(
     if len(of_class) < shots + queries:
         needed = f"them and {queries} queries" if queries else "them"
         allowed = f"class {number} has {len(of_class)} labelled examples to take {needed} from"
-        fix = "Use fewer shots, or raise num_labelled."
+        most = len(of_class) - queries
+        fix = f"{f'Use at most {most}' if most > 0 else 'Use fewer shots and queries'}, or raise num_labelled."
         raise ParameterError(f"hyperparameters.{hyperparameter}", shots, allowed, fix)
     return of_class
 
 
 def check_shots(task: Task, classes: Sequence[int], shots: int, *, queries: int = 0, adaptation_shots: int = 0) -> None:
-    """Raise if a class has too few labelled examples, in every split: splits are stratified, so sizes are known.
+    """Raise if a class has too few labelled examples; splits are stratified, so that one shows the sizes of all.
 
     Parameters
     ----------
@@ -138,47 +138,14 @@ def check_shots(task: Task, classes: Sequence[int], shots: int, *, queries: int 
     Raises
     ------
     ParameterError
-        It says how many shots the smallest class allows, and names all hyperparameters that ask for too many.
+        As of :func:`members`.
     """
     if type(task).split is not Task.split:  # a task that divides in its own way: its cells will say
         return
-    train, most_labelled = _sizes(task)
-    smallest = min(classes, key=lambda number: int(train[number]))
-    available = int(train[smallest])
-    asked = {"shots": (shots, queries), "adaptation_shots": (adaptation_shots, 0)}
-    lacking = {name: shots for name, (shots, others) in asked.items() if shots + others > available}
-    if not lacking:
-        return
-    needed = f"them and {queries} queries" if queries and "shots" in lacking else "them"
-    who = f"class {task.class_names[smallest]!r} has" if task.form.has_classes else "there are"
-    has = f"{who} {available} labelled examples to take {needed} from; those for validation do not count"
-    leave = "leave the class out with hyperparameter classes" if task.form.has_classes else "give more data"
-    other = leave if most_labelled[smallest] else "raise num_labelled"
-    several = len(lacking) > 1
-    fewer = [
-        f"at most {available - asked[name][1]}{f' {name}' * several}"
-        if available > asked[name][1]
-        else f"fewer {'shots and queries' if several else 'of both'}"
-        for name in lacking
-    ]
-    # One shot and one query take two examples.
-    fix = f"Use {' and '.join(fewer)}, or {other}." if available >= (2 if queries else 1) else f"{other.capitalize()}."
-    if several:
-        raise ParameterError(
-            "hyperparameters", ",".join(f"{name}={count}" for name, count in lacking.items()), has, fix
-        )
-    [(name, count)] = lacking.items()
-    raise ParameterError(f"hyperparameters.{name}", count, has, fix)
-
-
-def _sizes(task: Task) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return the examples of each class that are trained on, and whether no more could be labelled; shape (C,)."""
-    names = task.strata_names
-    if task.settings.source == "own":
-        train = np.bincount(task.strata[task.split({}).train], minlength=len(names))
-        return train, np.full(len(names), task.settings.num_labelled is None)
-    sizes = quotas(np.bincount(task.strata, minlength=len(names)), task.settings, names)
-    return sizes.train, sizes.labelled == sizes.train_part
+    train = task.split(dict.fromkeys(TASK_FACTORS, 0)).train
+    for number in classes:
+        members(train, task.strata, number, shots, queries=queries)
+        members(train, task.strata, number, adaptation_shots, "adaptation_shots")
 
 
 def chosen_classes(text: str, class_names: Sequence[str]) -> tuple[int, ...]:

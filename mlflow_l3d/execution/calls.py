@@ -88,15 +88,12 @@ class Call:
         Those without an outcome so far.
     attempt
         How often these cells are tried, this call included.
-    alone
-        Whether no other call may be with its worker meanwhile.
     size
         How many cells the call began with.
     """
 
     cells: list[Cell]
     attempt: int = 1
-    alone: bool = False
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,7 +111,7 @@ class Call:
 
     def again(self) -> list[Call]:
         """Return the calls in which the cells without an outcome are tried again: two halves, in the end one cell."""
-        return [Call(part, self.attempt + 1, self.alone) for part in halves(self.cells)]
+        return [Call(part, self.attempt + 1) for part in halves(self.cells)]
 
 
 def halves(cells: list[Cell]) -> list[list[Cell]]:

@@ -21,8 +21,6 @@ ATTEMPTS: Final = 2
 PREFETCH_BELOW_SECONDS: Final = 5.0
 """Shorter cells wait with the worker while the one before runs, so that it never waits for the dispatcher. A longer one
 would rather be free for whoever is done first."""
-AHEAD_SECONDS: Final = 0.1
-"""More than two wait with a worker only if they take no longer than that, and its pool says that they may."""
 LOOK_SECONDS: Final = 1.0
 """How often workers are looked for that hang, or that end without a word."""
 MOST_BLAMELESS: Final = 20
@@ -178,20 +176,15 @@ class Dispatcher(Generic[W]):
         return self._ended(worker, message)
 
     def _calls_ahead(self) -> int:
-        """Return how many calls of one cell a worker may have: two short ones, more if they are over at once."""
-        if self._seconds >= PREFETCH_BELOW_SECONDS:
-            return 1
-        return max(2, min(self._pool.most_ahead, int(AHEAD_SECONDS / max(self._seconds, 1e-9))))
+        """Return how many calls of one cell a worker may have: two short ones, if its pool lets one wait."""
+        return 2 if self._pool.lets_wait and self._seconds < PREFETCH_BELOW_SECONDS else 1
 
     def _fill(self, worker: W) -> None:
         """Give a ready worker what it may have."""
         depth = self._depth if worker.cells_at_once == 1 else 1
-        while worker.ready and len(worker.in_flight) < depth and not any(call.alone for call in worker.in_flight):
+        while worker.ready and len(worker.in_flight) < depth:
             call, worker.reserved = worker.reserved or self._next(worker), None
             if call is None:
-                return
-            if call.alone and worker.in_flight:
-                self._queue.put_back([call])
                 return
             if len(call.cells) > worker.cells_at_once:
                 call, *others = call.split(worker.cells_at_once)
@@ -210,13 +203,7 @@ class Dispatcher(Generic[W]):
 
     def _ended(self, worker: W, message: Ended) -> Outcome | None:
         """Replace a worker that ended; return the outcome of a cell that must not be tried again."""
-        unclear = self._pool.loses_words and len(worker.in_flight) > 1
-        for call in worker.in_flight if unclear else ():
-            call.alone = True
         was_ready, current = worker.ready, self._take_out(worker)
-        if unclear and current is not None:
-            self._queue.put_back([current])
-            return None
         if message.blameless and self._blameless < MOST_BLAMELESS:
             self._blameless += 1
             _logger.warning("%s; its cells are given to others", message.how)

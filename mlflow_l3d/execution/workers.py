@@ -140,15 +140,12 @@ class Pool(ABC, Generic[W]):
     ----------
     workers
         Those that were started and have not ended; the dispatcher writes it.
-    most_ahead
-        How many calls of one cell each may be with a worker at once, if cells are over in no time; more than two
-        if a message costs more than such a cell.
+    lets_wait
+        Whether a second call may wait with a worker. Not if outcomes may be lost with the worker that has given them:
+        which of its calls ended it would not be known.
     """
 
-    most_ahead: int = 2
-    loses_words: bool = False
-    """Whether outcomes may be lost with the worker that has given them: which of its calls ended it is then not known,
-    and each is tried again alone."""
+    lets_wait: bool = True
 
     def __init__(self, most: int) -> None:
         self.workers: list[W] = []

@@ -45,7 +45,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     from endpoint_server import Server
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client._FIRST_WAIT", 0.001)
+    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.001)
     made = Server()
     yield made
     made.stop()

@@ -14,7 +14,6 @@ from finetuning_helpers import handmade_task
 from finetuning_models import choice_task, regression_task, tiny_bert, tiny_llama
 from icl_tiny_models import byte_tokenizer, llama, save, t5
 
-from mlflow_l3d.approaches import device_draws
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.icl import InContextLearning
@@ -86,8 +85,6 @@ WAYS: Mapping[str, Way] = {
     "score, similarity": Way(InContextLearning, "generator", {**_PROMPT, "selection": "similarity"}),
     "generate": Way(InContextLearning, "generator", _ANSWER),
     "generate, drawn": Way(InContextLearning, "generator", {**_ANSWER, "temperature": 1.0}),
-    "score, shared prefix": Way(InContextLearning, "generator", _PROMPT),
-    "generate, shared prefix": Way(InContextLearning, "generator", _ANSWER),
     "seq2seq, score": Way(InContextLearning, "seq2seq", _PROMPT),
     "seq2seq, generate": Way(InContextLearning, "seq2seq", _ANSWER),
 }
@@ -121,8 +118,6 @@ class Runner:
         looked_at = watched if device == NAME else lambda: nullcontext(Counts())
         with looked_at():
             session = approach.prepare(TASKS[way.task](), given, **where)
-        # What is kept for all sessions of a process belongs to this one.
-        device_draws._jumps.cache_clear()
         states = torch.get_rng_state(), MODULE.get_rng_state()
         with looked_at() as counts:
             found = list(session.run([_cell(approach, index) for index in range(way.cells)]))

@@ -12,7 +12,7 @@ from device_paths import WAYS, Runner, differences
 from mlflow_l3d.approaches import device_draws, global_seeds, numerics
 from mlflow_l3d.approaches.finetuning import head_training as heads
 from mlflow_l3d.approaches.finetuning import kinds
-from mlflow_l3d.approaches.finetuning.full import lora, stacked, weights
+from mlflow_l3d.approaches.finetuning.full import lora, stacked
 from mlflow_l3d.approaches.finetuning.full.loading import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full.session import FullSession
 from mlflow_l3d.approaches.icl.engine import seq2seq, tensors
@@ -31,13 +31,17 @@ MUTATIONS = {
     "labels": (kinds.wanted, "full, regression", ".to(device)", ""),
     "sum of losses": (FullSession._epoch, "full", ", device=self.device", ""),
     "logits": (FullSession.logits, "full", ".cpu()", ""),
-    "own vocabulary": (weights.OwnVocabulary.__init__, "full", ".to(whole.weight.device)", ""),
     "seed of dropout": (global_seeds.seeded, "full", "module.manual_seed(seed)", "pass"),
     "keys of dropout": (lora.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
     "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(before[0].device)", ""),
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
     "labels of tasks": (chunk._epoch, "maml", ", device=stack.w1.device", ""),
-    "dropout of tasks": (device_draws._jumps, "maml", "torch.tensor(halves, device=device)", "torch.tensor(halves)"),
+    "dropout of tasks": (
+        device_draws.dropout_factors,
+        "maml",
+        "torch.tensor(seeds, device=device)",
+        "torch.tensor(seeds)",
+    ),
     "packed texts and what is read": (
         tensors.on_device,
         "score",
@@ -97,6 +101,8 @@ def mutant(function, old, new):
 )
 def test_a_missing_device_is_noticed(name, run, monkeypatch, caplog):
     monkeypatch.setattr(numerics, "device_class", lambda device: "cpu")
+    monkeypatch.setattr(device_draws, "NUMPY", ())
+    monkeypatch.setattr(heads, "NUMPY", ())
     function, path, old, new = MUTATIONS[name]
     function = inspect.unwrap(getattr(function, "__func__", function))
     run.expected(path)

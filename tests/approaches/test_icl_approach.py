@@ -200,5 +200,5 @@ def test_a_chat_needs_a_template(tmp_path: Path) -> None:
     with pytest.raises(
         ParameterError, match=r"^hyperparameters\.chat=single: the tokenizer of .* has no chat template"
     ):
-        outcome(plain, tmp_path, chat="true")
+        outcome(plain, tmp_path, chat="single")
     assert outcome(plain, tmp_path, chat="auto").error is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, takewhile
 from types import SimpleNamespace
@@ -22,7 +21,7 @@ from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine, tensor
 from mlflow_l3d.approaches.icl.engine.base import Batches
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import Rows
-from mlflow_l3d.approaches.icl.engine.trial import layer_window, packing
+from mlflow_l3d.approaches.icl.engine.trial import layer_window, runs_packed
 from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
 
 # Float32: what batches, padding and masks may change in a log-probability.
@@ -40,7 +39,6 @@ PACKED = [
     "gemma2_wide_window",
     "mixtral",
 ]
-APART = ["llama", "gpt2", "qwen2", "mistral_wide_window", "mistral_narrow_window", "opt", "mixtral"]
 FALLBACK = [
     "qwen2_mixed_windows",
     "llama_longrope",
@@ -53,14 +51,6 @@ FALLBACK = [
 ]
 
 ANSWERS = [[5], [6, 7], [6, 7, 8], [6], [9, 10, 11, 12], [9, 10, 13], [5]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def shared_from_the_first_token() -> Iterator[None]:
-    """Let rows share short prefixes too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_l3d.approaches.icl.engine.causal._SHARED_FROM", 1)
-        yield
 
 
 @cache
@@ -154,49 +144,47 @@ def test_common_prefix_is_the_longest_that_leaves_a_token(prompts: list[tuple[in
 
 @pytest.mark.parametrize("name", PACKED)
 def test_trial_accepts_models_that_take_a_mask(name: str) -> None:
-    assert packing(causal(name)) == ("apart" if name in APART else "copies")
+    assert runs_packed(causal(name))
 
 
 @pytest.mark.parametrize("name", ["bloom", "mamba"])
 def test_trial_finds_models_that_do_not(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert packing(causal(name)) == "none"
+    assert not runs_packed(causal(name))
     (line,) = (record.getMessage() for record in caplog.records if record.name.startswith("mlflow_l3d"))
     assert line.startswith("The model is run in full for every prompt")
 
 
 def test_trial_finds_positions_that_half_precision_hides(caplog: pytest.LogCaptureFixture) -> None:
-    assert packing(copy.deepcopy(causal("mpt")).to(torch.bfloat16)) == "none"
+    assert not runs_packed(copy.deepcopy(causal("mpt")).to(torch.bfloat16))
     assert "positions from the places" in caplog.text
 
 
 def test_a_window_is_believed_where_the_model_looks_at_it(caplog: pytest.LogCaptureFixture) -> None:
-    for name, found in (("mistral_narrow_window", "copies"), ("llama_stray_window", "none")):
+    for name, found in (("mistral_narrow_window", True), ("llama_stray_window", False)):
         model = causal(name)
-        assert packing(model, windowed=True) == found
+        assert runs_packed(model, windowed=True) == found
         assert model.config.sliding_window == WINDOW
     assert "away from those of plain rows" in caplog.text
-    assert packing(causal("llama_stray_window")) == "apart"
+    assert runs_packed(causal("llama_stray_window"))
 
 
 def test_an_engine_inside_and_outside_of_autocast() -> None:
     prompts, engine = [[*range(3, 20), own] for own in (20, 21, 22)], CausalEngine(causal("gpt2"), PAD)
     with torch.autocast("cpu", torch.bfloat16):
         engine.score(prompts, ANSWERS)
-        assert engine.batches.fixed()
     expected = CausalEngine(engine.model, PAD).score(prompts, ANSWERS)
     np.testing.assert_array_equal(engine.score(prompts, ANSWERS), expected)
-    assert not engine.batches.fixed()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_trial_finds_a_weak_leak(dtype: torch.dtype, caplog: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(3)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL)).to(dtype).eval()
-    assert packing(model) != "none"
+    assert runs_packed(model)
     table = model.get_input_embeddings()
     # Every token gets a little of the token before it in its row.
     hook = table.register_forward_hook(lambda module, args, out: out + 0.05 * out.roll(1, 1) * (out.shape[1] > 8))
-    assert packing(model) == "none"
+    assert not runs_packed(model)
     assert "sees its neighbours" in caplog.text
     hook.remove()
 
@@ -207,7 +195,7 @@ def test_a_trial_that_loses_the_device_is_no_refusal(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(PackedModel, "extend", lost)
     with pytest.raises(LostDeviceError):
-        packing(causal("llama"))
+        runs_packed(causal("llama"))
 
 
 def test_windows_of_the_configuration() -> None:
@@ -227,7 +215,7 @@ def test_windows_of_the_configuration() -> None:
 def test_a_model_in_half_precision_runs_packed() -> None:
     torch.manual_seed(3)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL)).to(torch.bfloat16).eval()
-    assert packing(model) == "copies"
+    assert runs_packed(model)
 
 
 def test_masks_of_truth_values_for_quantised_models() -> None:
@@ -447,88 +435,6 @@ def test_an_encoder_decoder_with_absolute_positions() -> None:
 # Memory
 
 
-class Spent:
-    """Fails like a device without memory when a call has more than `limit` prompt tokens."""
-
-    def __init__(self, limit: int, error: Exception) -> None:
-        self.limit = limit
-        self.error = error
-        self.failed = 0
-
-    def __call__(self, module: Any, arguments: Any, keywords: dict[str, Any]) -> None:
-        ids = keywords.get("input_ids")
-        if ids is not None and ids.numel() > self.limit:
-            self.failed += 1
-            raise self.error
-
-
-ERRORS = [
-    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
-    RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough memory: you tried to allocate"),
-    RuntimeError("MPS backend out of memory"),
-]
-
-
-@pytest.fixture
-def collected(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """Count collections of garbage and make none: they take as long as much is loaded."""
-    calls: list[None] = []
-    counted = SimpleNamespace(collect=lambda: calls.append(None))
-    monkeypatch.setattr("mlflow_l3d.approaches.models.sharing.gc", counted)
-    return calls
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error)[:12])
-@pytest.mark.parametrize("kind", ["packed", "fallback", "t5"])
-def test_batches_halve_when_memory_is_spent_and_stay_small(kind: str, error: Exception, collected: list[None]) -> None:
-    prompts = prompts_of([6] * 9, shared=3)
-    if kind == "t5":
-        engine, model = Seq2SeqEngine(t5(), PAD), t5().get_encoder()
-    else:
-        model = causal("llama" if kind == "packed" else "bloom")
-        engine = CausalEngine(model, PAD)
-    expected, texts = engine.score(prompts, [[1], [2]]), engine.generate(prompts, 3, ())
-    spent = Spent(20, error)
-    handle = model.register_forward_pre_hook(spent, with_kwargs=True)
-    try:
-        agree(engine.score(prompts, [[1], [2]]), expected)
-        assert 0 < spent.failed <= 3
-        assert len(collected) == spent.failed
-        small, failed = engine.batches.size, spent.failed
-        assert small in {1, 2, 4}
-        agree(engine.score(prompts, [[1], [2]]), expected)
-        assert engine.generate(prompts, 3, ()) == texts
-        assert (engine.batches.size, spent.failed) == (small, failed)
-    finally:
-        handle.remove()
-
-
-def test_a_prefix_that_does_not_fit_is_run_in_smaller_pieces(collected: list[None]) -> None:
-    prompts = prompts_of([2, 3], shared=100)
-    engine = CausalEngine(causal("llama"), PAD)
-    expected = engine.score(prompts, ANSWERS)
-    engine.score([[1]], ANSWERS)
-    handle = causal("llama").register_forward_pre_hook(Spent(40, ERRORS[0]), with_kwargs=True)
-    try:
-        agree(engine.score(prompts, ANSWERS), expected)
-    finally:
-        handle.remove()
-    assert engine.batches.tokens == 32
-    assert collected
-
-
-def test_one_prompt_that_does_not_fit_is_an_error() -> None:
-    engine = CausalEngine(causal("llama"), PAD)
-    engine.score([[1]], [[2]])
-    handle = causal("llama").register_forward_pre_hook(Spent(0, ERRORS[0]), with_kwargs=True)
-    try:
-        with pytest.raises(torch.OutOfMemoryError):
-            engine.score([[1], [2]], [[2]])
-    finally:
-        handle.remove()
-
-
 def test_other_errors_are_not_taken_for_a_lack_of_memory() -> None:
     calls = []
 
@@ -578,4 +484,4 @@ def test_nothing_to_do(kind: str) -> None:
 
 
 def test_an_empty_row_has_no_keys() -> None:
-    assert Rows.without_keys(1, None).owners.shape == (1, 0)
+    assert Rows.empty().owners.shape == (1, 0)

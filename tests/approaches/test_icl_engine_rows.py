@@ -9,7 +9,6 @@ from typing import Any
 import icl_engine_models
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from icl_engine_models import PAD, VOCABULARY, plain_generate
@@ -37,11 +36,6 @@ def continued(name: str, prompt: tuple[int, ...], new: int) -> list[int]:
 
 def alone(name: str, prompt: list[int], new: int, stop: set[int]) -> list[int]:
     return list(takewhile(lambda token: token not in stop, continued(name, tuple(prompt), new)))
-
-
-def apart(monkeypatch: pytest.MonkeyPatch, shared: bool = True) -> None:
-    """Let rows share short prefixes too, or none."""
-    monkeypatch.setattr(causal, "_SHARED_FROM", 1 if shared else 10**6)
 
 
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,11 +154,7 @@ def test_a_token_sees_the_prefix_and_its_own_way(window: int | None) -> None:
         *(pytest.param(name, 9, marks=pytest.mark.slow) for name in ("gpt2", "llama", "llama_eager")),
     ],
 )
-@pytest.mark.parametrize("copies", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_many_rows_write_what_the_model_writes_alone(
-    name: str, shared: int, copies: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    apart(monkeypatch, not copies)
+def test_many_rows_write_what_the_model_writes_alone(name: str, shared: int, monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = prompts_of(LENGTHS, shared)
     free = [alone(name, prompt, 8, set()) for prompt in prompts]
     # One text ends at once, others later or never.
@@ -211,17 +201,15 @@ def test_a_text_that_has_ended_is_run_no_further(kind: str, monkeypatch: pytest.
     tokens=st.integers(1, 80),
     stop=st.sets(st.integers(0, VOCABULARY - 1), max_size=25),
     kept=st.integers(1, 200),
-    copies=st.booleans(),
 )
 def test_rows_of_any_kind_draw_what_single_texts_draw(
-    lengths: list[int], shared: int, tokens: int, stop: set[int], kept: int, copies: bool
+    lengths: list[int], shared: int, tokens: int, stop: set[int], kept: int
 ) -> None:
     prompts = prompts_of(lengths, shared)
     drawn = Sampling(1.2, np.random.default_rng(shared).random((len(prompts), 6)))
     single = CausalEngine(model("llama"), PAD, batch_size=1).generate(prompts, 6, stop, sampling=drawn)
     with pytest.MonkeyPatch.context() as patch:
         narrow(patch)
-        apart(patch, not copies)
         patch.setattr(decoding, "CACHED_TOKENS", kept)
         engine = CausalEngine(model("llama"), PAD, batch_tokens=tokens)
         assert engine.generate(prompts, 6, stop, sampling=drawn) == single
@@ -266,27 +254,6 @@ def test_rows_that_have_ended_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [shape for kind, shape in runs if kind == "step"] == [(4, 4)] * 2 + [(3, 3)] * 3
 
 
-def test_rows_that_share_a_prefix_are_short_and_each_text_gets_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    apart(monkeypatch)
-    monkeypatch.setattr(rows, "_NARROWEST", 8)
-    prompts, engine = prompts_of([4] * 8, shared=24), CausalEngine(model("llama"), PAD)
-    expected = [alone("llama", prompt, 4, set()) for prompt in prompts]
-    engine.score(prompts[:1], [[1]])
-    runs, keys = recorded(monkeypatch), []
-    attention = model("llama").model.layers[1].self_attn
-    handle = attention.register_forward_hook(
-        lambda module, given, named, found: keys.append(named["past_key_values"].layers[1].keys.shape[2]),
-        with_kwargs=True,
-    )
-    ending = next(tokens[:2] for tokens in expected if [other[:2] for other in expected].count(tokens[:2]) == 1)
-    found = engine.generate(prompts, 4, (), ended=lambda ids: list(ids) == ending)
-    handle.remove()
-    assert found == [ending if tokens[:2] == ending else tokens for tokens in expected]
-    assert runs == [("texts", (4, 8)), ("step", (8, 1)), ("step", (7, 1)), ("step", (7, 1))]
-    # The prefix, then keys of their own alone.
-    assert keys == [24, 8, 5, 6, 7]
-
-
 @pytest.mark.parametrize("bound", ["batch_size", "texts", "kept tokens", "kept bytes"])
 def test_bounds_hold(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = prompts_of([6] * 11, shared=12)
@@ -307,45 +274,3 @@ def test_bounds_hold(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     running = [rows * texts for kind, (rows, texts) in runs if kind == "step"]
     assert max(running) <= 6
     assert len(running) == 3 * 3
-
-
-# Memory
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("copies", [False, True])
-def test_decoding_that_does_not_fit_is_tried_smaller(copies: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    apart(monkeypatch, not copies)
-    prompts, stop = prompts_of(LENGTHS, shared=9), {7}
-    expected = [alone("llama", prompt, 6, stop) for prompt in prompts]
-    narrow(monkeypatch)
-    engine = CausalEngine(model("llama"), PAD)
-    scores = engine.score(prompts, ANSWERS)
-    kept = engine._kept
-    assert kept is not None
-    keys = [layer.keys.clone() for layer in kept[1].cache.layers]
-    original, failed = PackedModel.extend, []
-
-    def spent(self: PackedModel, past: Rows, block: Block, *arguments: Any) -> Any:
-        found = original(self, past, block, *arguments)
-        # After the rows have grown, and in the third step only: what was begun must not be gone on with.
-        steps = past.positions.max() - (9 + max(LENGTHS)) + 1
-        if (past.owners >= 0).any() and steps == 2 and block.tokens.size > 4:
-            failed.append(block.tokens.size)
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
-        return found
-
-    monkeypatch.setattr(PackedModel, "extend", spent)
-    assert engine.generate(prompts, 6, stop) == expected
-    assert failed
-    assert engine.batches.size is not None
-    assert engine.batches.size < len(prompts)
-    # The kept prefix is as it was, and so is what is built on it.
-    assert engine._kept is kept
-    assert kept[1].owners.shape == (1, 9)
-    for layer, before in zip(kept[1].cache.layers, keys, strict=True):
-        assert torch.equal(layer.keys, before)
-    failed.clear()
-    assert engine.generate(prompts, 6, stop) == expected
-    assert not failed
-    np.testing.assert_allclose(engine.score(prompts, ANSWERS), scores, atol=1e-4, rtol=0)

@@ -96,7 +96,7 @@ class Spent:
 def test_spent_memory_is_an_error_and_changes_no_later_cell(prepared: Any) -> None:
     expected = answers(prepared(), BASE)
     session = prepared()
-    tokens, head = session.engine.batches.tokens, session.loaded.model.lm_head
+    head = session.loaded.model.lm_head
     with session.loaded.precision():
         session.engine.score([[1, 2], [1, 3]], [[4], [5]])  # the trial is over
         handle = head.register_forward_pre_hook(Spent(1))
@@ -104,18 +104,17 @@ def test_spent_memory_is_an_error_and_changes_no_later_cell(prepared: Any) -> No
         handle.remove()
     assert "memory is spent by 3 prompts at once" in said
     assert "batch_size=1" in said
-    assert (session.engine.batches.tokens, session.engine.batches.size) == (tokens, None)
     assert answers(session, BASE) == expected
 
 
-def test_models_in_half_precision_keep_their_batches() -> None:
-    engine = CausalEngine(llama().to(torch.bfloat16), 0)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_batches_stay_if_memory_is_spent(dtype: torch.dtype) -> None:
+    engine = CausalEngine(llama().to(dtype), 0)
     engine.score([[2, 3], [2, 4]], [[5], [6]])
     handle = engine.model.register_forward_pre_hook(Spent(1))
     with pytest.raises(L3DError, match="batch_size=2"):
         engine.generate([[7], [8], [9], [10]], 2, ())
     handle.remove()
-    assert engine.batches.size is None
 
 
 def test_products_are_in_bfloat16_and_all_else_is_not(folder: str, tmp_path: Path) -> None:

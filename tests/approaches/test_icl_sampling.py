@@ -293,7 +293,7 @@ def leaning(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(save(tmp_path_factory.mktemp("leaning"), tiny, tokenizer))
 
 
-GENERATE = {"decision": "generate", "shots": 1, "chat": "false", "verbaliser": "a;b", "max_new_tokens": 1}
+GENERATE = {"decision": "generate", "shots": 1, "chat": "none", "verbaliser": "a;b", "max_new_tokens": 1}
 
 
 def answered(leaning: str, cache: Path, *, randomness: int = 0, **given: Any) -> Outcome:

@@ -16,9 +16,7 @@ from run_helpers import Place, sqlite_place
 
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids, stop_ids
-from mlflow_l3d.approaches.icl.engine import attention as cascade
-from mlflow_l3d.approaches.icl.engine import causal
-from mlflow_l3d.approaches.icl.engine.trial import packing
+from mlflow_l3d.approaches.icl.engine.trial import runs_packed
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
 from mlflow_l3d.approaches.icl.session import PromptSession
 from mlflow_l3d.approaches.models.references import find_gguf
@@ -68,7 +66,7 @@ def session_of() -> Iterator[Callable[..., PromptSession]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlflow_l3d.approaches.icl.loading.load_model", load_once)
-        patch.setattr("mlflow_l3d.approaches.icl.engine.causal.packing", cache(packing))
+        patch.setattr("mlflow_l3d.approaches.icl.engine.causal.runs_packed", cache(runs_packed))
         yield session
     for one in opened:
         one.close()
@@ -91,22 +89,6 @@ def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., PromptS
     answers = answers_ids(session.loaded, session.formats[0], session.chat)
     for row, prompt in zip(found.scores, full_prompts(session, BASE), strict=True):
         np.testing.assert_allclose(row, shares(log_likelihoods(session.loaded.model, prompt, answers)), atol=1e-5)
-
-
-def test_prompts_behind_a_long_prefix_share_its_keys(
-    session_of: Callable[..., PromptSession], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(causal, "_SHARED_FROM", 32)
-    session = session_of()
-    (found,) = outcomes(session, BASE)
-    assert found.scores is not None
-    kept = session.engine._kept
-    assert kept is not None
-    assert kept[1].tokens >= causal._SHARED_FROM
-    assert session.loaded.model.config._attn_implementation == cascade.NAME
-    answers = answers_ids(session.loaded, session.formats[0], session.chat)
-    expected = shares(log_likelihoods(session.loaded.model, full_prompts(session, BASE)[0], answers))
-    np.testing.assert_allclose(found.scores[0], expected, atol=1e-5)
 
 
 def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[..., PromptSession]) -> None:

@@ -16,7 +16,7 @@ from run_helpers import wait_until
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.inline import InlineExecutor
-from mlflow_l3d.execution.ray.executor import MOST_AHEAD, RayExecutor
+from mlflow_l3d.execution.ray.executor import RayExecutor
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences
 from mlflow_l3d.testing.trouble import worker_processes
@@ -52,7 +52,7 @@ def attempted(folder, cell):
 
 
 def test_conformance(tmp_path, head):
-    check_executor(RayExecutor, cache=tmp_path, workers=2, prefetch=MOST_AHEAD, stop_seconds=6.0)
+    check_executor(RayExecutor, cache=tmp_path, workers=2, prefetch=1, stop_seconds=6.0)
 
 
 def test_an_actor_that_is_killed_costs_nothing(tmp_path, head):

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlflow_l3d.approaches.command.folder import MOST_FILES, walk
-from mlflow_l3d.approaches.command.template import Template, file_hash, small_text
+from mlflow_l3d.approaches.command.template import Template, small_text
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
 from mlflow_l3d.cells.cell import content_key
-from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.paths import cache_folder, file_hash
 
 _SMALL: Final = 10**7
 _SCRIPTS: Final = frozenset({".py", ".sh"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -15,11 +14,11 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.paths import file_hash
 from mlflow_l3d.privacy import HIDDEN, public_text
 
 OUTPUT: Final = "output"
@@ -163,18 +162,6 @@ def small_text(path: Path) -> bytes:
 
 def _hashes(paths: Mapping[str, Path]) -> dict[str, str]:
     return {name: file_hash(path) for name, path in paths.items()}
-
-
-def file_hash(path: Path) -> str:
-    """Return the SHA-256 of the content of a file, which is read again if the file was written."""
-    status = path.stat()
-    return _content_hash(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-@cache
-def _content_hash(path: Path, *_: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def listed(value: object) -> list[str]:

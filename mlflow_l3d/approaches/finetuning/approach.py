@@ -13,7 +13,7 @@ from mlflow_l3d.approaches.hooks import PublishedStudy
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes, need_peft
-from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
+from mlflow_l3d.approaches.numerics import dropout_numerics, minor_version, torch_numerics
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS
@@ -229,7 +229,7 @@ class Finetuning(Approach):
 
     def numerics(self, device: str) -> Mapping[str, str]:
         """Return the device class, the dtype, the versions (major.minor) of torch and transformers, and the threads."""
-        return {**torch_numerics(device, self.name), "dtype": "float32"}
+        return {**torch_numerics(device, self.name), **dropout_numerics(device), "dtype": "float32"}
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path

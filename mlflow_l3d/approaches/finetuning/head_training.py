@@ -210,8 +210,8 @@ class _Training:
         units, dropout = w1.shape[2], self.recipe.dropout
         seeds = [head.cell.seeds["model_randomness"] for head in heads]
         if w1.device.type not in NUMPY:
-            streams = [training.dropout_stream(seed, epoch) for seed in seeds]
-            return dropout_factors(streams, 0, (n, units), dropout, str(w1.device)).to(w1.dtype)
+            starts = [training.head_dropout_seed(seed, epoch) for seed in seeds]
+            return dropout_factors(starts, 0, (n, units), dropout, str(w1.device)).to(w1.dtype)
         masks = torch.empty(len(heads), n, units, dtype=w1.dtype)
         for seed, out in zip(seeds, masks, strict=True):
             out.copy_(torch.from_numpy(training.dropout_masks(seed, epoch, n, units, dropout)))

@@ -45,12 +45,12 @@ def dropout_masks(seed: int, epoch: int, n: int, units: int, probability: float)
     `seed` belongs to ``model_randomness``. Row i belongs to the i-th example that the epoch visits, whichever that
     is: another order leaves the stream as it is.
     """
-    return dropout_factors(dropout_stream(seed, epoch), (n, units), probability)
+    return dropout_factors(stream(seed, "head_dropout", str(epoch)), (n, units), probability)
 
 
-def dropout_stream(seed: int, epoch: int) -> np.random.Generator:
-    """Return what the factors of dropout of one epoch are drawn with; from ``model_randomness``."""
-    return stream(seed, "head_dropout", str(epoch))
+def head_dropout_seed(seed: int, epoch: int) -> int:
+    """Return where a GPU's stream of the same factors begins."""
+    return stream_seed(seed, "head_dropout", str(epoch))
 
 
 def initialisation_seed(seed: int) -> int:

@@ -78,7 +78,7 @@ class InContextLearning(Approach):
         }
         if hyperparameters["answers"] == "fresh":  # a server that answers several at once may answer otherwise
             in_key["concurrency"] = hyperparameters["concurrency"]
-        before = {now: old for old, now in declarations["chat"].spelled_before.items()}
+        before = {"single": "true", "none": "false"}
         return in_key | {"chat": before.get(str(in_key["chat"]), in_key["chat"])}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
@@ -100,10 +100,6 @@ class InContextLearning(Approach):
                 versions[f"judge {at}"] = judge_identity(name, recipe.of_judge())
             except ParameterError as error:
                 raise ParameterError("hyperparameters.judge", error.value, error.allowed, error.fix) from None
-        if recipe.engine == "vllm":
-            from mlflow_l3d.approaches.icl.engine.vllm import vllm_numerics
-
-            versions |= vllm_numerics()
         if hyperparameters["dtype"] == "bfloat16":
             versions["attention on a cpu"] = "products"
         quantise, dtype = hyperparameters["quantise"], hyperparameters["dtype"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Final
 
 import numpy as np
 
@@ -13,43 +12,32 @@ from mlflow_l3d.approaches.icl.models import LoadedModel
 from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Prompt, PromptFormat
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.settings import IntArray
-
-MOST_CHARACTERS: Final = 10_000_000
-"""More text than this is not cut into tokens only to say early what the first cell says anyway."""
-
-_MERGED: Final = 2  # tokens that a text and its neighbours in the prompt may become fewer together
 
 
-def check_model(
-    loaded: LoadedModel, task: Task, recipe: Recipe, classes: Sequence[int], prompt_format: PromptFormat
-) -> None:
-    """Raise if no cell can work with this tokenizer and context; the weights are not needed.
+def check_model(loaded: LoadedModel, recipe: Recipe, prompt_format: PromptFormat) -> None:
+    """Raise if no cell can work with this tokenizer; the weights are not needed.
 
     Parameters
     ----------
     loaded
         The model, with or without weights.
-    task, recipe, classes
-        As for :func:`mlflow_l3d.approaches.shots.check_shots`.
+    recipe
+        How it is asked.
     prompt_format
         The format of the prompts.
 
     Raises
     ------
     ParameterError
-        If a chat template is asked for and there is none, if scores cannot distinguish two answers, or if even the
-        shortest prompt is longer than the context.
+        If a chat template is asked for and there is none or it cannot be used, or if scores cannot distinguish two
+        answers.
     """
     chat, conversation = uses_chat(recipe.chat, loaded), conversation_in(recipe.chat, loaded)
     if recipe.decision == "score":
         answers = encoding.answers_ids(loaded, prompt_format, chat, conversation)
         check_answers(answers, prompt_format.verbaliser, calibrated=recipe.calibration != "none")
-    if loaded.bounded and recipe.truncation == "none":
-        check_context(loaded, task, recipe, classes, prompt_format)
-    elif chat:  # the template is tried at least
-        encoding.prompts_ids(loaded, [prompt_format.prompt([], ("",) * len(task.texts), conversation)], chat)
+    if chat:  # the template is tried
+        encoding.prompts_ids(loaded, [prompt_format.prompt([], ("",) * prompt_format.columns, conversation)], chat)
 
 
 def uses_chat(wanted: str, loaded: LoadedModel) -> bool:
@@ -105,48 +93,6 @@ def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, cal
             allowed = f"{words[long]!r} begins with {words[short]!r} and can never score higher"
             fix = "Give other words, or use decision=generate or calibration=batch."
             raise ParameterError("hyperparameters.verbaliser", ";".join(words), allowed, fix)
-
-
-def check_context(
-    loaded: LoadedModel, task: Task, recipe: Recipe, classes: Sequence[int], prompt_format: PromptFormat
-) -> None:
-    """Raise if the prompt of the shortest texts is longer than the context: then every cell must fail.
-
-    A prompt that is too long in some cells only is found there, before the model runs; see
-    :func:`~mlflow_l3d.approaches.icl.encoding.check_length`.
-
-    Raises
-    ------
-    ParameterError
-        It says by how much at least.
-    """
-    chat, conversation = uses_chat(recipe.chat, loaded), conversation_in(recipe.chat, loaded)
-    nothing, shots = ("",) * len(task.texts), recipe.shots
-    answers: list[int | str] = [*range(len(classes))] if task.form.has_classes else [""]
-    examples = [(nothing, answer) for answer in answers for _ in range(shots)]
-    frame = len(encoding.prompts_ids(loaded, [prompt_format.prompt(examples, nothing, conversation)], chat)[0])
-    members = [np.flatnonzero(task.strata == number) for number in classes]
-    characters = np.sum([[len(text) for text in column] for column in task.texts], axis=0)
-    if frame + _shortest(characters, members, shots) <= loaded.context:
-        return  # hardly any text has more tokens than characters
-    tokens = np.zeros_like(characters)
-    if characters.sum() <= MOST_CHARACTERS:
-        for column in task.texts:
-            rows = loaded.tokenizer(list(column), add_special_tokens=False, verbose=False)["input_ids"]
-            tokens += [len(row) for row in rows]
-    least = frame + _shortest(tokens, members, shots) - _MERGED * len(task.texts) * (len(examples) + 1)
-    if least > loaded.context:
-        over = f"{least - loaded.context} more than the {loaded.reads}"
-        allowed = f"even the shortest texts make a prompt of about {least} tokens, {over}"
-        fix = "Use fewer shots or classes, a model that reads more, or truncation=left."
-        raise ParameterError("hyperparameters.shots", shots, allowed, fix)
-
-
-def _shortest(lengths: IntArray, members: Sequence[IntArray], shots: int) -> int:
-    """Return the least total length of `shots` examples of each class and one more text."""
-    sorted_lengths = [np.sort(lengths[places]) for places in members]
-    shortest_input = min((int(row[0]) for row in sorted_lengths if len(row)), default=0)
-    return shortest_input + sum(int(row[:shots].sum()) for row in sorted_lengths)
 
 
 def most_tokens(loaded: LoadedModel, answers: Sequence[Sequence[int]], new_tokens: int = 0) -> int:

@@ -53,7 +53,6 @@ class Recipe:
         AUTO,
         "turns: a chat in which each example is a user's and an assistant's turn; single: one user's turn; none: plain "
         "text; auto: single where the tokenizer has a chat template, else none",
-        spelled_before={"true": "single", "false": "none"},
     )
     decision: Literal["score", "generate"] = hyperparameter(
         "score",
@@ -115,9 +114,6 @@ class Recipe:
         "none: the first are refused, the second run",
     )
     batch_size: int = hyperparameter(0, "most prompts run at once; 0 is any number that fits", low=0)
-    engine: Literal["auto", "vllm"] = hyperparameter(
-        AUTO, "vllm: run the model in vLLM, on a GPU; auto: in the engine of this package"
-    )
     base_url: str = hyperparameter(
         AUTO, "model=openai:NAME: where its server is, as http://127.0.0.1:8000/v1; auto: OPENAI_BASE_URL, or OpenAI"
     )
@@ -163,10 +159,6 @@ class Recipe:
             raise recipe._wrong("calibration", "needs decision=score: generated answers have no scores")
         if recipe.selection == "similarity" and recipe.calibration == "contextual":
             raise recipe._wrong("calibration", "needs selection=random: here every text has a prompt of its own")
-        if recipe.engine == "vllm" and recipe.quantise not in {AUTO, "none"}:
-            raise recipe._wrong("quantise", "is for bitsandbytes, which engine=vllm does without", _LEAVE)
-        if recipe.engine == "vllm" and recipe.batch_size:
-            raise recipe._wrong("batch_size", "has no effect: engine=vllm makes batches by itself", _LEAVE)
         if recipe.selection == "similarity" and recipe.shots == 0:
             raise recipe._wrong("selection", "has nothing to select with shots=0")
         return recipe
@@ -275,7 +267,7 @@ HYPERPARAMETERS: Final = declared(Recipe)
 
 _OF_JUDGE: Final = ("judge", "judge_template", "judge_words", "judge_temperature")
 
-LATER: Final = ("truncation", "dtype", "engine", "choice_order", "stop", "thought_tokens", "answers", *_OF_JUDGE)
+LATER: Final = ("truncation", "dtype", "choice_order", "stop", "thought_tokens", "answers", *_OF_JUDGE)
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 
 ENDPOINT: Final = ("base_url", "concurrency", "max_requests", "max_cost", "price_input", "price_output")

@@ -114,7 +114,7 @@ class PromptSession(CellwiseSession):
 
         def check(loaded: LoadedModel) -> None:
             for each in self.formats:
-                check_model(loaded, self.task, self.recipe, self.classes, each)
+                check_model(loaded, self.recipe, each)
 
         self.loaded = borrowed(model, device, self.recipe, cache, check)
         self.chat = uses_chat(self.recipe.chat, self.loaded)

@@ -17,10 +17,12 @@ from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.shots import members, random_shots
 from mlflow_l3d.approaches.stacked.stack import FloatArray, Rows, Stack, dropout_factors, initial_head
 from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.cells.factors import stream
+from mlflow_l3d.cells.factors import stream, stream_seed
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
 
+_DRAWN: Final = 2**23
+"""Factors of dropout that are drawn at once on a GPU, at most."""
 _BLOCK: Final = 64
 """Passes over a class that are drawn at a time at most; the draws do not depend on it."""
 
@@ -239,9 +241,9 @@ def _epoch(stack: Stack, epoch: int, drawn: Sequence[Draws], learner: Learner, r
     labels = each.expand(cells, recipe.tasks, -1)
     positions = np.stack([draws.episodes.draw(recipe.steps * recipe.tasks) for draws in drawn])
     places = rows.places(positions.reshape(cells, recipe.steps, recipe.tasks, -1))
-    streams = [mask_stream(draws.cell.seeds["model_randomness"], epoch) for draws in drawn]
+    seeds = [draws.cell.seeds["model_randomness"] for draws in drawn]
     shape = recipe.tasks, len(each), recipe.hidden_units
-    drops = _masks(streams, recipe.steps, shape, recipe.dropout, stack.w1) if recipe.dropout else repeat(None)
+    drops = _masks(seeds, epoch, recipe.steps, shape, recipe.dropout, stack.w1) if recipe.dropout else repeat(None)
     losses, memory = [], rows.empty(cells * recipe.tasks * len(each))
     for step, masks in zip(range(recipe.steps), drops, strict=False):
         losses.append(learner.step(stack, rows.at(places[:, step], memory), labels, masks))
@@ -249,19 +251,20 @@ def _epoch(stack: Stack, epoch: int, drawn: Sequence[Draws], learner: Learner, r
 
 
 def _masks(
-    streams: Sequence[np.random.Generator], steps: int, shape: tuple[int, ...], dropout: float, like: torch.Tensor
+    seeds: Sequence[int], epoch: int, steps: int, shape: tuple[int, ...], dropout: float, like: torch.Tensor
 ) -> Iterator[torch.Tensor]:
     """Yield the factors of dropout of each step of every cell: (B, *shape), of the type and on the device of `like`."""
     if like.device.type in device_draws.NUMPY:
+        streams = [mask_stream(seed, epoch) for seed in seeds]
         for _ in range(steps):
             factors = [dropout_factors(generator, shape, dropout) for generator in streams]
             yield torch.from_numpy(np.stack(factors)).to(like)
         return
-    size = int(np.prod(shape))
-    together = max(1, 2 * device_draws.WORDS // (size * len(streams)))
+    starts, size = [stream_seed(seed, "episode_dropout", str(epoch)) for seed in seeds], int(np.prod(shape))
+    together = max(1, _DRAWN // (size * len(seeds)))
     for first in range(0, steps, together):
         count = min(together, steps - first)
-        drawn = device_draws.dropout_factors(streams, first * size, (count, *shape), dropout, str(like.device))
+        drawn = device_draws.dropout_factors(starts, first * size, (count, *shape), dropout, str(like.device))
         yield from drawn.to(like.dtype).unbind(1)
 
 

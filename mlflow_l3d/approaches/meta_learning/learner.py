@@ -65,8 +65,7 @@ class Learner(ABC):
     def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
         """Return the bytes in float32 that a cell holds in a step: weights, state, gradient, examples, buffers.
 
-        A step of one cell is tried, with zeros. Factors of dropout are not among the bytes. Reptile with Adam needs
-        less if there are many cells, on a CPU.
+        A step of one cell is tried, with zeros. Factors of dropout are not among the bytes.
 
         Parameters
         ----------

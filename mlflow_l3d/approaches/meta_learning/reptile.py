@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
-
 import torch
 
 from mlflow_l3d.approaches.meta_learning import inner
 from mlflow_l3d.approaches.meta_learning.inner import Buffers, Path
 from mlflow_l3d.approaches.meta_learning.learner import Learner
 from mlflow_l3d.approaches.stacked.stack import BETA_1, BETA_2, EPSILON, Stack
-
-PIECE_BYTES: Final = 2**19
-"""On a CPU, Adam's inner steps go through as many cells at once as have dense layers of this size, for the cache."""
 
 
 class Reptile(Learner):
@@ -48,12 +42,10 @@ class Reptile(Learner):
         total = path.total.view(cells, tasks, examples, -1)
         scale = self.settings.inner_learning_rate / tasks
         stack.g1.zero_()
-        for piece in self._pieces(stack):
-            moved = stack.g1[piece]
-            gradient, size = (self.buffers.empty(name, moved, *moved.shape) for name in ("g1", "scratch 1"))
-            for task in range(tasks):
-                torch.bmm(x[piece, task].transpose(1, 2), total[piece, task], out=gradient)
-                moved.addcdiv_(gradient, torch.abs(gradient, out=size).add_(EPSILON), value=scale)
+        gradient, size = (self.buffers.empty(name, x, *stack.g1.shape) for name in ("g1", "scratch 1"))
+        for task in range(tasks):
+            torch.bmm(x[:, task].transpose(1, 2), total[:, task], out=gradient)
+            stack.g1.addcdiv_(gradient, torch.abs(gradient, out=size).add_(EPSILON), value=scale)
         errors = path.errors[0]
         of_layer = torch.cat([torch.bmm(errors.transpose(1, 2), path.hidden[0]), errors.sum(1).unsqueeze(2)], 2)
         of_layer.div_(of_layer.abs().add_(EPSILON))
@@ -63,28 +55,20 @@ class Reptile(Learner):
     def _with_adam(
         self, stack: Stack, x: torch.Tensor, targets: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        """Go task by task through a few cells at a time: Adam's later steps see updates of full rank."""
+        """Go task by task through all cells: Adam's later steps see updates of full rank."""
         tasks, rate, steps = x.shape[1], self.settings.inner_learning_rate, self.settings.inner_steps
         targets = targets.view(*x.shape[:2], *targets.shape[1:])
         masks = None if mask is None else mask.view(*x.shape[:2], *mask.shape[1:])
         stack.g1.zero_()
         stack.g2.zero_()
         values = x.new_zeros(len(stack))
-        for piece in self._pieces(stack):
-            for task in range(tasks):
-                task_rows = x[piece, task], targets[piece, task], None if masks is None else masks[piece, task]
-                *moved, value = adam_path(stack.w1[piece], stack.w2[piece], *task_rows, rate, steps, self.buffers)
-                values[piece] += value
-                for gradient, layer in zip((stack.g1, stack.g2), moved, strict=True):
-                    gradient[piece].add_(layer, alpha=rate / tasks)
+        for task in range(tasks):
+            task_rows = x[:, task], targets[:, task], None if masks is None else masks[:, task]
+            *moved, value = adam_path(stack.w1, stack.w2, *task_rows, rate, steps, self.buffers)
+            values += value
+            for gradient, layer in zip((stack.g1, stack.g2), moved, strict=True):
+                gradient.add_(layer, alpha=rate / tasks)
         return torch.div(values, tasks)
-
-    @staticmethod
-    def _pieces(stack: Stack) -> Iterator[slice]:
-        """Cut the cells into pieces: a single one on an accelerator, on a CPU pieces that fit its cache."""
-        cells = len(stack)
-        size = cells if stack.w1.device.type != "cpu" else max(1, PIECE_BYTES // stack.w1[0].nbytes)
-        return (slice(start, min(start + size, cells)) for start in range(0, cells, size))
 
     def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See :meth:`Learner.adapted_logits`."""

@@ -5,21 +5,17 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from filelock import FileLock
 
 from mlflow_l3d.approaches.models.pretrained import quiet
-from mlflow_l3d.approaches.models.references import ModelReference, file_hash, find_gguf, resolve
+from mlflow_l3d.approaches.models.references import ModelReference, find_gguf, resolve
 from mlflow_l3d.approaches.numerics import minor_version
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.paths import file_hash
 
 CONVERTER: Final = "1"
 
@@ -99,12 +95,12 @@ def converted(file: Path, cache: Path) -> Path:
 def convert(file: Path, folder: Path) -> None:
     """Write model, configuration and tokenizer of a GGUF file into an existing folder.
 
-    `transformers` shows its progress bar: some 5 seconds for 135 million parameters.
+    `transformers` shows its progress bar: some 15 seconds for 135 million parameters.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
-    with quiet(), _read_once():
+    with quiet():
         where: dict[str, Any] = {"gguf_file": file.name}
         source = str(file.parent)
         config: Any = AutoConfig.from_pretrained(source, **where)
@@ -117,24 +113,3 @@ def convert(file: Path, folder: Path) -> None:
         model.is_quantized = False
         model.save_pretrained(folder)
         AutoTokenizer.from_pretrained(source, **where).save_pretrained(folder)
-
-
-@contextmanager
-def _read_once() -> Iterator[None]:
-    """Spare `transformers` what it does again and again with a file.
-
-    It parses the file for each of configuration, weights and tokenizer, and names all tensors for each module of the
-    model. The reader cuts the file into hundreds of thousands of small arrays, which takes longest for a `memmap`.
-    """
-    gguf: Any = import_module("gguf")
-    reader, names = gguf.GGUFReader, gguf.get_tensor_name_map
-
-    class PlainReader(reader):  # type: ignore[valid-type,misc]
-        def __setattr__(self, name: str, value: object) -> None:
-            super().__setattr__(name, np.asarray(value) if name == "data" else value)
-
-    gguf.GGUFReader, gguf.get_tensor_name_map = cache(PlainReader), cache(names)
-    try:
-        yield
-    finally:
-        gguf.GGUFReader, gguf.get_tensor_name_map = reader, names

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.paths import file_hash
 from mlflow_l3d.tasks.identity import typed_path
 
 Quantisation = Literal["none", "4bit"]
@@ -228,18 +229,6 @@ def folder_revision(folder: Path) -> str:
     for file in sorted(path for path in folder.iterdir() if path.is_file() and _HASHED.fullmatch(path.name)):
         digest.update(f"{file.name}\0{file_hash(file)}\0".encode())
     return digest.hexdigest()[:40]
-
-
-def file_hash(file: Path) -> str:
-    """Return the SHA-256 hash of a file's content; it is read again only if its size or its time of change differs."""
-    state = file.stat()
-    return _file_hash(str(file.absolute()), state.st_size, state.st_mtime_ns)
-
-
-@cache
-def _file_hash(path: str, size: int, modified: int) -> str:  # noqa: ARG001 - part of the cache's key
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @cache

@@ -60,11 +60,6 @@ class Tokens:
         """Cut examples into batches of like length, the longest first; return indices *into* `positions`."""
         return batches(np.argsort(-self.lengths[positions], kind="stable"), size)
 
-    def vocabulary(self, positions: IntArray) -> IntArray:
-        """Return the sorted numbers of all tokens that some examples have, and of padding."""
-        ids = self.columns["input_ids"][np.concatenate(self._spans(positions))]
-        return np.unique(np.append(ids, self.padding["input_ids"])).astype(np.int64)
-
     def _spans(self, positions: IntArray) -> list[IntArray]:
         """Return where the tokens of each row of some examples stand."""
         rows = (positions[:, None] * self.rows + np.arange(self.rows)).ravel()

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.command.folder import walk
-from mlflow_l3d.approaches.command.template import file_hash, run
+from mlflow_l3d.approaches.command.template import run
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.paths import private_folder
+from mlflow_l3d.paths import file_hash, private_folder
 
 LOCAL: Final = "local"
 ENV_MANAGERS: Final = (LOCAL, "virtualenv", "uv", "conda")

@@ -17,7 +17,7 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, alive
 from mlflow_l3d.execution.processes import FAREWELL_SECONDS, check_workers, complete, pickled
-from mlflow_l3d.execution.ray.actor import BATCH, CellActor, Here
+from mlflow_l3d.execution.ray.actor import CellActor, Here
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ OPTIONS: Final[Mapping[str, Hyperparameter]] = {
     "memory_gb": Hyperparameter(0.0, "memory that a worker reserves, GB; 0 for none", low=0.0),
     "accelerator_type": Hyperparameter("", "card that a worker must have, as Ray calls it, such as H100"),
 }
-MOST_AHEAD: Final = 2 * BATCH
-"""A message costs Ray about as much as three cells that compute nothing."""
 RESOURCES_SECONDS: Final = 5.0
 """Between two looks at what the cluster has."""
 UNAVAILABLE_SECONDS: Final = 60.0
@@ -54,19 +52,10 @@ class ActorWorker(Worker):
         self.here: Here | None = None
         self.question: ObjectRef[None] | None = None
         self.unavailable_since = 0.0
-        self._calls: list[list[Cell] | None] = []
-        self._sent = 0
 
     def give(self, cells: list[Cell] | None) -> None:
-        """Let a call be sent with the next ones; that the actor is gone shows in its stream."""
-        # A call that waits may be taken back meanwhile, and its list is the dispatcher's.
-        self._calls.append(None if cells is None else list(cells))
-
-    def send_calls(self) -> None:
-        """Send the collected cells in one message."""
-        if self._calls:
-            self.actor.give.options(num_returns=0).remote(self._sent, self._calls)
-            self._calls, self._sent = [], self._sent + 1
+        """Send a call; that the actor is gone shows in its stream."""
+        self.actor.give.options(num_returns=0).remote(cells)
 
 
 class ActorPool(Pool[ActorWorker]):
@@ -82,8 +71,7 @@ class ActorPool(Pool[ActorWorker]):
         Of :data:`OPTIONS`, complete.
     """
 
-    most_ahead = MOST_AHEAD
-    loses_words = True
+    lets_wait = False
 
     def __init__(self, job: Job, workers: int | None, options: Mapping[str, Any]) -> None:
         super().__init__(workers or 0)
@@ -115,8 +103,6 @@ class ActorPool(Pool[ActorWorker]):
 
     def events(self, seconds: float) -> Iterator[tuple[ActorWorker, Message]]:
         """Wait for the streams."""
-        for worker in self.workers:
-            worker.send_calls()
         streams = {worker.question or worker.stream: worker for worker in self.workers}
         if not streams:
             return
@@ -149,7 +135,7 @@ class ActorPool(Pool[ActorWorker]):
             worker.unavailable_since = worker.unavailable_since or time.monotonic()
             if time.monotonic() - worker.unavailable_since > UNAVAILABLE_SECONDS:
                 return [Ended(f"worker cannot be reached ({_why(error)})", blameless=True)]
-            worker.question = worker.actor.give.remote(-1, [])
+            worker.question = worker.actor.answer.remote()
             return []
         except errors.RayError as error:
             gone = self._machine_gone(worker, error)
@@ -178,7 +164,6 @@ class ActorPool(Pool[ActorWorker]):
             closing = [worker for worker in workers if worker.ready]
             for worker in closing:
                 worker.give(None)
-                worker.send_calls()
             deadline = time.monotonic() + FAREWELL_SECONDS
             for worker in closing:
                 self._until_over(worker, deadline)

@@ -15,7 +15,7 @@ from mlflow_l3d.approaches.finetuning import training
 from mlflow_l3d.approaches.finetuning.full import lora
 from mlflow_l3d.approaches.finetuning.full.loading import Loaded, checkpoint
 from mlflow_l3d.approaches.finetuning.full.stacked import Places, SingleWeights, StackedWeights, Weights
-from mlflow_l3d.approaches.finetuning.full.weights import copy_into, initialise, own_vocabulary
+from mlflow_l3d.approaches.finetuning.full.weights import copy_into, initialise
 from mlflow_l3d.approaches.finetuning.kinds import inputs_of, losses_of, stopping_metric, wanted
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import Course, CourseSession, DivergedError, Progress
@@ -119,10 +119,8 @@ class FullSession(CourseSession[Course]):
             return self._train_beside(courses)
         (course,) = courses
         self._start(course.cell.seeds["model_initialisation"])
-        used = np.concatenate([course.split.train, course.split.validation, course.split.test])
-        with own_vocabulary(self.model, self.inputs.vocabulary(used)) as words:
-            self._fit(courses, SingleWeights(self.model, words))
-            return [course.diverged or self.logits([course.split.test])[0]]
+        self._fit(courses, SingleWeights(self.model))
+        return [course.diverged or self.logits([course.split.test])[0]]
 
     def _train_beside(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
         assert self.places is not None

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.finetuning.full.weights import OwnVocabulary
 from mlflow_l3d.errors import ParameterError
 
 
@@ -25,12 +24,9 @@ class SingleWeights:
     ----------
     model
         Its weights that want a gradient are trained.
-    words
-        Its word vectors, if they are trained by themselves.
     """
 
-    def __init__(self, model: torch.nn.Module, words: OwnVocabulary | None) -> None:
-        self._words = words
+    def __init__(self, model: torch.nn.Module) -> None:
         self.tensors = [weight for weight in model.parameters() if weight.requires_grad]
         self._weights = [weight.detach() for weight in self.tensors]
         self._kept: list[torch.Tensor] = []
@@ -49,10 +45,7 @@ class SingleWeights:
     def clear(self) -> None:
         """Forget the gradients."""
         for weight in self.tensors:
-            if self._words is None or weight is not self._words.weight:
-                weight.grad = None
-        if self._words is not None:
-            self._words.clear()
+            weight.grad = None
 
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`."""

@@ -34,6 +34,8 @@ from mlflow_l3d.approaches.icl.prompts.composition import Prompt
 from mlflow_l3d.approaches.icl.prompts.decisions import Written
 from mlflow_l3d.approaches.icl.recipe import Recipe
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 
@@ -100,9 +102,8 @@ class EndpointEngine:
             return np.array(logprobs, dtype=np.float64).reshape(len(prompts), len(words)), 0.0
         more = listed(self.served.top, chat=self.served.chat)
         bodies = [asked(prompt, chat=self.served.chat) | more for prompt in prompts]
-        answers = await asyncio.gather(
-            *(self._one(body, partial(replies.if_given, replies.first_tokens), tally) for body in bodies)
-        )
+        read = partial(replies.if_given, replies.first_tokens)
+        answers = await asyncio.gather(*(self._one(body, read, tally) for body in bodies))
         nothing = np.full(len(words), np.nan), 0
         rows = [replies.first_token_scores(answer["top"], words) if "top" in answer else nothing for answer in answers]
         scores = np.array([row for row, _ in rows], dtype=np.float64).reshape(len(prompts), len(words))
@@ -148,9 +149,6 @@ class EndpointEngine:
         return answer
 
 
-T = TypeVar("T")
-
-
 class Connection:
     """Looks at a server, and holds what a session needs to ask it.
 
@@ -187,8 +185,8 @@ class Connection:
         except BaseException:
             self.close()
             raise
-        self._client.identity = "|".join(self.served.identity.values())
         self._client.verify = lambda: same(self._client, self.served)
+        self._client.identity = "|".join(self.served.identity.values())
         self.engine = EndpointEngine(self._client, self.served)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:

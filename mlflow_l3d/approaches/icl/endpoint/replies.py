@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import numpy as np
@@ -141,7 +138,6 @@ def first_token_scores(top: Sequence[Sequence[Any]], words: Sequence[str]) -> tu
     return scores, int(unseen.sum())
 
 
-_CONFLICTS: Final = frozenset({408, 409})
 _GATEWAY: Final = frozenset({408, 429, 502, 503, 504})
 _UNAUTHORISED: Final = frozenset({401, 403})
 
@@ -163,39 +159,10 @@ def status_of(error: Exception) -> int | None:
     return getattr(error, "status_code", None)
 
 
-def is_rate_limit(error: Exception) -> bool:
-    """Return whether the server asks for fewer requests; a spent quota is another matter."""
-    return status_of(error) == 429 and getattr(error, "code", "") != "insufficient_quota"
-
-
-def may_pass(error: Exception) -> bool:
-    """Return whether the same request may succeed later: no response, a conflict or a fault of the server."""
-    status = status_of(error)
-    return status is None or status >= 500 or status in _CONFLICTS
-
-
-def may_pass_for_models(error: Exception) -> bool:
-    """Return whether the list of models may be there later: a busy gateway, or a connection that was cut."""
-    status = status_of(error)
-    was_cut = status is None and type(error.__cause__).__name__ != "ConnectError"
-    return status in _GATEWAY or was_cut
-
-
 def lacks_models(error: Exception) -> bool:
     """Return whether the server has no list of models, or a broken one, though it responds and accepts the key."""
     status = status_of(error)
-    return status is not None and status not in _UNAUTHORISED and not may_pass_for_models(error)
-
-
-def retry_after(error: Exception) -> float | None:
-    """Return the seconds that a server asks to wait: ``Retry-After`` (seconds or a date), ``retry-after-ms``."""
-    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", {})
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        with suppress(KeyError, ValueError):
-            return max(0.0, float(headers[name]) / unit)
-    with suppress(KeyError, ValueError):
-        return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - time.time())
-    return None
+    return status is not None and status not in _UNAUTHORISED | _GATEWAY
 
 
 def final_error(error: Exception, base_url: str, secret: str) -> L3DError:

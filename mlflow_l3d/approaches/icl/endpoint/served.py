@@ -18,7 +18,6 @@ CHAT: Final = "/chat/completions"
 TEXT: Final = "/completions"
 _TOP: Final = (20, 5)
 _NEAR: Final = 0.1
-_TRIES: Final = 3
 _QUESTION: Final = "Answer with yes or no.\nAnswer:"
 _DESCRIBES: Final = ("id", "root", "parent", "owned_by", "max_model_len", "meta")
 
@@ -117,7 +116,7 @@ def _names(said: Mapping[str, Any]) -> dict[str, str]:
 
 
 async def same(client: Client, served: Served) -> None:
-    """Raise :class:`EndpointError` if a server that was away describes another model now."""
+    """Raise :class:`EndpointError` if a server describes another model now."""
     if _described(await client.models(), client.endpoint.name) != served.description:
         raise EndpointError(model_changed_message(client, "another model of that name"))
 
@@ -139,12 +138,12 @@ async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[st
             pass
     for top in _TOP if score else ():
         try:
-            reply = await client.send(path, body | listed(top, chat=chat), tries=_TRIES)
+            reply = await client.send(path, body | listed(top, chat=chat))
             replies.first_tokens(reply)
             return reply, "first", top
         except (RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
             pass
-    reply = await client.send(path, body, tries=_TRIES)
+    reply = await client.send(path, body)
     try:
         replies.written(reply)
     except (AttributeError, KeyError, IndexError, TypeError):
@@ -157,9 +156,9 @@ async def _echo(client: Client, path: str, body: dict[str, Any]) -> Mapping[str,
 
     The likeliest word behind a prompt must have the same one when it is in the prompt.
     """
-    top = replies.first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False), tries=_TRIES))["top"]
+    top = replies.first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False)))["top"]
     word, value = max(((token.strip(), value) for token, value in top if token.strip()), key=lambda pair: pair[1])
-    reply = await client.send(path, echoed(_QUESTION, f" {word}"), tries=_TRIES)
+    reply = await client.send(path, echoed(_QUESTION, f" {word}"))
     if abs(replies.end_of_prompt(reply, word)["logprob"] - value) > _NEAR:
         raise ValueError("log-probabilities of other tokens")
     return reply

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import socket
 import sqlite3
 import time
 from collections.abc import Mapping
@@ -88,14 +87,10 @@ def _checked(url: str) -> str:
 
 
 _WAIT_SECONDS: Final = 60.0
-_GIVEN_UP_SECONDS: Final = 900.0
-"""A claim that is older is nobody's: its answer would have come, or failed."""
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, since REAL NOT NULL)",
     "CREATE TABLE IF NOT EXISTS spent (id INTEGER PRIMARY KEY CHECK (id = 1), requests INTEGER, cost REAL)",
     "INSERT OR IGNORE INTO spent VALUES (1, 0, 0.0)",
-    "CREATE TABLE IF NOT EXISTS reserved (owner TEXT NOT NULL, since REAL NOT NULL, cost REAL NOT NULL)",
 )
 
 
@@ -118,14 +113,13 @@ class Store:
 
     def __init__(self, endpoint: Endpoint, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._endpoint, self._owner = endpoint, f"{os.getpid()}@{socket.gethostname()}"
+        self._endpoint = endpoint
         self.file = folder / f"{key_of(endpoint.base_url, endpoint.name)[:16]}.sqlite"
         self._file = sqlite3.connect(self.file, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
         # No WAL, which several machines cannot share; a process that is killed leaves a whole file all the same.
         try:
             for line in ("PRAGMA journal_mode=PERSIST", "PRAGMA synchronous=OFF", *_TABLES):
                 self._execute(line)
-            self._reclaim()
         except BaseException:
             self.close()
             raise
@@ -138,53 +132,24 @@ class Store:
         except ValueError:  # damaged: asked again
             return None
 
-    def claim(self, key: str) -> bool:
-        """Return whether this process is to ask; False if another one does, and has no answer yet."""
-        values = (key, self._owner, time.time())
-        if self._execute("INSERT OR IGNORE INTO claims VALUES (?, ?, ?)", values).rowcount:
-            return True
-        row = self._execute("SELECT owner, since FROM claims WHERE key = ?", (key,)).fetchone()
-        if row is None:
-            return self.claim(key)
-        if row[0] != self._owner and not _given_up(*row):
-            return False
-        update = "UPDATE claims SET owner = ?, since = ? WHERE key = ? AND owner = ?"
-        return bool(self._execute(update, (self._owner, time.time(), key, row[0])).rowcount)
-
-    def give_up(self, key: str) -> None:
-        """Let another process ask."""
-        self._execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self._owner))
+    def lock(self, key: str) -> Path:
+        """Return the file that whoever asks locks, so that others wait for the answer; many keys share one."""
+        return self.file.with_suffix(f".{key[:3]}.lock")
 
     def keep(self, key: str, answer: Mapping[str, Any], *, reserved: float, cost: float) -> None:
         """Keep an answer, and count what it cost in the place of what was reserved for it."""
         self._execute("BEGIN IMMEDIATE")
         self._execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(answer)))
-        self._execute("DELETE FROM claims WHERE key = ?", (key,))
         self._settle(reserved, cost)
         self._execute("COMMIT")
 
     def settle(self, reserved: float, cost: float) -> None:
         """Count what a request without an answer cost in the place of what was reserved for it: 0 if it was refused."""
         if reserved:
-            self._execute("BEGIN IMMEDIATE")
             self._settle(reserved, cost)
-            self._execute("COMMIT")
 
     def _settle(self, reserved: float, cost: float) -> None:
         self._execute("UPDATE spent SET cost = cost + ?", (cost - reserved,))
-        one = "SELECT rowid FROM reserved WHERE owner = ? AND cost = ? LIMIT 1"
-        self._execute(f"DELETE FROM reserved WHERE rowid IN ({one})", (self._owner, reserved))  # noqa: S608 - our own
-
-    def _reclaim(self) -> bool:
-        """Give back what processes that are gone had reserved; return whether there was anything."""
-        rows = self._execute("SELECT rowid, owner, since, cost FROM reserved").fetchall()
-        gone = [(row, cost) for row, owner, since, cost in rows if owner != self._owner and _given_up(owner, since)]
-        for row, cost in gone:
-            self._execute("BEGIN IMMEDIATE")
-            if self._execute("DELETE FROM reserved WHERE rowid = ?", (row,)).rowcount:  # else another process did
-                self._execute("UPDATE spent SET cost = cost - ?", (cost,))
-            self._execute("COMMIT")
-        return bool(gone)
 
     def reserve(self, cost: float) -> None:
         """Count a request before it is sent, with the most that it can cost.
@@ -204,13 +169,8 @@ class Store:
         allowed = " AND ".join(limits)
         # The numbers are our own; nothing of a user's stands in the statement.
         update = f"UPDATE spent SET requests = requests + 1, cost = cost + ? WHERE {allowed}"  # noqa: S608
-        self._execute("BEGIN IMMEDIATE")
-        counted = self._execute(update, numbers).rowcount
-        if counted and cost:
-            self._execute("INSERT INTO reserved VALUES (?, ?, ?)", (self._owner, time.time(), cost))
-        self._execute("COMMIT")
-        if counted or self._reclaim():
-            return None if counted else self.reserve(cost)
+        if self._execute(update, numbers).rowcount:
+            return
         sent, spent = self.spent()
         reached, value = ("max_requests", f"{requests}") if requests and sent >= requests else ("max_cost", f"{most:g}")
         where = f"{self._endpoint.name} at {self._endpoint.base_url}"
@@ -242,22 +202,6 @@ class Store:
                     f"the file of answers {self.file} is damaged ({error}). Delete it and run the same command again: "
                     "answers in it are asked and paid again, and max_requests and max_cost count from 0."
                 ) from error
-
-
-def _given_up(owner: str, since: float) -> bool:
-    """Return whether the process of a claim is gone, or the claim is old."""
-    process, _, host = owner.partition("@")
-    if time.time() - since > _GIVEN_UP_SECONDS:
-        return True
-    if host != socket.gethostname() or os.name == "nt":
-        return False
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # somebody else's
-        pass
-    return False
 
 
 def key_of(*content: object) -> str:

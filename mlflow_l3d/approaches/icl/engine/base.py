@@ -5,23 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.icl.engine.tensors import Sampling, is_half
+from mlflow_l3d.approaches.icl.engine.tensors import Sampling
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, build_trie
-from mlflow_l3d.approaches.models.sharing import release
 from mlflow_l3d.errors import L3DError
 
 Result = TypeVar("Result")
 
 
 class Batches:
-    """Batches of neighbours, bounded in tokens and in number; both bounds may shrink when memory is spent, for good.
+    """Batches of neighbours, bounded in tokens and in number.
 
     Parameters
     ----------
@@ -29,12 +27,10 @@ class Batches:
         Most tokens of a batch; one item alone may have more.
     size
         Most items of a batch, None for any number.
-    fixed
-        Says whether both bounds stay.
     """
 
-    def __init__(self, tokens: int, size: int | None = None, *, fixed: Callable[[], bool] = lambda: False) -> None:
-        self.tokens, self.size, self.fixed = tokens, size, fixed
+    def __init__(self, tokens: int, size: int | None = None) -> None:
+        self.tokens, self.size = tokens, size
 
     def run(
         self,
@@ -55,8 +51,7 @@ class Batches:
         costs
             Tokens of each item, by item.
         work
-            Returns a result for each item of a batch. It must leave nothing behind when it fails: a batch that ran out
-            of memory is tried again in halves.
+            Returns a result for each item of a batch.
         tokens
             Most tokens of a batch in place of the usual bound.
         most
@@ -69,30 +64,21 @@ class Batches:
         Exception
             What `work` raises, an error of memory only if a batch of one item has it.
         L3DError
-            If memory is spent and the bounds are fixed.
+            If memory is spent by several items. Smaller batches round otherwise, so the user chooses them.
         """
         results: dict[int, Result] = {}
         while len(results) < len(order):
             rest = order[len(results) :]
             size = min((bound for bound in (self.size, most) if bound is not None), default=len(order))
             count = _fitting((costs[item] for item in rest), self.tokens if tokens is None else tokens, size, padded)
-            results |= self._attempt(rest[:count], work)
+            try:
+                results |= zip(rest[:count], work(rest[:count]), strict=True)
+            except Exception as error:
+                if count == 1 or not is_out_of_memory(error):
+                    raise
+                what = f"memory is spent by {count} prompts at once, and others at once may round otherwise"
+                raise L3DError(f"{what}. Use batch_size={count // 2}, or fewer workers.") from error
         return [results[item] for item in sorted(results)]
-
-    def _attempt(self, batch: Sequence[int], work: Callable[[Sequence[int]], Iterable[Result]]) -> dict[int, Result]:
-        """Return the results of a batch; none if the memory was spent."""
-        try:
-            return dict(zip(batch, work(batch), strict=True))
-        except Exception as error:
-            if len(batch) == 1 or not is_out_of_memory(error):
-                raise
-            if self.fixed():
-                what = f"memory is spent by {len(batch)} prompts at once, and others at once may round otherwise"
-                raise L3DError(f"{what}. Use batch_size={len(batch) // 2}, or fewer workers.") from error
-            self.size = len(batch) // 2
-        # Only here is the error gone, and with it the tensors that its traceback held.
-        release()
-        return {}
 
 
 def _fitting(costs: Iterator[int], tokens: int, size: int, padded: bool) -> int:
@@ -145,8 +131,7 @@ class Engine(ABC):
     Attributes
     ----------
     batches
-        The bounds in force. They shrink when memory is spent, but not in half precision, in which batches of another
-        size round otherwise and may change a prediction.
+        The bounds.
     """
 
     def __init__(
@@ -155,7 +140,7 @@ class Engine(ABC):
         self.model = model
         self.pad_id = pad_id
         tokens = batch_tokens or (512 if model.device.type == "cpu" else 4096)
-        self.batches = Batches(tokens, batch_size, fixed=partial(is_half, model))
+        self.batches = Batches(tokens, batch_size)
 
     def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
         """Return the log-probability of every answer behind every prompt.

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.icl.engine.base import Batches, Continuation, Ended, Engine, Result, TokenIds
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, takes_places
@@ -29,9 +28,8 @@ from mlflow_l3d.approaches.icl.engine.tensors import (
     read_steps,
     type_of,
 )
-from mlflow_l3d.approaches.icl.engine.trial import Packing, layer_window, packing
+from mlflow_l3d.approaches.icl.engine.trial import layer_window, runs_packed
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie, common_prefix
-from mlflow_l3d.approaches.models.sharing import release
 
 
 @torch.inference_mode()
@@ -126,11 +124,6 @@ def _only_drawn(sampling: Sampling, start: int, ids: torch.Tensor, scores: torch
     return torch.full_like(scores, -torch.inf).scatter_(1, chosen[:, None], 0.0)
 
 
-_SMALLEST_CHUNK = 16
-# Tokens of a prefix from which attention in two parts takes less time than copies of the prefix.
-_SHARED_FROM = 256
-
-
 class CausalEngine(Engine):
     """Scores answers and generates with a causal language model.
 
@@ -141,8 +134,7 @@ class CausalEngine(Engine):
     prompt in batches of equal length.
 
     The last prefix is kept, so that the next call with the same prefix starts behind it. What a call returns does not
-    depend on the calls before it, unless one of them ran out of memory and made batches smaller. The weights must stay
-    as they are: a model with others needs an engine of its own.
+    depend on the calls before it. The weights must stay as they are: a model with others needs an engine of its own.
 
     Parameters and other attributes as for :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`.
 
@@ -157,8 +149,8 @@ class CausalEngine(Engine):
     _kept: tuple[tuple[TokenIds, int | None, torch.dtype], Rows] | None = None
 
     @cached_property
-    def _packings(self) -> dict[tuple[torch.dtype, bool], Packing]:
-        """How the model runs packed rows, by the type that it computes in and whether texts exceed its window."""
+    def _packings(self) -> dict[tuple[torch.dtype, bool], bool]:
+        """Whether the model runs packed rows, by the type that it computes in and whether texts exceed its window."""
         return {}
 
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
@@ -187,37 +179,22 @@ class CausalEngine(Engine):
             rests = [texts[item][length:] for item in batch]
             return decode(packed, prefix, rests, how.of(batch), self.batches.tokens)
 
-        # What each text adds to the keys that are kept: its own and the new ones.
-        costs = [len(text) - length + how.limit - 1 for text in texts]
-        order, alone = list(range(len(texts))), packed.shares(prefix)
-        if alone:
-            # Each text is a row of its own: those of similar length lie side by side.
-            order.sort(key=lambda item: costs[item])
-        else:
-            # And its share of a row's copy of the prefix.
-            costs = [cost + min(length, len(text) - length) for cost, text in zip(costs, texts, strict=True)]
-        return self.batches.run(order, costs, work, tokens=cached_tokens(prefix), most=TEXTS, padded=alone)
+        # What each text adds to the keys that are kept: its own, the new ones, its share of a row's copy of the prefix.
+        own = [len(text) - length for text in texts]
+        costs = [count + how.limit - 1 + min(length, count) for count in own]
+        return self.batches.run(range(len(texts)), costs, work, tokens=cached_tokens(prefix), most=TEXTS)
 
     def _packed(self, longest: int) -> PackedModel | None:
         fits, window = layer_window(self.model.config, longest)
         key = type_of(self.model), window is not None
         if fits and key not in self._packings:
-            self._packings[key] = packing(self.model, windowed=window is not None)
-        way = self._packings[key] if fits else "none"
-        self.packed = way != "none"
-        shared_from = _SHARED_FROM if way == "apart" else None
-        return PackedModel(self.model, window, shared_from=shared_from) if self.packed else None
+            self._packings[key] = runs_packed(self.model, windowed=window is not None)
+        self.packed = fits and self._packings[key]
+        return PackedModel(self.model, window) if self.packed else None
 
     def _prefix(self, packed: PackedModel, tokens: TokenIds) -> Rows:
         key = tokens, packed.window, type_of(self.model)
-        while self._kept is None or self._kept[0] != key:
+        if self._kept is None or self._kept[0] != key:
             self._kept = None
-            try:
-                self._kept = key, packed.prefix(tokens, self.batches.tokens)
-                break
-            except Exception as error:
-                if not is_out_of_memory(error) or self.batches.fixed() or self.batches.tokens <= _SMALLEST_CHUNK:
-                    raise
-            release()
-            self.batches.tokens //= 2
+            self._kept = key, packed.prefix(tokens, self.batches.tokens)
         return self._kept[1]

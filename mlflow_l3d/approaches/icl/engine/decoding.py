@@ -10,7 +10,7 @@ import torch
 
 from mlflow_l3d.approaches.icl.engine.base import Continuation
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
-from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, alone, joined
+from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, joined, lay_out
 from mlflow_l3d.approaches.icl.engine.tensors import copy_to_host, next_tokens, on_device
 from mlflow_l3d.approaches.icl.engine.trie import IntArray
 
@@ -47,7 +47,7 @@ def decode(
         Most tokens of texts run at once.
     """
     results: list[list[int]] = [[] for _ in texts]
-    rows, logits, texts_of = _begun(packed, prefix, texts, how.limit, batch_tokens)
+    rows, logits, texts_of = _begun(packed, prefix, texts, batch_tokens)
     ends = prefix.tokens + np.asarray([len(text) for text in texts])
     for step in range(how.limit):
         filled = texts_of >= 0
@@ -74,7 +74,7 @@ def decode(
 
 
 def _begun(
-    packed: PackedModel, prefix: Rows, texts: Sequence[Sequence[int]], limit: int, batch_tokens: int
+    packed: PackedModel, prefix: Rows, texts: Sequence[Sequence[int]], batch_tokens: int
 ) -> tuple[Rows, torch.Tensor, IntArray]:
     """Run the texts behind the prefix.
 
@@ -84,23 +84,17 @@ def _begun(
     follows; and which texts each row has, (R, S), -1 if it has fewer.
     """
     length = prefix.tokens
-    block = packed.laid_out(prefix, texts, None, batch_tokens)
+    block = lay_out(texts, None, length, batch_tokens)
     parts, logits = [], []
     for part in block.parts(batch_tokens):
-        rows = packed.branch(prefix, len(part.tokens))
+        rows = prefix.branch(len(part.tokens))
         logits.append(packed.extend(rows, part, part.texts.shape[1]))
-        if rows.prefix is None:
-            rows.cut(length)
+        rows.cut(length)
         parts.append(rows)
-    if parts[0].prefix is not None:
-        joint, order = alone(parts, limit - 1)
-        slots = np.argsort(block.texts.ravel(), kind="stable")[-len(texts) :]
-        flat = torch.cat(logits).flatten(0, 1)
-        return joint, flat[on_device(flat.device, slots[order])[0]][:, None], order[:, None]
     # What may run at once makes short rows behind a long prefix, of which each would keep a copy.
     count = len(block.texts)
     each = -(-count // -(-count // max(1, round(length / block.tokens.shape[1]))))
-    joint = joined(prefix, parts, each, each * block.texts.shape[1] * (limit - 1))
+    joint = joined(prefix, parts, each)
     texts_of = np.pad(block.texts, ((0, len(joint.owners) * each - count), (0, 0)), constant_values=-1)
     return joint, torch.cat(logits), texts_of.reshape(len(joint.owners), -1)
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.icl.engine.attention import NAME, PREFIX
 from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, lay_out
 from mlflow_l3d.approaches.icl.engine.tensors import on_device, type_of
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
-
-_GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
 
 
 class PackedModel:
@@ -28,19 +23,15 @@ class PackedModel:
         A causal `transformers` model that takes a four-dimensional attention mask and explicit positions.
     window
         Sliding window of every layer, None if a token sees all that came before.
-    shared_from
-        Tokens of a prefix from which rows share its keys; see
-        :mod:`~mlflow_l3d.approaches.icl.engine.attention`. None if each row has a copy, as with a window.
     """
 
-    def __init__(self, model: Any, window: int | None, *, shared_from: int | None = None) -> None:
+    def __init__(self, model: Any, window: int | None) -> None:
         self.model = model
         self.window = window
-        self.shared_from = shared_from if window is None else None
         self.device = model.device
         # A quantised model computes in a type that its parameters do not tell; masks of truth values fit any type.
         implementation = getattr(model.config, "_attn_implementation", None)
-        self.additive = implementation not in ("sdpa", NAME) or getattr(model, "quantization_method", None) is None
+        self.additive = implementation != "sdpa" or getattr(model, "quantization_method", None) is None
         self.sliced = takes_places(model)
 
     @torch.inference_mode()
@@ -70,27 +61,24 @@ class PackedModel:
         # Numbers of places: a slice of the last ones is no matrix, so that the head's weights are copied for each row.
         places = torch.arange(width - keep, width, device=self.device)
         arguments: dict[str, Any] = {"logits_to_keep": places} if self.sliced else {}
-        if rows.prefix is not None:
-            arguments[PREFIX] = rows.prefix.cache
         # Where a text begins, models mask by themselves, and torch may take kernels that know no mask but that one.
-        begins = rows.prefix is None and not rows.tokens and bool((block.owners == SHARED).all())
-        mask = None if begins else self._mask(self._sees(whose, where, nodes, tree.bool()), rows.prefix is None)
-        with _grouped_heads(self.device.type):
-            output = self.model(
-                input_ids=ids,
-                position_ids=where[:, -width:],
-                attention_mask=mask,
-                past_key_values=rows.cache,
-                use_cache=True,
-                **arguments,
-            )
+        begins = not rows.tokens and bool((block.owners == SHARED).all())
+        mask = None if begins else self._mask(self._sees(whose, where, nodes, tree.bool()))
+        output = self.model(
+            input_ids=ids,
+            position_ids=where[:, -width:],
+            attention_mask=mask,
+            past_key_values=rows.cache,
+            use_cache=True,
+            **arguments,
+        )
         rows.owners, rows.positions = owners, positions
         logits: torch.Tensor = output.logits[:, -keep:]
         return logits
 
     def prefix(self, tokens: Sequence[int], chunk: int) -> Rows:
         """Return the row of a shared prefix, run `chunk` tokens at a time."""
-        row = Rows.without_keys(1, None)
+        row = Rows.empty()
         ids = np.asarray(tokens, dtype=np.int64)[None]
         for start in range(0, len(tokens), chunk):
             part = ids[:, start : start + chunk]
@@ -98,18 +86,6 @@ class PackedModel:
             none = np.full(part.shape, -1)
             self.extend(row, Block(part, np.full(part.shape, SHARED), positions, none, none), 1)
         return row
-
-    def laid_out(self, prefix: Rows, texts: Sequence[Sequence[int]], trie: AnswerTrie | None, most: int) -> Block:
-        """Return the block of texts behind a prefix, see :func:`~mlflow_l3d.approaches.icl.engine.rows.lay_out`."""
-        return lay_out(texts, trie, prefix.tokens, most, copies=not self.shares(prefix))
-
-    def shares(self, prefix: Rows) -> bool:
-        """Return whether rows behind a prefix have no copy of it."""
-        return self.shared_from is not None and prefix.tokens >= self.shared_from
-
-    def branch(self, prefix: Rows, count: int) -> Rows:
-        """Return `count` rows behind a prefix."""
-        return Rows.without_keys(count, prefix) if self.shares(prefix) else prefix.branch(count)
 
     def rest(self, prefix: Rows, texts: Sequence[Sequence[int]], trie: AnswerTrie, *, most: int) -> torch.Tensor:
         """Run the rest of each text behind a prefix, and below it the inner nodes of the trie.
@@ -129,8 +105,8 @@ class PackedModel:
         -------
         Logits (n, 1 + I, vocabulary), for each text behind its last token and then behind the nodes.
         """
-        block = self.laid_out(prefix, texts, trie, most)
-        rows = self.branch(prefix, len(block.tokens))
+        block = lay_out(texts, trie, prefix.tokens, most)
+        rows = prefix.branch(len(block.tokens))
         each = 1 + len(trie.tokens)
         logits = self.extend(rows, block, block.texts.shape[1] * each, trie)
         # Empty slots, numbered -1, come first.
@@ -157,26 +133,13 @@ class PackedModel:
             sees &= here - where < self.window
         return sees
 
-    def _mask(self, sees: torch.Tensor, whole: bool) -> torch.Tensor:
-        """Return (R, 1, N, K) in the form that the attention takes, of the `whole` row or apart from the prefix."""
+    def _mask(self, sees: torch.Tensor) -> torch.Tensor:
+        """Return (R, 1, N, K) in the form that the attention takes."""
         allowed = sees[:, None]
-        if not (whole and self.additive):
+        if not self.additive:
             return allowed
         mask = torch.zeros(allowed.shape, dtype=type_of(self.model), device=self.device)
         return mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)
-
-
-@contextmanager
-def _grouped_heads(device_type: str) -> Iterator[None]:
-    """Let heads that share keys read the same ones: on a CPU, `transformers` else copies the keys for each of them."""
-    if device_type != "cpu" or _GROUPED in os.environ:
-        yield
-        return
-    os.environ[_GROUPED] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(_GROUPED, None)
 
 
 def takes_places(model: Any) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.icl.engine.tensors import on_device
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, IntArray
 
 SHARED = -1
@@ -19,7 +18,6 @@ NOBODY = -2
 # of the prefix, if there are copies.
 _NARROWEST = 128
 _PADDED = 1.15
-_PADDED_APART = 1.03
 _WHOSE = ("owners", "positions")
 _KEYS = ("keys", "values")
 
@@ -36,28 +34,25 @@ class Rows:
         (R, K) number of the text that a key belongs to; every text sees what is `SHARED`, none what is `NOBODY`'s.
     positions
         (R, K) position of a key in its text, the prefix included.
-    prefix
-        The single row whose keys all rows see in addition to their own, None if each row has what it sees.
     """
 
     cache: Any
     owners: IntArray
     positions: IntArray
-    prefix: Rows | None = None
 
     @property
     def tokens(self) -> int:
-        """How many keys a row has of its own."""
+        """How many keys a row has."""
         length: int = self.owners.shape[1]
         return length
 
     @classmethod
-    def without_keys(cls, count: int, prefix: Rows | None) -> Rows:
-        """Return `count` rows without keys, full-length in every layer: windows are a matter of the mask here."""
+    def empty(cls) -> Rows:
+        """Return a row without keys, full-length in every layer: windows are a matter of the mask here."""
         from transformers import DynamicCache
 
-        nothing = np.zeros((count, 0), dtype=np.int64)
-        return cls(DynamicCache(), nothing, nothing, prefix)
+        nothing = np.zeros((1, 0), dtype=np.int64)
+        return cls(DynamicCache(), nothing, nothing)
 
     def branch(self, count: int) -> Rows:
         """Return `count` rows that start with the keys of this single one and grow by themselves; nothing is copied."""
@@ -80,48 +75,7 @@ class Rows:
         self.owners, self.positions = self.owners[rows], self.positions[rows]
 
 
-def alone(parts: Sequence[Rows], room: int) -> tuple[Rows, IntArray]:
-    """Return a row for every text of rows behind the same prefix; the parts are used up.
-
-    Parameters
-    ----------
-    parts
-        Rows of N tokens each, R altogether, which hold n texts.
-    room
-        How many more tokens a row is to take.
-
-    Returns
-    -------
-    n rows, each as long as the longest text and filled up with what is `NOBODY`'s; and whose they are, in the order in
-    which the texts lie in the parts.
-    """
-    from mlflow_l3d.approaches.icl.engine.reserved import ReservedLayer
-
-    owners, positions = (np.concatenate([getattr(part, name) for part in parts]).ravel() for name in _WHOSE)
-    texts = owners[np.sort(np.unique(owners, return_index=True)[1])]
-    texts = texts[texts != NOBODY]
-    held = [np.flatnonzero(owners == text) for text in texts]
-    filled = np.arange(max(map(len, held))) < np.asarray([len(places) for places in held])[:, None]
-    places = np.zeros(filled.shape, dtype=np.int64)
-    places[filled] = np.concatenate(held)
-    first = parts[0]
-    (index,) = on_device(first.cache.layers[0].keys.device, places.ravel())
-    cache = copy.copy(first.cache)
-    cache.layers = []
-    for number in range(len(first.cache.layers)):
-        layers, rows = [part.cache.layers[number] for part in parts], {}
-        for name in _KEYS:
-            # Tokens of all rows, one below the other.
-            every = torch.cat([getattr(layer, name).transpose(1, 2).flatten(0, 1) for layer in layers])
-            for layer in layers:
-                setattr(layer, name, None)
-            rows[name] = [every[index].view(*places.shape, *every.shape[1:]).transpose(1, 2)]
-        cache.layers.append(ReservedLayer(**rows, room=room))
-    whose = np.where(filled, texts[:, None], NOBODY)
-    return Rows(cache, whose, np.where(filled, positions[places], 0), first.prefix), texts
-
-
-def joined(prefix: Rows, parts: Sequence[Rows], each: int, room: int) -> Rows:
+def joined(prefix: Rows, parts: Sequence[Rows], each: int) -> Rows:
     """Return rows that hold what `each` rows of the parts hold, behind one prefix; the parts are used up.
 
     Parameters
@@ -132,31 +86,24 @@ def joined(prefix: Rows, parts: Sequence[Rows], each: int, room: int) -> Rows:
         Rows without the prefix, of N tokens each, R altogether.
     each
         How many of them go into one row.
-    room
-        How many more tokens a row is to take.
 
     Returns
     -------
     ceil(R / each) rows of P + each * N tokens; what the last one lacks is `NOBODY`'s.
     """
-    from mlflow_l3d.approaches.icl.engine.reserved import ReservedLayer
-
     count = sum(len(part.owners) for part in parts)
     rows = -(-count // each)
     joint = prefix.branch(rows)
-    shared = list(joint.cache.layers)
-    joint.cache.layers = []
     for number in range(len(parts[0].cache.layers)):
-        layers, held = [part.cache.layers[number] for part in parts], {}
+        layers, held = [part.cache.layers[number] for part in parts], []
         for name in _KEYS:
             tensor = torch.cat([getattr(layer, name) for layer in layers])
             # Layer by layer, so that no more than one of them is there twice.
             for layer in layers:
                 setattr(layer, name, None)
             tensor = torch.nn.functional.pad(tensor, (0, 0, 0, 0, 0, 0, 0, rows * each - count))
-            tensor = tensor.view(rows, each, *tensor.shape[1:]).transpose(1, 2).flatten(2, 3)
-            held[name] = [tensor] if not shared else [getattr(shared[number], name), tensor]
-        joint.cache.layers.append(ReservedLayer(**held, room=room))
+            held.append(tensor.view(rows, each, *tensor.shape[1:]).transpose(1, 2).flatten(2, 3))
+        joint.cache.update(*held, number)
     own_owners, own_positions = (np.concatenate([getattr(part, name) for part in parts]) for name in _WHOSE)
     fill = ((0, rows * each - count), (0, 0))
     own_owners = np.pad(own_owners, fill, constant_values=NOBODY).reshape(rows, -1)
@@ -193,19 +140,15 @@ class Block:
         return [Block(*(field[start : start + size] for field in fields)) for start in range(0, len(self.tokens), size)]
 
 
-def lay_out(
-    texts: Sequence[Sequence[int]], trie: AnswerTrie | None, start: int, most: int, *, copies: bool = True
-) -> Block:
+def lay_out(texts: Sequence[Sequence[int]], trie: AnswerTrie | None, start: int, most: int) -> Block:
     """Return the block of n texts that follow a prefix of `start` tokens, with a trie's inner nodes below each.
 
     Text i is owner i. A row has no more than about `most` tokens, unless a text alone has more. A token pays for all
-    keys of its row, and a row for its copy of the prefix if it has one; so rows get about as many tokens as the
-    prefix has, and few if there are no copies.
+    keys of its row, and a row for its copy of the prefix; so rows get about as many tokens as the prefix has.
     """
     inner = 0 if trie is None else len(trie.tokens)
     lengths = [len(text) for text in texts]
-    width, padded = (max(_NARROWEST, start), _PADDED) if copies else (_NARROWEST, _PADDED_APART)
-    packs = _packs([length + inner for length in lengths], min(most, width), most, padded)
+    packs = _packs([length + inner for length in lengths], min(most, max(_NARROWEST, start)), most)
     slots = max(map(len, packs))
     body = max(sum(lengths[text] - 1 for text in pack) for pack in packs)
     shape = (len(packs), body + slots * (1 + inner))
@@ -229,12 +172,12 @@ def lay_out(
     return Block(tokens, owners, positions, nodes, placed)
 
 
-def _packs(costs: Sequence[int], width: int, most: int, padded: float) -> list[list[int]]:
+def _packs(costs: Sequence[int], width: int, most: int) -> list[list[int]]:
     """Return the items of each row, as even in tokens and in items as can be had."""
     total = sum(costs)
     count = max(1, min(len(costs), total // max(width, *costs)))
     packs = _dealt(costs, count)
-    while count > 1 and count * _fullest(costs, packs) > padded * total:
+    while count > 1 and count * _fullest(costs, packs) > _PADDED * total:
         count -= 1
         packs = _dealt(costs, count)
     while count < len(costs) and _fullest(costs, packs) > max(most, *costs):

@@ -5,21 +5,19 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 
 from mlflow_l3d.approaches.failures import check_device, is_out_of_memory, one_line
-from mlflow_l3d.approaches.icl.engine.attention import use_cascade
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
-from mlflow_l3d.approaches.icl.engine.rows import Rows
+from mlflow_l3d.approaches.icl.engine.rows import Rows, lay_out
 from mlflow_l3d.approaches.icl.engine.tensors import is_half
 from mlflow_l3d.approaches.icl.engine.trie import build_trie
 
 _log = logging.getLogger(__name__)
-Packing: TypeAlias = Literal["apart", "copies", "none"]
 # Tokens of the sliding window of a trial.
 _NARROW = 2
 
@@ -55,27 +53,17 @@ def _turned_alike(text: Any) -> float:
     return min(limits, default=math.inf)
 
 
-def packing(model: Any, *, windowed: bool = False) -> Packing:
-    """Return how a model runs packed rows; a trial of each way tells, and if it runs none a line says why.
+def runs_packed(model: Any, *, windowed: bool = False) -> bool:
+    """Return whether a model runs packed rows, also if texts are longer than its sliding window (`windowed`).
 
-    Rows attend to the prefix apart from their own keys if that is possible, else each has a copy of it, and so they
-    do if texts are longer than the sliding window (`windowed`).
+    A trial tells, and if it does not a line says why.
     """
-    if windowed:
-        with _narrow_window(model.config) as window:
-            why = _fault(model, window, shared_from=None)
-    else:
-        if use_cascade(model):
-            why = _fault(model, None, shared_from=1)
-            if why is None:
-                return "apart"
-            _log.debug("Each row has a copy of the prefix: %s", why)
-            model.set_attn_implementation("sdpa")
-        why = _fault(model, None, shared_from=None)
-    if why is None:
-        return "copies"
-    _log.warning("The model is run in full for every prompt, which takes several times as long as packed rows: %s", why)
-    return "none"
+    with _narrow_window(model.config) if windowed else nullcontext() as window:
+        why = _fault(model, window)
+    if why is not None:
+        what = "The model is run in full for every prompt, which takes several times as long as packed rows: %s"
+        _log.warning(what, why)
+    return why is None
 
 
 @contextmanager
@@ -89,7 +77,7 @@ def _narrow_window(config: Any) -> Iterator[int]:
         text.sliding_window = usual_window
 
 
-def _fault(model: Any, window: int | None, *, shared_from: int | None) -> str | None:
+def _fault(model: Any, window: int | None) -> str | None:
     """Return why packed rows do not give what plain rows give, None if they do: a trial with a few tokens.
 
     A prefix of three tokens, four texts and a trie of two inner nodes are run in two rows. Other tokens in one text of
@@ -101,7 +89,7 @@ def _fault(model: Any, window: int | None, *, shared_from: int | None) -> str | 
     prefix, texts = ids[:3], (ids[3:5], ids[5:8], ids[4:7], ids[2:5])
     endings: tuple[list[int], ...] = ([], ids[8:9], ids[10:11])
     whole = not is_half(model)
-    packed, trie = PackedModel(model, window, shared_from=shared_from), build_trie([ids[8:10], ids[10:12]])
+    packed, trie = PackedModel(model, window), build_trie([ids[8:10], ids[10:12]])
     try:
         row = packed.prefix(prefix, 2)
         logits = packed.rest(row, texts, trie, most=10).float()
@@ -136,9 +124,9 @@ def _fault(model: Any, window: int | None, *, shared_from: int | None) -> str | 
 
 def _looks_at_positions(packed: PackedModel, prefix: Rows, texts: Sequence[Sequence[int]]) -> bool:
     """Return whether texts one place further from the prefix are read otherwise."""
-    block = packed.laid_out(prefix, texts, None, 10)
+    block = lay_out(texts, None, prefix.tokens, 10)
     read = [
-        packed.extend(packed.branch(prefix, len(block.tokens)), replace(block, positions=block.positions + by), 1)
+        packed.extend(prefix.branch(len(block.tokens)), replace(block, positions=block.positions + by), 1)
         for by in (0, 1)
     ]
     return not torch.equal(*read)
