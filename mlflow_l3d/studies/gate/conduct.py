@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.report.numbers import counted, unit_of
@@ -23,13 +22,10 @@ from mlflow_l3d.studies.gate.numbers.gate import (
     Forecast,
     GateAnswer,
     Look,
-    blinded_std,
-    correlation,
     look_at,
     measure,
     view,
 )
-from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.record import (
     RESUMED,
     about,
@@ -191,29 +187,15 @@ class Conduct:
         both = systems["candidate"], systems["baseline"]
         measured, spread = measure(*both, request.metric.sign, count_examples=random)
         counted = min(each.runs for each in systems.values())
-        of_examples = spread.of_examples if random else 0.0
         end = (spread.with_runs(plan.looks[-1])[0] / spread.error) ** 2
         fraction = end if random else counted / plan.looks[-1]
         look = look_at(plan, self.answer.looks, runs, counted, measured, fraction)
         open_questions = outstanding(request, systems, look, spread)
         self.answer = replace(self.answer, looks=(*self.answer.looks, look), outstanding=open_questions)
-        if len(self.answer.looks) == 1 and look.decision == "undecided":
-            self._forecast_again(runs, Noise(0.0, of_examples, spread.degrees_examples, spread.step))
-            if open_questions.equal or not math.isfinite(open_questions.runs):
-                say([advice_on(self.answer).text])
+        is_first = len(self.answer.looks) == 1 and look.decision == "undecided"
+        if is_first and (open_questions.equal or not math.isfinite(open_questions.runs)):
+            say([advice_on(self.answer).text])
         say([look_line(self.answer, look)])
-
-    def _forecast_again(self, runs: int, noise: Noise) -> None:
-        """Say after the first look what is to be expected, with the spread of differences that was found."""
-        candidate, baseline = (self.runs[name].scores(runs) for name in ("candidate", "baseline"))
-        if self.request.paired:
-            std = blinded_std(candidate, baseline)
-        else:
-            std = math.sqrt(float(np.nanvar(candidate, ddof=1) + np.nanvar(baseline, ddof=1)))
-        std = max(std, math.sqrt(runs) * least_error(noise.step, runs))  # equal differences do not show that all are
-        same, worse = self.request.outlooks(replace(noise, std=std))
-        correlated = correlation(candidate, baseline, std) if self.request.paired else 0.0
-        self.answer = replace(self.answer, after=Forecast(std, correlated, same, worse))
 
     def _conclude(self) -> None:
         """Add what the end shows: means, the answer to the other question, and what to be wary of."""

@@ -126,7 +126,6 @@ def write_record(folder: Path, answer: GateAnswer, about: dict[str, Any]) -> Non
         "exit_status": answer.exit_status,
         "plan": {**asdict(answer.plan), "levels": [level._asdict() for level in answer.plan.levels]},
         "before": asdict(answer.before),
-        "after": asdict(answer.after) if answer.after else None,
         "paired": answer.paired,
         "means": dict(zip(_SIDES, answer.means, strict=True)),
         "other": answer.other,

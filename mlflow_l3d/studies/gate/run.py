@@ -91,7 +91,7 @@ def make_plan(request: GateRequest, client: Client) -> GatePlan:
     missing = sum(untrained.values())
     return GatePlan(
         request,
-        Forecast(noise.std, 0.0, same, worse),
+        Forecast(noise.std, same, worse),
         2 * most,
         2 * most - missing,
         0.0 if not missing else seconds * missing / workers / 3600,

@@ -134,24 +134,6 @@ def view(candidate: System, baseline: System, look: Look, sign: float, count_exa
     return float(low), float(high)
 
 
-def blinded_std(candidate: FloatArray, baseline: FloatArray) -> float:
-    """Return the standard deviation of the difference of one run of each, without regard to the sign of any.
-
-    The root of the mean squared difference: it is the same whichever system is called the candidate, pair by pair, so
-    that nothing is learnt of which one is better. With a true difference it is a little too large.
-    """
-    both = np.isfinite(candidate) & np.isfinite(baseline)
-    return float(np.sqrt(np.square(candidate[both] - baseline[both]).mean())) if both.any() else math.nan
-
-
-def correlation(candidate: FloatArray, baseline: FloatArray, std: float) -> float:
-    """Return the correlation of pairs that a standard deviation of their difference means; nan if there is none."""
-    both = np.isfinite(candidate) & np.isfinite(baseline)
-    variances = [float(each[both].var(ddof=1)) if both.sum() > 1 else math.nan for each in (candidate, baseline)]
-    product = 2 * math.sqrt(variances[0] * variances[1])
-    return (sum(variances) - std**2) / product if product > 0 else math.nan
-
-
 EXIT_STATUS: Final[Mapping[Decision, int]] = {"better": 0, "equivalent": 0, "worse": 1, "undecided": 2}
 """What a CI job sees; an error is 3."""
 
@@ -162,14 +144,13 @@ class Forecast:
 
     Attributes
     ----------
-    std, correlation
-        Of the difference of one run of each, and the correlation of pairs that it means.
+    std
+        Of the difference of one run of each.
     same, worse
         What comes of the gate, if there is no difference, and if the candidate is worse by the smallest effect.
     """
 
     std: float
-    correlation: float
     same: Outlook
     worse: Outlook
 
@@ -209,8 +190,8 @@ class GateAnswer:
         Whether runs with equal numbers are equal draws of what both share.
     plan
         What was fixed before.
-    before, after
-        What was to be expected before the first look, and after it with the spread of differences that was found.
+    before
+        What was to be expected before the first look.
     looks
         Those that were taken.
     means
@@ -231,7 +212,6 @@ class GateAnswer:
     paired: bool
     plan: SequentialPlan
     before: Forecast
-    after: Forecast | None = None
     looks: tuple[Look, ...] = ()
     means: tuple[float, float] = (math.nan, math.nan)
     other: tuple[float, float] | None = None

@@ -63,22 +63,19 @@ def look_table(answer: GateAnswer) -> Table:
 
 
 def power_table(answer: GateAnswer) -> Table:
-    """Return what was to be expected before, and after the first look."""
-    unit = unit_of(answer.metric)
-    effect, forecasts = unit.text(answer.plan.smallest_effect), {"before the first run": answer.before}
-    if answer.after is not None:
-        forecasts["after the first look"] = answer.after
+    """Return what was to be expected before the first run."""
+    unit, forecast = unit_of(answer.metric), answer.before
+    outlooks = {unit.change(0.0): forecast.same, f"-{unit.text(answer.plan.smallest_effect)}": forecast.worse}
     rows = [
         {
-            "true difference": f"{true}, {when}",
+            "true difference": true,
             **{name: share_text(getattr(outlook, name)) for name in ("better", "equivalent", "worse", "undecided")},
             "runs": plain(outlook.runs, 0),
             "std": unit.text(forecast.std),
         }
-        for when, forecast in forecasts.items()
-        for true, outlook in ((unit.change(0.0), forecast.same), (f"-{effect}", forecast.worse))
+        for true, outlook in outlooks.items()
     ]
-    note = "Simulated normal scores. std: of the difference of one run of each; at first they are to share nothing."
+    note = "Simulated before the first run. std: of the difference of one run of each, as if these share nothing."
     return Table.of(rows, note, title="Power")
 
 
