@@ -12,7 +12,7 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, spread
 from mlflow_l3d.analysis.comparison.system import System
-from mlflow_l3d.analysis.intervals import FloatArray, with_interval
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.numbers.power import Outlook
@@ -238,21 +238,6 @@ class GateAnswer:
     def digits(self) -> int:
         """How many decimals a difference in points needs next to the smallest effect."""
         return 1 if self.plan.smallest_effect >= 0.005 else 2
-
-    def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Return the differences beyond, and within, which there is a claim at each planned look; nan if there is none.
-
-        They hold for the spread of the last look, without skewness.
-        """
-        runs, std = np.array(self.plan.looks, dtype=np.float64), self.before.std
-        if self.looks and math.isfinite(self.looks[-1].error):
-            std = self.looks[-1].error * math.sqrt(self.looks[-1].pairs)
-        outer, inner = [], []
-        for count, level in zip(runs, self.plan.levels, strict=True):
-            single = Measured(0.0, std / math.sqrt(count), count - 1, 0.0)
-            outer.append(float(limits(single, level.difference)[1]))
-            inner.append(self.plan.smallest_effect - float(limits(single, level.equivalence)[1]))
-        return np.array(outer), np.where(np.array(inner) > 0, inner, np.nan)
 
     def metrics(self) -> dict[int, dict[str, float]]:
         """Return what MLflow holds, by look."""

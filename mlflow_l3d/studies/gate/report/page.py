@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, difference_bar
 from mlflow_l3d.report.numbers import counted, metric_text, percent, plain, share_text, shorten, unit_of
@@ -26,16 +25,14 @@ def plan_text(title: str, plan: SequentialPlan, metric: Metric, lines: Sequence[
     return document(title, lines, [bound_table(plan, metric), note])
 
 
-def bound_table(plan: SequentialPlan, metric: Metric, bounds: Mapping[str, FloatArray] = MappingProxyType({})) -> Table:
-    """Return the looks that are planned, with their levels; `bounds` are further columns."""
-    unit = unit_of(metric)
+def bound_table(plan: SequentialPlan, metric: Metric) -> Table:
+    """Return the looks that are planned, with their levels."""
     rows = [
         {
             "look": str(number),
             "runs of either": str(runs),
             "level, better or worse": plain(level.difference, 5),
             "level, equivalence": plain(level.equivalence, 5),
-            **{name: unit.text(ends[number - 1]) for name, ends in bounds.items()},
         }
         for number, (runs, level) in enumerate(zip(plan.looks, plan.levels, strict=True), 1)
     ]
@@ -123,8 +120,6 @@ def gate_document(
     about = source.about(candidate, metric_text(answer.metric), status)
     runs = counted(2 * answer.looks[-1].runs if answer.looks else 0, "run")
     notes, advised = [note.partition(". ")[0].rstrip(".") + "." for note in answer.notes], words.advice_on(answer)
-    bounds = dict(zip(("claimed beyond ±, by last std", "equivalent within ±"), answer.bounds(), strict=True))
-    tables = [bound_table(answer.plan, answer.metric, bounds), power_table(answer)]
     return Document(
         title=f"{answer.candidate} against {answer.baseline}",
         headline=words.headline(answer),
@@ -138,7 +133,7 @@ def gate_document(
         in_full=[[Item(advised.lead, advised.question), *map(Item, answer.notes)]],
         sections=[
             Section("The interim analyses in numbers", [look_table(answer) if answer.looks else None]),
-            Section("What was planned, and expected", tables),
+            Section("What was planned, and expected", [bound_table(answer.plan, answer.metric), power_table(answer)]),
         ],
         settings=settings,
     )
