@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import say
@@ -27,14 +27,12 @@ from mlflow_l3d.studies.gate.numbers.gate import (
     view,
 )
 from mlflow_l3d.studies.gate.record import (
+    PROGRESS,
     RESUMED,
-    about,
     append_summary,
-    continued,
     first_notes,
     run_notes,
     source_of_gate,
-    write_record,
 )
 from mlflow_l3d.studies.gate.report.page import gate_document, gate_markdown
 from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, look_line
@@ -118,7 +116,7 @@ class Conduct:
         )
         self.runs: dict[str, SideRuns] = {}
 
-    def run(self, project_run: str | None, earlier: Mapping[str, Any] | None) -> Gate:
+    def run(self, project_run: str | None, earlier: GateAnswer | None) -> Gate:
         """Take the looks that are left, and write the result."""
         request = self.request
         with auxiliary_run(self.client, project_run, role="gate", title=request.title, parameters=request.given) as run:
@@ -147,13 +145,15 @@ class Conduct:
         answer = self.answer
         return answer.decision != "undecided" or len(answer.looks) == len(answer.plan.looks)
 
-    def _take_over(self, earlier: Mapping[str, Any] | None) -> None:
-        """Begin with what the record of an earlier run of the same gate says."""
+    def _take_over(self, earlier: GateAnswer | None) -> None:
+        """Begin with what an earlier run of the same gate found."""
         if earlier is not None:
-            self.answer = continued(self.answer, earlier)
+            found = {name: getattr(earlier, name) for name in ("looks", "means", "other", "outstanding")}
+            note = f"{RESUMED} took {counted(len(earlier.looks), 'look')}; what was spent stays spent."
+            self.answer = replace(self.answer, **found, notes=(note,))
         more: Iterable[str] = first_notes(self.request, self.client)
         if earlier is not None and self._is_over:
-            more = (note for note in earlier["notes"] if not note.startswith(RESUMED))
+            more = (note for note in earlier.notes if not note.startswith(RESUMED))
         self.answer = replace(self.answer, notes=(*self.answer.notes, *more))
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
@@ -215,25 +215,27 @@ class Conduct:
 
     def _note(self, run: AuxiliaryRun) -> None:
         """Record the progress, before anything that may fail."""
+        with temporary_folder() as folder:
+            write_result(folder, self._result(run.run_id), PROGRESS)
+            self.client.log_artifacts(run.run_id, str(folder))
         if self.answer.looks:
             log_metrics(self.client, run.run_id, self.answer.metrics())
-        with temporary_folder() as folder:
-            write_record(folder, self.answer, about(self.request, self._parents()))
-            self.client.log_artifacts(run.run_id, str(folder))
 
     def _parents(self) -> dict[str, tuple[str, str]]:
         """Return run and experiment of both sides, as far as they are there, by name."""
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
+    def _result(self, run_id: str, computed: int = 0, ahead: int = 0) -> Gate:
+        """Return the result so far."""
+        given = self.request.given.items()
+        settings = {name: public_parameter(name, value) for name, value in given if value != "auto"}
+        page = runs_page(self.client, str(self.client.get_run(run_id).info.experiment_id))
+        source = source_of_gate(self.request, run_id, self._parents(), page)
+        return Gate(run_id, self.answer, source, settings, computed, ahead, self.request)
+
     def _write(self, run: AuxiliaryRun, computed: int, ahead: int) -> Gate:
-        parents = self._parents()
-        document = about(self.request, parents)
-        settings = {name: value for name, value in document["parameters"].items() if value != "auto"}
-        experiment_id = str(self.client.get_run(run.run_id).info.experiment_id)
-        source = source_of_gate(self.request, run.run_id, parents, runs_page(self.client, experiment_id))
-        gate = Gate(run.run_id, self.answer, source, settings, computed, ahead, self.request)
+        parents, gate = self._parents(), self._result(run.run_id, computed, ahead)
         with temporary_folder() as folder:
-            write_record(folder, self.answer, document)
             write_result(folder, gate)
             save_report(folder, names.REPORT, gate.report())
             summary = gate_markdown(self.answer, run_id=run.run_id)

@@ -58,15 +58,6 @@ class Look:
     equivalence_level: float
     decision: Decision
 
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Look:
-        """Return a look by its fields as JSON has them; an end that JSON cannot write is infinite."""
-        ends = {"low": -math.inf, "equivalence_low": -math.inf, "high": math.inf, "equivalence_high": math.inf}
-        found: dict[str, Any] = {
-            name: ends.get(name, math.nan) if value is None else value for name, value in content.items()
-        }
-        return cls(**found)
-
 
 def look_at(
     plan: SequentialPlan, earlier: Sequence[Look], runs: int, pairs: int, measured: Measured, end: float
