@@ -21,9 +21,8 @@ from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import Sweep, analyse_sweep
 from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
-from mlflow_l3d.studies.sweep.report.page import sweep_document
+from mlflow_l3d.studies.sweep.report.page import latex_table, sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
-from mlflow_l3d.studies.sweep.report.tables import latex_table
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect

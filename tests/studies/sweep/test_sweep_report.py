@@ -19,9 +19,9 @@ from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.trends import Trend
-from mlflow_l3d.studies.sweep.report.page import all_points, first_table, heat_table, sweep_document
+from mlflow_l3d.studies.sweep.report.page import all_points, first_table, heat_table, latex_table, sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
-from mlflow_l3d.studies.sweep.report.tables import escape, latex_table, trend_table
+from mlflow_l3d.studies.sweep.report.tables import trend_table
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
 from mlflow_l3d.studies.sweep.results import SweepResult, description
 
@@ -325,26 +325,22 @@ def test_a_sweep_without_scores_has_a_page() -> None:
     assert "failed" in Page(document.to_html()).text
 
 
-def test_latex_marks_what_is_important_and_slants_what_is_not_certain(shown: ShownSweep) -> None:
+def test_latex_has_the_numbers_of_the_page(shown: ShownSweep) -> None:
     text = latex_table(shown, title="50 % of a_b")
-    assert r"50 \% of a\_b" in text
+    assert r"\caption{50 \% of a\_b}" in text
     assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1
-    body = [line for line in text.splitlines() if r"\_" in line and line.endswith(r"\\") and "prompt" not in line]
-    assert len(body) == 30
-    rows = shown.rows[["verdict", "importance"]].to_numpy()
-    for line, (verdict, published) in zip(body, rows, strict=False):
-        assert ("(*)" in line) == (published > 0)
-        assert (r"\textit" in line) == (verdict == "undecided")
-        assert line.count("&") == 9
-    first = shown.rows.iloc[0]
-    assert f"{100 * first['golden_std']:.2f} & {100 * first['contributed_std']:.2f}" in body[0]
-    assert r"\textit{no score} &" in text
-    assert escape("\\x{1}^~") == r"\textbackslash{}x\{1\}\textasciicircum{}\textasciitilde{}"
+    body = [line.removesuffix(r" \\") for line in text.splitlines() if line.endswith(r"\\")][1:]
+    rows = all_points(shown, {}).rows
+    assert len(body) == len(rows) == len(shown.rows)
+    for line, row, verdict in zip(body, rows, shown.rows["verdict"], strict=True):
+        cells_of_line = [cell.replace("\\", "") for cell in line.split(" & ")]
+        assert verdict in cells_of_line
+        assert cells_of_line[4:] == [" ".join(cell.split("\n")) for cell in row[4:-1]]
 
 
 def test_a_long_table_breaks_over_pages() -> None:
     points = drawn_sweep({"shots": [1, 2, 4, 8, 16, 32], "prompt_format": ["A", "B", "C", "D"]})
-    assert r"\begin{longtable}{lllrrrrrrr}" in latex_table(ShownSweep(analyse_sweep(points)), title="t")
+    assert r"\begin{longtable}" in latex_table(ShownSweep(analyse_sweep(points)), title="t")
 
 
 def test_one_point_of_one_task() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from markupsafe import Markup
 
 from mlflow_l3d.analysis.importance.verdicts import DECIDED
@@ -17,7 +18,7 @@ from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, po
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import SIGNS, UNDECIDED, Drawn, Table
-from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.report.text import WIDTH, marked
 from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
 from mlflow_l3d.studies.sweep.numbers.point import TASK
 from mlflow_l3d.studies.sweep.numbers.results import Sweep
@@ -42,6 +43,9 @@ _TILE: Final = Markup('<span class="tile {}" style="--x:{}" title="{}">{}</span>
 _VERDICT: Final = Markup(
     '<span class="verdict {0}" title="{0}"><span aria-hidden="true">{1}</span> {2}</span> <small>{3}</small>'
 )
+_TEX: Final = str.maketrans({sign: f"\\{sign}" for sign in "&%$#_{}"})
+_MOST_OF_LATEX: Final = 45
+"""Rows that fit on a page of paper."""
 _LINK: Final = Markup('<a href="{}" target="_blank" rel="noopener">{}</a>')
 
 
@@ -202,6 +206,17 @@ def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
     texts = frozenset(range(len(rows[0]) - 7))
     kinds = tuple(shown.rows["verdict"].where(shown.rows["verdict"].isin(DECIDED), "undecided"))
     return Table.of(rows, kind="trials sortable filtered", texts=texts, kinds=kinds)
+
+
+def latex_table(shown: ShownSweep, *, title: str) -> str:
+    """Return the table of all numbers for a paper, in LaTeX; one that does not fit on a page breaks over pages."""
+    table = all_points(shown, {})
+    cells = [[cell.partition("\n")[0] if cell.startswith(FAILED) else cell for cell in row[:-1]] for row in table.rows]
+    frame = pd.DataFrame(cells, columns=[*map(marked, table.head[:-1])]).replace("\n", " ", regex=True)
+    long = len(frame) > _MOST_OF_LATEX
+    layout: dict[str, Any] = {"longtable": long, "position": None if long else "htbp", "caption": title.translate(_TEX)}
+    packages = "".join(f"% Needs \\usepackage{{{name}}}\n" for name in ("booktabs", *["longtable"] * long))
+    return packages + frame.to_latex(index=False, escape=True, **layout)
 
 
 def _interval(row: Mapping[Any, Any], name: str, text: Callable[[float], str]) -> str:
