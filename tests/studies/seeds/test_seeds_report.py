@@ -383,6 +383,12 @@ def test_a_better_seed_is_named_with_its_differences():
     assert f"{best} before" in Page(over_tasks_document(found, title="t").to_html()).text
 
 
+def test_so_few_seeds_cannot_show_a_better_one():
+    few = [over_tasks([scored(0.5, 0.6, 0.9, task=f"task{at}") for at in range(tasks)])[0] for tasks in (2, 3)]
+    assert [each.better_seed.found for each in few] == [False, True]
+    assert ["cannot show" in better_sentences(each)[-1] for each in few] == [True, False]
+
+
 def test_one_task_alone_has_no_test():
     found = over_tasks([study("mrpc")])
     assert over_answers(found)[1].lead == "One task alone cannot show it."
