@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, known, t_quantile
 from mlflow_l3d.studies.seeds.numbers.friedman import friedman
 
@@ -43,9 +41,6 @@ class BetterSeed:
     named_seed, named_p
         42, or None if it is not among the seeds, and the p-value of "its mean rank is like that of any seed", the one
         comparison that needs no adjustment, since it was chosen before.
-    differences
-        Where p <= 1 - level: every pair of seeds, ``better``, ``other``, ``difference`` of mean ranks, ``p``,
-        ``p_holm``. Else empty: with no difference found there is none to look for.
     level
         Confidence level.
     """
@@ -65,7 +60,6 @@ class BetterSeed:
     of_seeds: pd.DataFrame
     named_seed: int | None
     named_p: float
-    differences: pd.DataFrame
     level: float
 
     @property
@@ -129,7 +123,6 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
     test = friedman(centred[differ])
     rank_correlation, low, high = _correlation_interval(centred[differ], level)
     count = len(tasks)
-    is_found = test.p <= 1 - level
     return BetterSeed(
         tasks=tasks,
         seeds=seeds,
@@ -146,7 +139,6 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
         of_seeds=_of_seeds(seeds, ranks[differ], normalised(matrix.loc[complete])[differ]),
         named_seed=NAMED_SEED if NAMED_SEED in seeds else None,
         named_p=_p_of_one(centred[differ], seeds.index(NAMED_SEED)) if NAMED_SEED in seeds else math.nan,
-        differences=_differences(seeds, centred[differ] if is_found else centred[:0]),
         level=level,
     )
 
@@ -194,17 +186,3 @@ def _of_seeds(seeds: tuple[int, ...], ranks: FloatArray, scaled: pd.DataFrame) -
     frame["mean_z"] = math.nan if empty else scaled.to_numpy().mean(axis=0)
     frame["first"] = (ranks == 1).sum(axis=0)
     return frame.sort_values("mean_rank", kind="stable", ignore_index=True)
-
-
-def _differences(seeds: tuple[int, ...], centred: FloatArray) -> pd.DataFrame:
-    columns = ["better", "other", "difference", "p", "p_holm"]
-    tasks = len(centred)
-    if not tasks:
-        return pd.DataFrame(columns=columns)
-    error = math.sqrt(2 * float(np.square(centred).sum()) / (len(seeds) - 1))
-    sums, numbers = centred.sum(axis=0), np.array(seeds)
-    better, other = np.array(list(combinations(np.argsort(sums, kind="stable"), 2))).T
-    gaps = sums[other] - sums[better]
-    p = np.array([_two_sided(gap, error) for gap in gaps.tolist()])
-    frame = pd.DataFrame(dict(zip(columns, (numbers[better], numbers[other], gaps / tasks, p, holm(p)), strict=True)))
-    return frame.sort_values("p", kind="stable", ignore_index=True)

@@ -160,7 +160,7 @@ def over_tasks_document(
         heat = Drawing(seed_heatmap(model.matrix, model.better_seed, title=model.model), _HEAT, f"seed_by_task{ending}")
         tested: list[Drawing | Table | None] = []
         if model.better_seed is not None:
-            tested = [heat, tables.rank_table(model.better_seed), tables.difference_table(model.better_seed)]
+            tested = [heat, tables.rank_table(model.better_seed)]
         files += [] if tested else [heat]
         notes = [Item(note) for note in model.notes]
         sections += [

@@ -231,20 +231,6 @@ def rank_table(better: BetterSeed) -> Table:
     return Table(("seed", "mean rank", "mean z", "best on tasks"), rows, "Rank 1 is the best seed of a task.")
 
 
-def difference_table(better: BetterSeed, count: int = 10) -> Table | None:
-    """Return the pairs of seeds that differ significantly; None where the test found nothing, or no pair holds."""
-    frame = better.differences
-    frame = frame[frame["p_holm"] <= 1 - better.level] if len(frame) else frame
-    if frame.empty:
-        return None
-    rows = tuple(
-        (f"{row['better']} before {row['other']}", plain(row["difference"]), probability(row["p_holm"]))
-        for row in frame.head(count).to_dict("records")
-    )
-    note = f"{len(frame)} of {len(better.differences)} pairs; p adjusted for all pairs (Holm)."
-    return Table(("seeds", "ranks apart", "p Holm"), rows, note, title="Seeds that differ")
-
-
 def correlation_table(correlations: pd.DataFrame) -> Table:
     """Return the correlations of training size with VAR, CON and CCON."""
     rows = []
