@@ -162,18 +162,6 @@ def test_intervals_of_twelve_tasks_cover():
     assert 0.91 <= np.mean(ranks) <= 0.97
 
 
-@pytest.mark.slow
-def test_the_detectable_correlation_is_detected_in_80_percent():
-    rng = np.random.default_rng(5)
-    size = size_correlation(np.arange(1, 13), np.arange(12.0)).detectable
-    found = []
-    for _ in range(1000):
-        x = rng.normal(size=12)
-        one = size_correlation(10**x, size * x + math.sqrt(1 - size**2) * rng.normal(size=12))
-        found.append(one.pearson_ci_low > 0)
-    assert np.mean(found) == pytest.approx(0.8, abs=0.05)
-
-
 def test_few_tasks_claim_no_interval():
     found = size_correlation([100, 1000, 10000], [0.1, 0.2, 0.4])
     assert math.isnan(found.pearson_ci_low)

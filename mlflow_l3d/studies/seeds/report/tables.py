@@ -239,10 +239,6 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
         cells = [f"{row['measure'].upper()}, {scale}", str(row["tasks"])]
         for name in ("pearson", "spearman"):
             cells += [signed(row[name]), between(row[f"{name}_ci_low"], row[f"{name}_ci_high"])]
-        rows.append((*cells, plain(row["detectable"])))
-    head = ("training size with", "tasks", "Pearson", "95 %", "Spearman", "95 %", "detectable")
-    note = (
-        "Intervals by Fisher's z. detectable: the smallest correlation that so many tasks distinguish from 0 in 80 % "
-        "of studies."
-    )
-    return Table(head, tuple(rows), note)
+        rows.append(tuple(cells))
+    head = ("training size with", "tasks", "Pearson", "95 %", "Spearman", "95 %")
+    return Table(head, tuple(rows), "Intervals by Fisher's z.")
