@@ -118,8 +118,6 @@ def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
         yield f"Numbers that are written in two ways are one value: {_names(study.merged)}."
     if study.suspects:
         yield f"The seed {_names(study.suspects)} has few values and moves the score: a setting? Then use --group-by."
-    if far := int(study.runs["far"].sum()):
-        yield f"{counted(far, 'run')} far worse than the rest of the group (a circle): look for a collapse."
     if constant := int((study.several["lowest"] == study.several["highest"]).sum()):
         yield f"{counted(constant, 'group')} with one score in all runs: check that the seed reaches the training."
     if study.fixed_seeds:
