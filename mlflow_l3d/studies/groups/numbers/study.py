@@ -65,7 +65,7 @@ class GroupsStudy:
     std, luck
         Standard deviation within groups, and how large a difference of two runs may be by luck; nan if the groups'
         variances differ significantly, or no group has two runs.
-    seeds, fixed_seeds, merged, ignored, left_out
+    seeds, fixed_seeds, ignored, left_out
         As in :class:`~mlflow_l3d.studies.groups.numbers.grouping.Grouping`; settings with too many values to study.
     averaged, suspects
         Seeds whose runs are averaged in each group, several are crossed; those with few values that move the score.
@@ -82,7 +82,6 @@ class GroupsStudy:
     luck: float
     seeds: tuple[str, ...]
     fixed_seeds: tuple[str, ...]
-    merged: tuple[str, ...]
     ignored: tuple[str, ...]
     left_out: tuple[str, ...]
     averaged: tuple[str, ...]
@@ -148,7 +147,6 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
         luck=luck,
         seeds=grouping.seeds,
         fixed_seeds=grouping.fixed_seeds,
-        merged=grouping.merged,
         ignored=tuple(map(str, grouping.ignored)),
         left_out=left_out,
         averaged=tuple(axis[0] for axis in axes) if is_averaged else (),

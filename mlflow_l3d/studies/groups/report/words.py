@@ -114,8 +114,6 @@ def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
         yield f"{counted(one, 'group')} with one seed in several runs: its luck is not known. Train with other seeds."
     if study.along:
         yield f"Groups also differ in {_names(study.along)}."
-    if study.merged:
-        yield f"Numbers that are written in two ways are one value: {_names(study.merged)}."
     if study.suspects:
         yield f"The seed {_names(study.suspects)} has few values and moves the score: a setting? Then use --group-by."
     if constant := int((study.several["lowest"] == study.several["highest"]).sum()):
