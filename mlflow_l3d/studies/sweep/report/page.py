@@ -216,7 +216,8 @@ def latex_table(shown: ShownSweep, *, title: str) -> str:
     long = len(frame) > _MOST_OF_LATEX
     layout: dict[str, Any] = {"longtable": long, "position": None if long else "htbp", "caption": title.translate(_TEX)}
     packages = "".join(f"% Needs \\usepackage{{{name}}}\n" for name in ("booktabs", *["longtable"] * long))
-    return packages + frame.to_latex(index=False, escape=True, **layout)
+    text: str = frame.to_latex(index=False, escape=True, **layout)
+    return packages + text
 
 
 def _interval(row: Mapping[Any, Any], name: str, text: Callable[[float], str]) -> str:
