@@ -39,26 +39,6 @@ def bound_table(plan: SequentialPlan, metric: Metric) -> Table:
     return Table.of(rows, title=f"Looks and one-sided levels ({metric})")
 
 
-def look_table(answer: GateAnswer) -> Table:
-    """Return all numbers of the looks that were taken."""
-    unit = unit_of(answer.metric)
-    rows = [
-        {
-            "look": str(number),
-            "runs": str(look.runs),
-            "pairs" if answer.paired else "counted": str(look.pairs),
-            "difference": unit.change(look.difference),
-            "error": unit.text(look.error),
-            f"{percent(1 - answer.plan.alpha)} interval": words.limits(answer, look.low, look.high),
-            "for equivalence": words.limits(answer, look.equivalence_low, look.equivalence_high),
-            "decision": look.decision,
-        }
-        for number, look in enumerate(answer.looks, 1)
-    ]
-    note = f"Repeated confidence intervals hold together, so each is wider than one alone would be. In {unit.name}."
-    return Table.of(rows, note, title="Looks", texts=frozenset({7}))
-
-
 def power_table(answer: GateAnswer) -> Table:
     """Return what was to be expected before the first run."""
     unit, forecast = unit_of(answer.metric), answer.before
@@ -132,7 +112,6 @@ def gate_document(
         notes=notes,
         in_full=[[Item(advised.lead, advised.question), *map(Item, answer.notes)]],
         sections=[
-            Section("The interim analyses in numbers", [look_table(answer) if answer.looks else None]),
             Section("What was planned, and expected", [bound_table(answer.plan, answer.metric), power_table(answer)]),
         ],
         settings=settings,
@@ -141,7 +120,7 @@ def gate_document(
 
 def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
     """Return the summary for a CI job, which is also the description of the run: the headline comes first."""
-    tables = [*([look_table(answer)] if answer.looks else []), power_table(answer)]
+    tables = filter(None, [first_table(answer), power_table(answer)])
     first, *others = words.answers(answer)
     blocks = [
         f"## {words.headline(answer)}",
