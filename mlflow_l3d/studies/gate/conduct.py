@@ -61,9 +61,7 @@ class Gate(OnOneScreen):
     source, settings
         Where it comes from, and the given values, for its report.
     computed
-        How many runs were trained now.
-    ahead
-        How many of these are beyond the last look: free workers begin the next runs before the look is taken.
+        How many runs were trained now. Free workers begin those of the next look before a look is taken.
     request
         The request; None if it was loaded.
     """
@@ -73,7 +71,6 @@ class Gate(OnOneScreen):
     source: GateSource
     settings: Mapping[str, str]
     computed: int
-    ahead: int = 0
     request: GateRequest | None = field(default=None, metadata=LEFT_OUT)
 
     @property
@@ -95,8 +92,7 @@ class Gate(OnOneScreen):
     @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
-        ahead = f", {self.ahead} of them begun for the next look and not looked at" if self.ahead else ""
-        line = f"{counted(self.computed, 'run')} trained now{ahead}; MLflow run {self.run_id}; with report.html"
+        line = f"{counted(self.computed, 'run')} trained now; MLflow run {self.run_id}; with report.html"
         return gate_document(self.answer, source=self.source, settings=self.settings, lines=[line])
 
 
@@ -136,8 +132,7 @@ class Conduct:
                 trained = [side.begun for side in self.runs.values() if side.begun]
                 for runs in trained:
                     runs.finish(self.answer.looks[-1].runs)
-            counts = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
-            return self._write(run, *counts)
+            return self._write(run, sum(runs.computed for runs in trained))
 
     @property
     def _is_over(self) -> bool:
@@ -225,16 +220,16 @@ class Conduct:
         """Return run and experiment of both sides, as far as they are there, by name."""
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
-    def _result(self, run_id: str, computed: int = 0, ahead: int = 0) -> Gate:
+    def _result(self, run_id: str, computed: int = 0) -> Gate:
         """Return the result so far."""
         given = self.request.given.items()
         settings = {name: public_parameter(name, value) for name, value in given if value != "auto"}
         page = runs_page(self.client, str(self.client.get_run(run_id).info.experiment_id))
         source = source_of_gate(self.request, run_id, self._parents(), page)
-        return Gate(run_id, self.answer, source, settings, computed, ahead, self.request)
+        return Gate(run_id, self.answer, source, settings, computed, self.request)
 
-    def _write(self, run: AuxiliaryRun, computed: int, ahead: int) -> Gate:
-        parents, gate = self._parents(), self._result(run.run_id, computed, ahead)
+    def _write(self, run: AuxiliaryRun, computed: int) -> Gate:
+        parents, gate = self._parents(), self._result(run.run_id, computed)
         with temporary_folder() as folder:
             write_result(folder, gate)
             save_report(folder, names.REPORT, gate.report())

@@ -148,14 +148,6 @@ def test_worse_candidate_fails_after_more_runs_of_both_and_the_other_way_round_i
     assert other.difference == pytest.approx(found.answer.looks[-1].difference)
 
 
-def test_what_was_trained_ahead_is_told(place: Place, baseline: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    train = GoldenRuns.advance
-    monkeypatch.setattr(GoldenRuns, "advance", lambda self, runs: train(self, runs + 2))
-    found = gated(place, baseline=baseline)
-    assert found.ahead == found.computed - found.answer.looks[-1].runs == 2
-    assert f"{found.computed} runs trained now, 2 of them begun for the next look" in found.summary()
-
-
 def test_a_gate_is_deleted_with_all_that_it_trained(place: Place, baseline: str) -> None:
     before = {run.info.run_id for run in place.runs()}
     found = gated(place, baseline=baseline, most_runs=8)
