@@ -6,7 +6,6 @@ import math
 
 import pandas as pd
 
-from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
 from mlflow_l3d.designs import plannable_designs
 from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
@@ -44,8 +43,6 @@ def planner_notes(
         notes.append(
             f"design={plan.design.name} is a baseline strategy: it has no corrected importance and no interval."
         )
-    if plan.stop == "interval":
-        notes += stop_notes(request, pilot)
     return [*notes, *never_notes(factors)]
 
 
@@ -74,24 +71,3 @@ def never_notes(factors: pd.DataFrame) -> list[str]:
         for name, each in hopeless.items()
         if each
     ]
-
-
-def stop_notes(request: InvestigationRequest, pilot: Pilot) -> list[str]:
-    """Say after which look the interval rule may stop, where variances of every factor are known."""
-    plan = request.plan
-    if not set(request.factors) <= set(pilot.factors):
-        return []
-    most = 0
-    for each in pilot.factors.values():
-        if not (each.components.total > 0 and each.components.contributed > 0):
-            return []
-        table = plan.design.needed(plan.half_width, each.components, plan.investigation_runs)
-        if table.rows is None:
-            return []
-        most = max(most, table.rows)
-    interim = FIRST_ANALYSIS
-    while interim < most:
-        interim *= 2
-    if interim > plan.mitigation_runs:
-        return [f"stop=interval is not expected to stop before all {plan.mitigation_runs} rows are run."]
-    return [f"stop=interval is expected to stop after about {interim} rows, or earlier if intervals exclude 0."]

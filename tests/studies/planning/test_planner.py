@@ -30,7 +30,6 @@ from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.run import Investigation
-from mlflow_l3d.studies.planning.notes import stop_notes
 from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.run import PLAN_TABLES, _assemble
@@ -470,16 +469,6 @@ def test_a_half_width_that_no_table_reaches() -> None:
 def test_the_legend_says_what_the_total_index_is(place: Place) -> None:
     words = " ".join(planned(place).details().split())
     assert "S_T (assumed): share of the variance that the factor causes, alone or in interactions" in words
-
-
-@pytest.mark.parametrize(("half_width", "words"), [(0.5, "after about 20 rows"), (0.02, "is not expected to stop")])
-def test_stopping_rule(half_width: float, words: str) -> None:
-    given = {"design": "nested", "stop": "interval", "half_width": half_width, "investigation_runs": 4}
-    request = specify({**SMALL, **given, "mitigation_runs": "auto", "golden_runs": "pooled"})
-    known = FactorPilot(Outlook(assumed_variances(0.5, 1.0)), math.nan, math.nan, "x", same=True)
-    [note] = stop_notes(request, Pilot(factors={"data_order": known}))
-    assert words in note
-    assert stop_notes(request, Pilot()) == []
 
 
 @pytest.mark.parametrize(
