@@ -8,20 +8,17 @@ import pandas as pd
 
 from mlflow_l3d.designs import plannable_designs
 from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
-from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning.pilot import Pilot
 from mlflow_l3d.studies.planning.tables import never
 
 
-def planner_notes(
-    request: InvestigationRequest, pilot: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str
-) -> list[str]:
+def planner_notes(pilot: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str) -> list[str]:
     """Return the remarks on a plan.
 
     Parameters
     ----------
-    request, pilot
-        What is planned, and its known cost and variances.
+    pilot
+        Known cost and variances.
     factors
         What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
     assurance
@@ -38,11 +35,6 @@ def planner_notes(
         notes.append(f"{note}{side}.")
     notes += pilot.notes
     notes += _small_notes(factors, assurance)
-    plan = request.plan
-    if plan.design.baseline:
-        notes.append(
-            f"design={plan.design.name} is a baseline strategy: it has no corrected importance and no interval."
-        )
     return [*notes, *never_notes(factors)]
 
 

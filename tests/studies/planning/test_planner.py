@@ -163,7 +163,7 @@ def test_first_row_of_a_crossed_table_is_done_in_the_strategy_fixed(done: tuple[
     made = planned(done[0], design="fixed")
     assert (made.cells, made.cells_done, made.cells_to_compute) == (CELLS, 3 + 4, 3)
     assert made.factors["half_width"].isna().all()
-    assert any("baseline strategy" in note for note in made.notes)
+    assert "is a baseline strategy without an interval" in " ".join(made.summary().split())
 
 
 def test_a_cell_at_two_places_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
