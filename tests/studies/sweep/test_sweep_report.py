@@ -62,13 +62,13 @@ def said(shown: ShownSweep, at: int) -> str:
 @pytest.mark.parametrize(
     ("trend", "words"),
     [
-        (luck_trend(), "Each doubling of num_labelled takes about a third of the luck away."),
-        (luck_trend(slope=math.log(0.9)), "Each doubling of num_labelled takes about 10 % of the luck away."),
+        (luck_trend(), "Each doubling of num_labelled makes luck about 34 % smaller."),
+        (luck_trend(slope=math.log(0.9)), "Each doubling of num_labelled makes luck about 10 % smaller."),
         (luck_trend(slope=math.log(1.2)), "Each doubling of num_labelled makes luck about 20 % larger."),
-        (luck_trend(slope=2.0), "Each doubling of num_labelled more than doubles luck."),
+        (luck_trend(slope=2.0), "Each doubling of num_labelled makes luck about 639 % larger."),
         (
             luck_trend(scale="linear", step=100.0),
-            "Each step of 100 in num_labelled takes about a third of the luck away.",
+            "Each step of 100 in num_labelled makes luck about 34 % smaller.",
         ),
         (luck_trend(of="data_order", slope=-0.2), "Each doubling of num_labelled makes data_order matter less."),
     ],
@@ -166,8 +166,8 @@ def test_second_answer_without_numbers_to_follow() -> None:
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
-        ([0.9, 0.9, 0.1, 0.1], "a dominates up to x=2; b nowhere."),
-        ([0.1, 0.1, 0.9, 0.9], "a dominates from x=4 on; b nowhere."),
+        ([0.9, 0.9, 0.1, 0.1], "a dominates at x=1 and x=2; b nowhere."),
+        ([0.1, 0.1, 0.9, 0.9], "a dominates at x=4 and x=8; b nowhere."),
         ([0.9, 0.1, 0.1, 0.1], "a dominates at x=1; b nowhere."),
         ([0.9, 0.1, 0.1, 0.9], "a dominates at x=1 and x=8; b nowhere."),
         ([0.9, 0.9, 0.9, 0.9], "a dominates at all 4 points; b nowhere."),
