@@ -24,12 +24,8 @@ class BetterSeed:
     ----------
     tasks, seeds
         Tasks and seeds compared. `left_out` are tasks on which all seeds score the same, or one has no score.
-    statistic
-        Friedman's, corrected for ties; as `scipy.stats.friedmanchisquare`.
     p
         p-value of "no seed is better than another": exact for small tables, else by Kendall's F approximation.
-    p_chi_squared
-        The usual p-value, which finds too little with few tasks.
     kendall_w, kendall_w_ci_low, kendall_w_ci_high
         Effect size: 0 if the tasks' rankings of the seeds have nothing in common, 1 if all are the same. Without
         any effect it is ``1 / tasks`` on average.
@@ -48,9 +44,7 @@ class BetterSeed:
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
     left_out: tuple[str, ...]
-    statistic: float
     p: float
-    p_chi_squared: float
     kendall_w: float
     kendall_w_ci_low: float
     kendall_w_ci_high: float
@@ -127,9 +121,7 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
         tasks=tasks,
         seeds=seeds,
         left_out=tuple(str(name) for name in matrix.index if str(name) not in tasks),
-        statistic=test.statistic,
         p=test.p,
-        p_chi_squared=test.p_chi_squared,
         kendall_w=test.w,
         kendall_w_ci_low=_w(low, count),
         kendall_w_ci_high=_w(high, count),
