@@ -243,8 +243,6 @@ def test_answers_over_tasks(found):
     assert size.startswith(f"Undecided. VAR correlates with the log of the size at {slope:.2f}")
     full = " ".join(over_answers(found)[1].sentences)
     assert f"Kendall's W {found[0].better_seed.kendall_w:.2f}" in full
-    rank = found[0].better_seed.of_seeds.set_index("seed")["mean_rank"].loc[42]
-    assert f"Seed 42: mean rank {rank:.2f}" in full
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance,
 from mlflow_l3d.studies.seeds.numbers.friedman import friedman
 
 NAMED_SEED: Final = 42
-"""The seed that people choose, and so the one hypothesis that stands before the data."""
+"""The seed that people choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,6 @@ class BetterSeed:
     of_seeds
         One row per seed, best first: ``seed``, ``mean_rank`` (1 is best), ``mean_z`` (normalised score), ``first``
         (tasks on which it alone is best).
-    named_seed, named_p
-        42, or None if it is not among the seeds, and the p-value of "its mean rank is like that of any seed", the one
-        comparison that needs no adjustment, since it was chosen before.
     level
         Confidence level.
     """
@@ -52,8 +49,6 @@ class BetterSeed:
     rank_correlation_ci_low: float
     rank_correlation_ci_high: float
     of_seeds: pd.DataFrame
-    named_seed: int | None
-    named_p: float
     level: float
 
     @property
@@ -129,8 +124,6 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
         rank_correlation_ci_low=low,
         rank_correlation_ci_high=high,
         of_seeds=_of_seeds(seeds, ranks[differ], normalised(matrix.loc[complete])[differ]),
-        named_seed=NAMED_SEED if NAMED_SEED in seeds else None,
-        named_p=_p_of_one(centred[differ], seeds.index(NAMED_SEED)) if NAMED_SEED in seeds else math.nan,
         level=level,
     )
 
@@ -158,17 +151,6 @@ def _rank_correlation(centred: FloatArray) -> float:
 
 def _w(rank_correlation: float, tasks: int) -> float:
     return (1 + (tasks - 1) * rank_correlation) / tasks if tasks else math.nan
-
-
-def _p_of_one(centred: FloatArray, place: int) -> float:
-    """Return the two-sided p-value of the rank sum of one seed under "no seed is better"."""
-    seeds = centred.shape[1]
-    error = math.sqrt(float(np.square(centred).sum()) / seeds)
-    return _two_sided(float(centred[:, place].sum()), error)
-
-
-def _two_sided(value: float, error: float) -> float:
-    return math.erfc(abs(value) / error / math.sqrt(2)) if error > 0 else math.nan
 
 
 def _of_seeds(seeds: tuple[int, ...], ranks: FloatArray, scaled: pd.DataFrame) -> pd.DataFrame:

@@ -122,12 +122,6 @@ def better_sentences(model: ModelOverTasks) -> tuple[str, ...]:
         "on average.",
         f"Best mean rank: seed {ranks.index[0]} ({plain(ranks.iloc[0])}).",
     ]
-    if better.named_seed is not None:
-        mean = float(ranks.loc[better.named_seed])
-        sentences.append(
-            f"Seed {better.named_seed}: mean rank {plain(mean)}, {int((ranks < mean).sum()) + 1} of {len(ranks)}; "
-            f"taken by itself it differs from any seed with p {probability(better.named_p)}."
-        )
     orders = (len(better.tasks) - 1) * math.lgamma(len(better.seeds) + 1)
     if orders < -math.log(1 - better.level):  # the smallest p-value there is
         sentences.append("So few tasks and seeds cannot show a better seed, however good it is.")
