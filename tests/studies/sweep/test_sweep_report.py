@@ -19,7 +19,7 @@ from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.trends import Trend
-from mlflow_l3d.studies.sweep.report.page import all_points, first_table, heat_table, latex_table, sweep_document
+from mlflow_l3d.studies.sweep.report.page import all_points, first_table, latex_table, sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import trend_table
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
@@ -223,17 +223,6 @@ def test_first_table_has_twelve_points_and_five_factors_and_the_rest_is_folded()
     assert len(document.to_text().splitlines()) <= 25
 
 
-def test_heat_map_holds_every_point_and_factor(shown: ShownSweep) -> None:
-    table = heat_table(shown)
-    assert table.head == ("shots, prompt_format", *shown.factors)
-    rows = shown.rows[shown.rows["factor"] != ""].pivot(index="point", columns="factor", values="importance_corrected")
-    for at, row in enumerate(table.rows[:-1]):
-        for factor, cell in zip(shown.factors, row[1:], strict=True):
-            assert f">{100 * total_index_of(rows.loc[at, factor]):.0f}<" in cell.__html__()  # type: ignore[attr-defined]
-    assert table.rows[-1][0] == "32, A"
-    assert "absent" in table.rows[-1][1].__html__()  # type: ignore[attr-defined]
-
-
 def test_table_of_numbers_has_all_rows(shown: ShownSweep) -> None:
     table = all_points(shown, {"run3": "https://host/#/experiments/1/runs/run3"})
     assert table.head[:4] == ("shots", "prompt_format", "factor", "verdict")
@@ -347,7 +336,7 @@ def test_one_point_of_one_task() -> None:
     alone = ShownSweep(analyse_sweep([drawn_point({}, {"data_order": (0.5, 0.25, 0.25)})]))
     assert alone.names == ["sst2"]
     assert headline(alone).startswith("Luck is typically ± ")
-    assert heat_table(alone).head == ("task", "data_order")
+    assert all_points(alone, {}).head[:2] == ("task", "factor")
 
 
 def test_points_that_differ_in_their_factors_alone_share_a_row() -> None:

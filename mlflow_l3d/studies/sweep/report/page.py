@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import amount_bar
 from mlflow_l3d.report.html import Snippet
-from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, points, shorten, signed, with_limits
+from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, shorten, signed, with_limits
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import SIGNS, UNDECIDED, Drawn, Table
@@ -26,10 +26,6 @@ from mlflow_l3d.studies.sweep.report.shown import FAILED, ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import interaction_table, trend_table
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
 
-_HEAT: Final = (
-    "[[Share of the variance|share]] in %. Orange: the factor dominates; blue: it is minor; "
-    "hatched: [[undecided|verdict]]."
-)
 MOST: Final = (12, 5)
 """Points and factors that the first table has at most."""
 _LINES: Final = 6
@@ -39,7 +35,6 @@ _RULE: Final = (
     f"{SIGNS['dominates']} dominates: above 50 %; {SIGNS['minor']} minor: below; {UNDECIDED} [[undecided|verdict]]."
 )
 _RULE_OF_TEXT: Final = "Share of the variance: above 50 % dominates; in parentheses: undecided."
-_TILE: Final = Markup('<span class="tile {}" style="--x:{}" title="{}">{}</span>')
 _VERDICT: Final = Markup(
     '<span class="verdict {0}" title="{0}"><span aria-hidden="true">{1}</span> {2}</span> <small>{3}</small>'
 )
@@ -74,7 +69,6 @@ def sweep_document(
     every = first_table(shown, links, (len(sweep.points), len(sweep.factors)))
     sections = [
         Section("Luck and shares at every point", [every if table and every and every.note != table.note else None]),
-        Section("Heat map of shares", [_HEAT, heat_table(shown)] if sweep.factors else []),
         Section("What to watch", [[Item(note, kind="warning") for note in watch(shown)]], name="watch"),
         Section("What choices move", [interaction_table(shown)]),
         Section("Trends", [trend_table(shown)]),
@@ -169,20 +163,6 @@ def _verdict(shown: ShownSweep, at: int | None) -> str:
 
 def _linked(name: str, address: str | None) -> str:
     return Drawn(_LINK.format(address, name), name) if address else name
-
-
-def heat_table(shown: ShownSweep) -> Table:
-    """Return the heat map: the share of every factor at every point, in per cent."""
-    rows = tuple((name, *(_tile(shown, at.get(each)) for each in shown.factors)) for name, at in shown.lines.items())
-    return Table((shown.names_head, *shown.factors), rows, kind="tiles")
-
-
-def _tile(shown: ShownSweep, at: int | None) -> str:
-    if at is None or not math.isfinite(shown.shares[0][at]):
-        return Drawn(_TILE.format("absent", 0, "no score", "\N{EN DASH}"))
-    word, share = shown.rows["verdict"][at], float(shown.shares[0][at])
-    told = f"{shown.rows['factor'][at]}: {word}, {share_cell(*shown.shares.loc[at], digits=0)}"
-    return Drawn(_TILE.format(word, round(abs(200 * share - 100)), told, points(share, 0)))
 
 
 def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
