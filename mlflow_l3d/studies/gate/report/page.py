@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, difference_bar
-from mlflow_l3d.report.numbers import counted, metric_text, percent, plain, share_text, shorten, unit_of
+from mlflow_l3d.report.numbers import counted, metric_text, percent, plain, shorten, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.table import Drawn, Table, document, verdict_cell
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
@@ -37,23 +37,6 @@ def bound_table(plan: SequentialPlan, metric: Metric) -> Table:
         for number, (runs, level) in enumerate(zip(plan.looks, plan.levels, strict=True), 1)
     ]
     return Table.of(rows, title=f"Looks and one-sided levels ({metric})")
-
-
-def power_table(answer: GateAnswer) -> Table:
-    """Return what was to be expected before the first run."""
-    unit, forecast = unit_of(answer.metric), answer.before
-    outlooks = {unit.change(0.0): forecast.same, f"-{unit.text(answer.plan.smallest_effect)}": forecast.worse}
-    rows = [
-        {
-            "true difference": true,
-            **{name: share_text(getattr(outlook, name)) for name in ("better", "equivalent", "worse", "undecided")},
-            "runs": plain(outlook.runs, 0),
-            "std": unit.text(forecast.std),
-        }
-        for true, outlook in outlooks.items()
-    ]
-    note = "Simulated before the first run. std: of the difference of one run of each, as if these share nothing."
-    return Table.of(rows, note, title="Power")
 
 
 def first_table(answer: GateAnswer) -> Table | None:
@@ -100,6 +83,7 @@ def gate_document(
     about = source.about(candidate, metric_text(answer.metric), status)
     runs = counted(2 * answer.looks[-1].runs if answer.looks else 0, "run")
     notes, advised = [note.partition(". ")[0].rstrip(".") + "." for note in answer.notes], words.advice_on(answer)
+    planned = words.plan_lines(answer.plan, answer.before, answer.metric)
     return Document(
         title=f"{answer.candidate} against {answer.baseline}",
         headline=words.headline(answer),
@@ -112,7 +96,7 @@ def gate_document(
         notes=notes,
         in_full=[[Item(advised.lead, advised.question), *map(Item, answer.notes)]],
         sections=[
-            Section("What was planned, and expected", [bound_table(answer.plan, answer.metric), power_table(answer)]),
+            Section("What was planned, and expected", [*planned, bound_table(answer.plan, answer.metric)]),
         ],
         settings=settings,
     )
@@ -120,14 +104,13 @@ def gate_document(
 
 def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
     """Return the summary for a CI job, which is also the description of the run: the headline comes first."""
-    tables = filter(None, [first_table(answer), power_table(answer)])
-    first, *others = words.answers(answer)
+    table, (first, *others) = first_table(answer), words.answers(answer)
     blocks = [
         f"## {words.headline(answer)}",
         first.markdown(),
         f"Exit status {answer.exit_status} ({answer.decision}): `{answer.candidate}` against `{answer.baseline}`.",
         *[each.markdown() for each in (*others, words.advice_on(answer))],
-        *[table.markdown() for table in tables],
+        *([table.markdown()] if table else []),
         *(["\n".join(f"- {note}" for note in answer.notes)] if answer.notes else []),
         f"MLflow run `{run_id}`",
     ]
