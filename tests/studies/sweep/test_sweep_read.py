@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import product
 from pathlib import Path
@@ -25,7 +24,7 @@ from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import long_table
-from mlflow_l3d.studies.sweep.read import choices_among, points_of_runs, points_of_sweep
+from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
 from mlflow_l3d.studies.sweep.results import write_sweep
 from mlflow_l3d.tracking import names
 
@@ -137,17 +136,6 @@ def test_choices_of_parents_that_were_never_swept(client: MlflowClient) -> None:
     assert [point.task for point in found] == ["sst2"] * 4
     assert long_table(found)["choice.shots"].tolist() == [2.0] * 4 + [4.0] * 4
     assert long_table(found)["importance"].tolist() == long_table(points)["importance"].tolist()
-
-
-def test_hyperparameters_in_one_text_are_choices_too(client: MlflowClient) -> None:
-    runs = [client.create_run("0") for _ in range(3)]
-    for run, shots in zip(runs, (2, 4, 8), strict=True):
-        text = json.dumps({"shots": shots, "prompt_format": "A"})
-        client.log_param(run.info.run_id, "hyperparameters", "auto")
-        client.log_param(run.info.run_id, "resolved.hyperparameters", text)
-        client.log_param(run.info.run_id, "executor", f"e{shots}")
-    found = choices_among([client.get_run(run.info.run_id) for run in runs])
-    assert found == [{"shots": "2"}, {"shots": "4"}, {"shots": "8"}]
 
 
 def test_a_parent_without_a_score_says_why(client: MlflowClient) -> None:
