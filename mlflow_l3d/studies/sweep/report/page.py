@@ -18,7 +18,7 @@ from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, sh
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import SIGNS, UNDECIDED, Drawn, Table
-from mlflow_l3d.report.text import WIDTH, marked
+from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
 from mlflow_l3d.studies.sweep.numbers.point import TASK
 from mlflow_l3d.studies.sweep.numbers.results import Sweep
@@ -28,8 +28,8 @@ from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes
 
 MOST: Final = (12, 5)
 """Points and factors that the first table has at most."""
-_LINES: Final = 6
-"""Points that the terminal shows at most."""
+_MOST_OF_TEXT: Final = (6, 3)
+"""The same of the terminal."""
 _RULE: Final = (
     "Share of the variance with its interval; those of a point hold together with {}. "
     f"{SIGNS['dominates']} dominates: above 50 %; {SIGNS['minor']} minor: below; {UNDECIDED} [[undecided|verdict]]."
@@ -83,7 +83,7 @@ def sweep_document(
         answers=answers(shown),
         table=table,
         steps=steps(shown, source),
-        short_table=short_table(shown),
+        short_table=first_table(shown, {}, _MOST_OF_TEXT, rule=_RULE_OF_TEXT),
         notes=short_notes(shown),
         sections=sections,
     )
@@ -134,15 +134,6 @@ def first_table(
     unit = f" ({shown.unit.noun})" if shown.unit.behind else ""
     head = (shown.names_head, f"luck, [[typically|std]]{unit}", *(shorten(name, 30) for name in factors))
     return Table(head, cells, note, texts=frozenset({1}), kind="points")
-
-
-def short_table(shown: ShownSweep) -> Table | None:
-    """Return the table of the first screen for the terminal: as many factors as fit side by side."""
-    for factors in range(MOST[1], 0, -1):
-        table = first_table(shown, {}, (_LINES, factors), rule=_RULE_OF_TEXT)
-        if table is None or len(table.lines()) <= len(table.rows) + len(table.note) // WIDTH + 5:
-            break
-    return table
 
 
 def _luck(shown: ShownSweep, row: Mapping[Any, Any], largest: float) -> str:
