@@ -138,6 +138,15 @@ def test_choices_of_parents_that_were_never_swept(client: MlflowClient) -> None:
     assert long_table(found)["importance"].tolist() == long_table(points)["importance"].tolist()
 
 
+def test_hyperparameters_are_choices_and_executors_are_none(client: MlflowClient) -> None:
+    runs = [client.create_run("0") for _ in range(3)]
+    for run, shots in zip(runs, (2, 4, 8), strict=True):
+        client.log_param(run.info.run_id, "hyperparameter.shots", shots)
+        client.log_param(run.info.run_id, "executor", f"e{shots}")
+    found = choices_among([client.get_run(run.info.run_id) for run in runs])
+    assert found == [{"shots": "2"}, {"shots": "4"}, {"shots": "8"}]
+
+
 def test_a_parent_without_a_score_says_why(client: MlflowClient) -> None:
     one, two = drawn_sweep({"shots": [2, 4]})
     lost = SweptPoint("", {"shots": 8}, "sst2", None)
