@@ -78,7 +78,7 @@ def ablation_table(frame: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 
 
 def ablation_document(
-    title: str, frame: pd.DataFrame, metric: Metric, notes: Sequence[str] = (), source: Source | None = None
+    title: str, frame: pd.DataFrame, notes: Sequence[str] = (), source: Source | None = None
 ) -> Document:
     """Return what fewer runs would have found as people read it; `source` is the investigation."""
     means = spread(frame)
@@ -102,10 +102,7 @@ def ablation_document(
         steps=[] if source is None or fewer.empty else _steps(means, fewer[whole], source),
         lines=[title],
         notes=notes,
-        sections=[
-            Section("The importance in each setting", [range_table(frame)]),
-            Section("Every number", [_numbers(frame, metric), _legend(frame, metric)]),
-        ],
+        sections=[Section("The importance in each setting", [range_table(frame)])],
     )
 
 
@@ -171,23 +168,6 @@ def _fewer_examples(fewer: pd.DataFrame) -> str:
 def _setting(row: Any) -> str:
     columns = "base runs" if pd.isna(row["investigation_runs"]) else f"x {row['investigation_runs']} runs"
     return f"{row['mitigation_runs']} {columns} on {_size(row)} examples"
-
-
-def _numbers(frame: pd.DataFrame, metric: Metric) -> Table:
-    table = ablation_table(frame, metric)
-    rows: list[tuple[str, ...]] = []
-    for factor, part in table.groupby("factor", sort=False):
-        rows.append(("golden model" if factor == GOLDEN_ROW else str(factor), *[""] * table.shape[1]))
-        rows += [(f"  {number}", *texts) for (_, number), *texts in part.itertuples(name=None)]
-    return Table(tuple(map("\n".join, [_HEAD, *table.columns])), tuple(rows))
-
-
-def _legend(frame: pd.DataFrame, metric: Metric) -> str:
-    return (
-        f"Means over {int(frame['repeat'].max()) + 1} random choices of rows, columns, golden runs and examples. "
-        f"Standard deviations in {unit_of(metric).name}. The first column is all that was run. corrected: importance "
-        "with its 95 % interval."
-    )
 
 
 def _size(row: Any) -> str:
