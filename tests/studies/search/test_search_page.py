@@ -153,7 +153,7 @@ def test_the_first_screen_is_short_and_the_rest_is_folded() -> None:
     html = document.to_html()
     assert f'<a href="{SOURCE.link}">MLflow</a>' in html
     page = Page(html).text
-    for words in ("Not searched: epochs = 10, optimizer = adamw", f"--hyperparameters {RUN}", "level 2: fine tpe 5 5"):
+    for words in ("Not searched: epochs = 10, optimizer = adamw", f"--hyperparameters {RUN}", "level 2 (fine)"):
         assert words in page
     assert len(html.encode()) < 200_000
 

@@ -69,7 +69,6 @@ def search_report(
         notes=notes,
         sections=[
             Section("The found setting", _found_setting(result)),
-            Section("The levels", [stage_table(result)]),
             Section("Trials, best first", [trial_table(result, MOST_TRIALS)]),
         ],
         settings=settings,
@@ -99,20 +98,6 @@ def setting_table(result: SearchResult) -> Table:
     heads = [f"level {number} ({stage.name})" for number, stage in enumerate(result.stages, 1)]
     head = ("hyperparameter", "default", "found", *(["[[share of variance|fanova]]"] if shares else []), *heads)
     return Table(head, tuple(rows), texts=frozenset(range(3, len(head))), kind="found")
-
-
-def stage_table(result: SearchResult) -> Table:
-    """Return one row per stage: how many trials there were, how they ended, and the best score."""
-    rows = [
-        {
-            "level": stage.title,
-            "sampler": stage.sampler,
-            **{name: str(getattr(stage, name)) for name in ("trials", "complete", "pruned", "failed")},
-            "best score": unit_of(result.metric).text(stage.best_score),
-        }
-        for stage in result.stages
-    ]
-    return Table.of(rows, texts=frozenset({1}))
 
 
 def trial_table(result: SearchResult, most: int) -> Table:
