@@ -24,7 +24,7 @@ from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import long_table
-from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
+from mlflow_l3d.studies.sweep.read import choices_among, points_of_runs, points_of_sweep
 from mlflow_l3d.studies.sweep.results import write_sweep
 from mlflow_l3d.tracking import names
 

@@ -23,7 +23,6 @@ from mlflow_l3d.studies.sweep.report.page import all_points, first_table, latex_
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import trend_table
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
-from mlflow_l3d.studies.sweep.results import SweepResult, description
 
 LOST = SweptPoint("lost", {"shots": 32, "prompt_format": "A"}, "sst2", None, "out of <b>memory</b> & more")
 GIVEN = {"task": "reviews.csv", "over": '{"shots": [1, 2]}'}
@@ -298,11 +297,10 @@ def test_terminal_has_the_answer_first_and_fits_a_screen(shown: ShownSweep) -> N
 
 
 def test_description_begins_with_the_answer(shown: ShownSweep) -> None:
-    result = SweepResult(shown.sweep, "t")
-    text = description(result, {"run3": "7"}, ["15 of 16 points are complete."])
+    text = sweep_document(shown.sweep, title="t").description("15 of 16 points are complete.", first=2)
     assert text.startswith("**Each doubling of shots makes data_order matter less.** **Which luck, where?** ")
     assert "[[" not in text
-    assert text.endswith("15 of 16 points are complete.\n\n- [shots=2, A](#/experiments/7/runs/run3)")
+    assert text.endswith("\n\n15 of 16 points are complete.")
 
 
 def test_a_sweep_without_scores_has_a_page() -> None:
