@@ -17,7 +17,6 @@ from _common import machine, table
 from scipy.special import ndtr
 from scipy.stats import gamma
 
-from mlflow_l3d.studies.gate.numbers.gate import blinded_std
 from mlflow_l3d.studies.gate.numbers.power import Noise, measured_pairs, outlook, simulate
 from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan, limits, planned_looks
 
@@ -105,29 +104,6 @@ def kept_power(comparisons: int, seed: int) -> Iterator[dict[str, object]]:
                 yield row
 
 
-def stated_again(comparisons: int, seed: int) -> Iterator[dict[str, object]]:
-    """Yield the power that is stated after the first look, from the blinded spread of its differences."""
-    for correlation in CORRELATIONS:
-        budget, std = 50, math.sqrt(2 * (1 - correlation))
-        effect = 3.2 * std / math.sqrt(budget)
-        plan = SequentialPlan(planned_looks(budget, 5), effect)
-        for true, answer in ((0.0, "equivalent"), (-effect, "worse")):
-            found = []
-            for number in range(min(comparisons, 200)):
-                random = np.random.default_rng([seed, number])
-                pair = differences(random, 1, plan.looks[0], "normal", correlation, one_only=False)
-                noise = Noise(blinded_std(pair[0][0] + true, pair[1][0]))
-                found.append(getattr(outlook(plan, true, noise, random, 2000), answer))
-            known = getattr(outlook(plan, true, Noise(std), np.random.default_rng(0)), answer)
-            low, middle, high = 100 * np.quantile(found, [0.1, 0.5, 0.9])
-            yield {
-                "correlation": correlation,
-                "true": answer,
-                "with the known spread": f"{100 * known:.0f}",
-                "with that of the first look: median (10 % to 90 %)": f"{middle:.0f} ({low:.0f} to {high:.0f})",
-            }
-
-
 def intervals(comparisons: int, seed: int) -> Iterator[dict[str, object]]:
     """Yield how often the repeated intervals of all looks, and that of the last one, hold the truth."""
     for shape in (*MARGINS, "collapse by 13 std"):
@@ -201,7 +177,6 @@ def main() -> None:
     shown = (
         ("False claims in %: better / worse at equal means / equivalent at the smallest effect", false_claims),
         ("Power in %, promised / found (runs on average, promised / found)", kept_power),
-        ("Power in % as it is stated again after the first look", stated_again),
         ("Comparisons in % whose repeated intervals hold the truth at every look", intervals),
         ("On new examples, too: better / worse / equivalent in %", new_examples),
         (

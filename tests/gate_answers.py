@@ -21,7 +21,7 @@ def gate_answer(difference: float, error: float = 0.002, **more: object) -> Gate
         looks = (*looks, look_at(PLAN, looks, runs, runs, found, runs / 20))
         if looks[-1].decision != "undecided":
             break
-    forecast = Forecast(0.02, 0.0, OUTLOOK, replace(OUTLOOK, equivalent=0.03, worse=0.85))
+    forecast = Forecast(0.02, OUTLOOK, replace(OUTLOOK, equivalent=0.03, worse=0.85))
     return GateAnswer(
         baseline="old <b>",
         candidate="rate=1e-4",

@@ -106,8 +106,9 @@ def strip(
     width = nice_step((axis.high - axis.low) / _BINS)
     bins = np.round((scores - axis.low) / width).astype(int)
     mean = float(scores.mean())
-    sides = [_side(axis.at(score), name, axis.at(mean)) for score, name in zip(scores, dot_labels, strict=False)]
-    levels = _named_levels(sides) if dot_labels else _levels(scores, bins)
+    named = [_side(axis.at(score), name, axis.at(mean)) for score, name in zip(scores, dot_labels, strict=False)]
+    sides = named or [(at, at + 1) for at in bins.tolist()]
+    levels = _levels(scores, sides)
     highest = max(levels) + 1
     pitch = 16.0 if dot_labels else min(11.0, _HEIGHT / highest)
     bottom = max(pitch * highest, 60.0) + 26
@@ -153,27 +154,18 @@ def _columns(axis: Axis, width: float, bins: npt.NDArray[np.int_], pitch: float,
     ]
 
 
-def _levels(scores: FloatArray, bins: npt.NDArray[np.int_]) -> list[int]:
-    """Return how many dots stand below each one: those of its stack with a lower score."""
-    stacked: dict[int, int] = {}
-    levels = [0] * len(scores)
-    for at in np.argsort(scores, kind="stable"):
-        levels[at] = stacked.get(bins[at], 0)
-        stacked[bins[at]] = levels[at] + 1
-    return levels
-
-
 def _side(x: float, name: str, mean: float) -> tuple[float, float]:
     """Return both ends of a dot with its name, in per cent: on the side that crosses no mean and no margin."""
     width = 3.5 + _LETTER * len(name)
     return (x - width, x + 1.5) if x + width > 100 or x < mean < x + width else (x - 1.5, x + width)
 
 
-def _named_levels(sides: Sequence[tuple[float, float]]) -> list[int]:
-    """Return the lowest level of each dot on which it has room with its name."""
+def _levels(scores: FloatArray, sides: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the lowest level of each dot on which it has room between its sides; lower scores come first."""
     ends: list[float] = []
     levels = [0] * len(sides)
-    for at, (start, end) in sorted(enumerate(sides), key=lambda side: side[1]):
+    for at in sorted(np.argsort(scores, kind="stable").tolist(), key=sides.__getitem__):
+        start, end = sides[at]
         levels[at] = next((level for level, taken in enumerate(ends) if taken <= start), len(ends))
         ends[levels[at] : levels[at] + 1] = [end]
     return levels

@@ -147,6 +147,9 @@ class Table:
         def line(cells: Iterable[str]) -> str:
             return f"| {' | '.join(marked(cell).replace('|', '/') for cell in cells)} |".replace("\n", " ")
 
+        columns = [at for at in range(len(self.head)) if not self._is_drawn(at)]
+        if len(columns) < len(self.head):
+            return self._only(columns).markdown()
         rows = [line(self.head), line(["---"] * len(self.head)), *map(line, self.rows)]
         title = f"**{self.title}**" if self.title else ""
         return "\n\n".join(filter(None, [title, "\n".join(rows), self.note]))

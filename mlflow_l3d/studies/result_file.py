@@ -29,13 +29,13 @@ LEFT_OUT: Final = {"file": ""}
 """Metadata of a field that is not written: its default is read. Another name is a Parquet file of the run."""
 
 
-def write_result(folder: Path, result: OnOneScreen) -> None:
+def write_result(folder: Path, result: OnOneScreen, name: str = names.RESULT) -> None:
     """Write a result among the files of its run."""
     content = {"schema": 1, "result": type(result).__name__, "content": _written_fields(result)}
-    write_json(folder / names.RESULT, content)
+    write_json(folder / name, content)
 
 
-def read_result(client: Client, run_id: str, *, files: bool = False) -> Any:
+def read_result(client: Client, run_id: str, *, files: bool = False, name: str = names.RESULT) -> Any:
     """Return the result that a run holds; None if it holds none, or one that this version does not read.
 
     Parameters
@@ -44,14 +44,16 @@ def read_result(client: Client, run_id: str, *, files: bool = False) -> Any:
         The server, and the run.
     files
         Whether to read the fields that have a file of their own; they are None otherwise.
+    name
+        Of the file.
     """
-    document = known_document(client, run_id, names.RESULT)
+    document = known_document(client, run_id, name)
     target = _result_classes().get(str(document.get("result")), "")
     if not target:
         return None
-    module, _, name = target.partition(":")
+    module, _, kind = target.partition(":")
     try:
-        return _Reader(client, run_id, files=files).record(getattr(import_module(module), name), document["content"])
+        return _Reader(client, run_id, files=files).record(getattr(import_module(module), kind), document["content"])
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 

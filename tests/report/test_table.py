@@ -55,6 +55,7 @@ def test_pictures_stand_on_a_page_alone_and_columns_for_the_paper_wait_there():
     bar = Drawn(Markup("<svg></svg>"))
     table = Table(("factor", "bar", "n", "p"), (("a", bar, "1", "2"),), more=frozenset({3}), kinds=("minor",))
     assert table.lines() == ["factor  n", "---------", "a       1"]
+    assert table.markdown() == "| factor | n | p |\n| --- | --- | --- |\n| a | 1 | 2 |"
     text = Document(title="t", sections=[Section("S", [table])]).to_html()
     assert '<tr class="minor">' in text
     assert re.search(r'<td class=" more" data-label="p">2</td>', text)

@@ -103,6 +103,8 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
     min_runs
         Examples that fewer runs saw are left out.
     """
+    from scipy.special import entr
+
     held = counts.sum(axis=1)
     enough_runs = held >= max(1, min_runs)
     ids, labels, counts, runs = example_ids[enough_runs], labels[enough_runs], counts[enough_runs], held[enough_runs]
@@ -117,7 +119,7 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
             "votes": pd.Series(list(map(tuple, counts[:, 1:].tolist())), dtype=object),
             "unparsed": counts[:, 0],
             "share_right": right / runs,
-            "entropy": entropy(counts),
+            "entropy": entr(counts / runs[:, np.newaxis]).sum(axis=1) / math.log(2),
             "prediction": _most_frequent(counts),
         }
     )
@@ -154,27 +156,6 @@ def _of_ten(right: IntArray, runs: IntArray) -> tuple[float, float, float]:
         return math.nan, math.nan, math.nan
     robust, never = (float(all_of_ten(count[enough], runs[enough]).mean()) for count in (right, runs - right))
     return robust, max(0.0, 1 - robust - never), never
-
-
-def entropy(counts: npt.ArrayLike) -> FloatArray:
-    """Return the entropy of votes in bits.
-
-    Parameters
-    ----------
-    counts
-        Shape (n, outcomes): how many runs vote for what; each row has at least one vote.
-
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n,): 0 if all agree, at most log2(outcomes).
-    """
-    votes = np.asarray(counts, dtype=np.float64)
-    shares = votes / votes.sum(axis=1, keepdims=True)
-    logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
-    # Adding 0 turns -0 into 0.
-    values: FloatArray = -(shares * logs).sum(axis=1) + 0.0
-    return values
 
 
 def _most_frequent(counts: IntArray) -> IntArray:

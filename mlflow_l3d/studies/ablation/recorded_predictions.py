@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,19 +12,11 @@ from mlflow_l3d.analysis.consistency.groups import Examples
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.ablation.numbers import Answers, IntArray, Place, from_predictions, rescored
-from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.tracking import names
+from mlflow_l3d.studies.comparison.reading import ANSWERS, answers_of_cells, answers_of_parent
 from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_predictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_Key = tuple[str, ...]
-_Part = tuple[_Key, "pa.Table"]
-_ANSWERS: Final = ["example_id", "label", "prediction"]
-_ROWS: Final = 1 << 16
-"""Predictions that are read at once."""
 
 
 def read_answers(
@@ -54,9 +45,9 @@ def read_answers(
     if metric.name not in from_predictions():
         return None, f"the metric {metric} cannot be computed from predictions"
     finished = cells[cells["status"].eq("FINISHED") & cells[metric.name].notna()]
-    keys = [_key(key) for key in finished[list(names.COORDINATES)].itertuples(index=False, name=None)]
-    places = dict(zip(keys, map(_place, finished.to_dict("records")), strict=True))
-    answers = _answers(_of_parent(client, run_id), places) or _answers(_of_cells(client, finished, keys), places)
+    places = [*map(_place, finished.to_dict("records"))]
+    answers = _answers(answers_of_parent(client, run_id, finished), places)
+    answers = answers or _answers(answers_of_cells(client, finished), places)
     if answers is None:
         return None, "not every cell has predictions"
     again = rescored(scores, answers, metric, rank=np.arange(answers.examples))
@@ -85,25 +76,24 @@ def _place(cell: Mapping[object, object]) -> Place:
     return Place(str(cell["factor"]), number("row"), number("column"))
 
 
-def _answers(parts: Iterator[_Part], places: Mapping[_Key, Place]) -> Answers | None:
+def _answers(parts: Iterable[tuple[int, pa.Table]], places: Sequence[Place]) -> Answers | None:
     """Return the predictions of the cells, as small as they can be held; None where a cell has none."""
     examples = Examples()
     predicted: dict[Place, tuple[IntArray, IntArray, IntArray]] = {}
-    for key, table in parts:
-        if key in places:
-            ids, *others = (table[name].to_numpy() for name in _ANSWERS)
-            labels, predictions = map(_small, others)
-            predicted[places[key]] = examples.find(ids), labels, predictions  # type: ignore[assignment]
+    for number, table in parts:
+        ids, *others = (table[name].to_numpy() for name in ANSWERS)
+        labels, predictions = map(_small, others)
+        predicted[places[number]] = examples.find(ids), labels, predictions  # type: ignore[assignment]
     if not predicted or len(predicted) < len(places):
         return None
     # Examples are numbered in the order of their ids, however the cells are.
-    number = np.empty(len(examples), dtype=np.int32)
-    number[np.argsort(np.array(examples.ids))] = np.arange(len(examples), dtype=np.int32)
+    order = np.empty(len(examples), dtype=np.int32)
+    order[np.argsort(np.array(examples.ids))] = np.arange(len(examples), dtype=np.int32)
     shared: dict[bytes, np.ndarray] = {}
     cells = {}
-    for place in places.values():
+    for place in places:
         ids, *others = predicted[place]
-        numbers = number[ids]
+        numbers = order[ids]
         cells[place] = (shared.setdefault(numbers.tobytes(), numbers), *others)
     return Answers(cells, len(examples))
 
@@ -113,50 +103,3 @@ def _small(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind not in "iu" or not len(values):
         return values
     return values.astype(np.result_type(*(np.min_scalar_type(int(end)) for end in (values.min(), values.max()))))
-
-
-def _of_cells(client: Client, cells: pd.DataFrame, keys: Sequence[_Key]) -> Iterator[_Part]:
-    """Yield the predictions of the cells from their own runs, until one has none."""
-    with closing(read_predictions(client, cells)) as read:
-        for key, (_, table) in zip(keys, read, strict=True):
-            if table is None:
-                return
-            yield key, table
-
-
-def _of_parent(client: Client, run_id: str) -> Iterator[_Part]:
-    """Yield the predictions of the cells from the parent's one table, if it has one, some of them at a time."""
-    import pyarrow.parquet as pq
-
-    keys = list(names.COORDINATES)
-    with temporary_folder() as folder:
-        path = fetch_artifact(client, run_id, names.PREDICTIONS, folder)
-        if path is None:
-            return
-        with pq.ParquetFile(path) as file:
-            if not {*keys, *_ANSWERS} <= set(file.schema_arrow.names):
-                return
-            for groups in _together([file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]):
-                table = file.read_row_groups(groups, [*keys, *_ANSWERS], use_threads=False)
-                frame = table.select(keys).to_pandas()
-                answers = table.select(_ANSWERS)
-                for key, rows in frame.groupby(keys, dropna=False, observed=True, sort=False).indices.items():
-                    yield _key(key), answers.take(rows)
-
-
-def _together(rows: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the numbers of row groups that are read in one call; no cell lies in two of them."""
-    begun, held = 0, 0
-    for at, count in enumerate(rows):
-        held += count
-        if held >= _ROWS or at == len(rows) - 1:
-            yield list(range(begun, at + 1))
-            begun, held = at + 1, 0
-
-
-def _key(values: Iterable[object]) -> _Key:
-    texts = []
-    for value in values:
-        missing = value is None or value is pd.NA or value != value
-        texts.append("" if missing else str(value if isinstance(value, str) else int(str(value).removesuffix(".0"))))
-    return tuple(texts)

@@ -7,16 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
-from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.draw import Axis, difference_bar
 from mlflow_l3d.report.numbers import Unit, between, signed, unit_of
 from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.table import Drawn, Table
+from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.ablation.numbers import NUMBERS
 
@@ -81,7 +78,7 @@ def ablation_table(frame: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 
 
 def ablation_document(
-    title: str, frame: pd.DataFrame, metric: Metric, notes: Sequence[str] = (), source: Source | None = None
+    title: str, frame: pd.DataFrame, notes: Sequence[str] = (), source: Source | None = None
 ) -> Document:
     """Return what fewer runs would have found as people read it; `source` is the investigation."""
     means = spread(frame)
@@ -105,10 +102,7 @@ def ablation_document(
         steps=[] if source is None or fewer.empty else _steps(means, fewer[whole], source),
         lines=[title],
         notes=notes,
-        sections=[
-            Section("The importance in each setting", [range_table(frame), bar_table(frame)]),
-            Section("Every number", [_numbers(frame, metric), _legend(frame, metric)]),
-        ],
+        sections=[Section("The importance in each setting", [range_table(frame)])],
     )
 
 
@@ -124,30 +118,6 @@ def range_table(frame: pd.DataFrame, settings: Sequence[int] | None = None) -> T
         rows.setdefault(row["factor"], {"factor": row["factor"]})[_setting(row).replace(" on ", "\n")] = importance
     note = f"Importance: mean and 5 to 95 % range over {int(frame['repeat'].max()) + 1} random choices."
     return Table.of([*rows.values()], note)
-
-
-def bar_table(frame: pd.DataFrame) -> Table:
-    """Return a row per factor and setting: the importance with its range, and the corrected one with its interval."""
-    means = spread(frame)
-    means = means[means["factor"].ne(GOLDEN_ROW)]
-    bars = []
-    for factor, of_factor in means.groupby("factor", sort=False):
-        for _, part in of_factor.groupby("setting"):
-            numbers = part.set_index("number")
-            corrected = numbers.loc[[*with_interval("importance_corrected")], "mean"].tolist()
-            published = numbers.loc[["importance"], ["mean", "low", "high"]].to_numpy()[0].tolist()
-            bars.append((str(factor), _setting(part.iloc[0]), (published, corrected)))
-    axis = Axis.over([0.0, *(value for *_, both in bars for each in both for value in each)])
-    kinds = ("importance (5 to 95 %)", "corrected (95 %)")
-    rows = []
-    for factor, setting, both in bars:
-        drawn = []
-        for kind, (value, low, high) in zip(kinds, both, strict=True):
-            label = f"{factor}, {kind}: {signed(value)}, {between(low, high)}"
-            drawn.append(Drawn(difference_bar(value, low, high, axis, label)))
-        rows.append((factor, setting, *drawn))
-    heads = [Drawn(Markup("{}{}").format(kind, axis.head(kind).html)) for kind in kinds]
-    return Table(("factor", "setting", *heads), tuple(rows), texts=frozenset({1}), kind="found")
 
 
 def _steps(means: pd.DataFrame, whole: pd.DataFrame, source: Source) -> list[Step]:
@@ -198,23 +168,6 @@ def _fewer_examples(fewer: pd.DataFrame) -> str:
 def _setting(row: Any) -> str:
     columns = "base runs" if pd.isna(row["investigation_runs"]) else f"x {row['investigation_runs']} runs"
     return f"{row['mitigation_runs']} {columns} on {_size(row)} examples"
-
-
-def _numbers(frame: pd.DataFrame, metric: Metric) -> Table:
-    table = ablation_table(frame, metric)
-    rows: list[tuple[str, ...]] = []
-    for factor, part in table.groupby("factor", sort=False):
-        rows.append(("golden model" if factor == GOLDEN_ROW else str(factor), *[""] * table.shape[1]))
-        rows += [(f"  {number}", *texts) for (_, number), *texts in part.itertuples(name=None)]
-    return Table(tuple(map("\n".join, [_HEAD, *table.columns])), tuple(rows))
-
-
-def _legend(frame: pd.DataFrame, metric: Metric) -> str:
-    return (
-        f"Means over {int(frame['repeat'].max()) + 1} random choices of rows, columns, golden runs and examples. "
-        f"Standard deviations in {unit_of(metric).name}. The first column is all that was run. corrected: importance "
-        "with its 95 % interval."
-    )
 
 
 def _size(row: Any) -> str:

@@ -80,7 +80,7 @@ class Ablation(OnOneScreen):
     def report(self) -> Document:
         """Return what fewer runs would have found, as people read it."""
         title = f"ablation of run {self.run_id} ({self.metric})"
-        return ablation_document(title, self.frame, self.metric, self.notes, self.source)
+        return ablation_document(title, self.frame, self.notes, self.source)
 
     def note(self) -> str:
         """Return headline, answers and the importance in each setting as Markdown, for the description of the run."""

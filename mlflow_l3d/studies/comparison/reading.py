@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,13 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_investigation, read_predictions
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 SEED: Final = "seed."
-_COLUMNS: Final = ("example_id", "label", "prediction")
+ANSWERS: Final = ["example_id", "label", "prediction"]
+_ROWS: Final = 1 << 16
+"""Predictions that are read at once."""
 
 
 class Runs(NamedTuple):
@@ -111,6 +116,7 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
         check_metric(cells.dropna(axis=1, how="all"), metric)
         kept = cells[cells["status"].eq("FINISHED") & cells[metric.name].notna()]
         kept = kept.sort_values("index" if phase == "golden" else "row", kind="stable").reset_index(drop=True)
+        predictions = _joined(answers_of_parent(client, parent.run_id, kept), len(kept))
         return Runs(
             kept[metric.name].to_numpy(dtype=np.float64),
             {
@@ -118,7 +124,7 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
                 for name in kept
                 if str(name).startswith(SEED) and kept[name].notna().all()
             },
-            _graded(_of_parent(client, parent.run_id, kept, phase, folder) or _of_cells(client, kept), metric),
+            _graded(predictions or _joined(answers_of_cells(client, kept), len(kept)), metric),
             len(cells) - len(kept),
             parent.classes or 0,
             (parent.document.get("task") or {}).get("test_size"),
@@ -127,25 +133,55 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
         )
 
 
-def _of_parent(client: Client, run_id: str, cells: pd.DataFrame, phase: str, folder: Path) -> Predictions | None:
-    """Return the predictions from the one table of the parent run; None if it lacks a run, or runs have no keys."""
+def answers_of_parent(client: Client, run_id: str, cells: pd.DataFrame) -> Iterator[tuple[int, pa.Table]]:
+    """Yield places of cells and their predictions, some at a time, from the parent's one table.
+
+    Nothing if it has none, or cells have no keys of their own.
+    """
     import pyarrow.parquet as pq
 
-    path = fetch_artifact(client, run_id, names.PREDICTIONS, folder)
-    if path is None or cells["cell_key"].isna().any():
-        return None
-    columns = pq.read_schema(path).names
-    if not {"cell_key", *_COLUMNS} <= set(columns):
-        return None
-    only = [("phase", "=", phase)] if "phase" in columns else None
-    table = pq.read_table(path, columns=["cell_key", *_COLUMNS], filters=only)
-    keys = table["cell_key"].to_pandas().astype("category").cat
     place = {key: number for number, key in enumerate(cells["cell_key"])}
-    run = np.array([place.get(key, -1) for key in keys.categories], dtype=np.int64)[keys.codes.to_numpy()]
-    chosen = np.flatnonzero(run >= 0) if (run < 0).any() else slice(None)
-    if np.bincount(run[chosen], minlength=len(cells)).min(initial=2) < 2:
+    with temporary_folder() as folder:
+        path = fetch_artifact(client, run_id, names.PREDICTIONS, folder)
+        if path is None or cells["cell_key"].isna().any() or len(place) < len(cells):
+            return
+        with pq.ParquetFile(path, read_dictionary=["cell_key"]) as file:
+            if not {"cell_key", *ANSWERS} <= set(file.schema_arrow.names):
+                return
+            for groups in _together([file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]):
+                keys = file.read_row_groups(groups, ["cell_key"], use_threads=False)["cell_key"].to_pandas()
+                rows_of = keys.groupby(keys, observed=True).indices
+                if named := [key for key in rows_of if key in place]:
+                    answers = file.read_row_groups(groups, ANSWERS, use_threads=False)
+                    yield from ((place[key], answers.take(rows_of[key])) for key in named)
+
+
+def _together(rows: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of row groups that are read in one call."""
+    begun, held = 0, 0
+    for at, count in enumerate(rows):
+        held += count
+        if held >= _ROWS or at == len(rows) - 1:
+            yield list(range(begun, at + 1))
+            begun, held = at + 1, 0
+
+
+def answers_of_cells(client: Client, cells: pd.DataFrame) -> Iterator[tuple[int, pa.Table]]:
+    """Yield places of cells and their predictions from their own runs, until one has none."""
+    with closing(read_predictions(client, cells)) as read:
+        for number, (_, table) in enumerate(read):
+            if table is None:
+                return
+            yield number, table
+
+
+def _joined(parts: Iterable[tuple[int, pa.Table]], runs: int) -> Predictions | None:
+    """Return the predictions of all runs; None if one has fewer than two."""
+    arrays = [[np.full(len(table), number), *(table[name].to_numpy() for name in ANSWERS)] for number, table in parts]
+    if not arrays:
         return None
-    return Predictions(run[chosen], *(table[name].to_numpy()[chosen] for name in _COLUMNS))
+    joined = Predictions(*(np.concatenate(part) for part in zip(*arrays, strict=True)))
+    return joined if np.bincount(joined.run, minlength=runs).min() >= 2 else None
 
 
 def _graded(answers: Predictions | None, metric: Metric) -> Predictions | None:
@@ -154,16 +190,6 @@ def _graded(answers: Predictions | None, metric: Metric) -> Predictions | None:
         return answers
     right = np.where(answers.prediction == answers.label, 0, np.where(pd.isna(answers.prediction), -1, 1))
     return answers._replace(label=np.zeros(len(right), dtype=np.int64), prediction=right)
-
-
-def _of_cells(client: Client, cells: pd.DataFrame) -> Predictions | None:
-    """Return the predictions, read run by run; None if a run has fewer than two."""
-    parts: list[list[npt.NDArray[Any]]] = []
-    for number, (_, table) in enumerate(read_predictions(client, cells)):
-        if table is None or len(table) < 2:
-            return None
-        parts.append([np.full(len(table), number), *(table[name].to_numpy() for name in _COLUMNS)])
-    return Predictions(*(np.concatenate(part) for part in zip(*parts, strict=True))) if parts else None
 
 
 def importances_of_differences(task: str, systems: Mapping[str, Runs], metric: Metric, level: float) -> pd.DataFrame:

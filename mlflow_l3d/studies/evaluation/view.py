@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 import webbrowser
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import compress
 from pathlib import Path
 from typing import Any, Final
 
 from markupsafe import Markup
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.report.numbers import shorten
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import marked
@@ -163,12 +161,6 @@ def report_of(client: Client, run_id: str) -> str | None:
     return None
 
 
-@cache
-def has_report(client: Client, run_id: str, status: str) -> bool:  # noqa: ARG001 - asked again if it has changed
-    """Return whether a study has a report."""
-    return any(each.path in _REPORTS for each in client.list_artifacts(run_id))
-
-
 def is_going(run: Run) -> bool:
     """Return whether a study is at work: the run of a killed process is running, too, but its heart stands still."""
     return bool(run.info.status == "RUNNING" and not (names.HEARTBEAT in run.data.tags and is_stale(run)))
@@ -210,8 +202,7 @@ def _linked(name: str, link: str) -> str:
 def _answer(run: Run) -> str:
     """Return what the description of a run begins with: its headline."""
     first = str(run.data.tags.get(names.NOTE, "")).split("\n", 1)[0].removeprefix("## ")
-    headline = marked(first.split("** ", 1)[0].removeprefix("**"))
-    return headline if len(headline) <= 160 else f"{headline[:157]}..."
+    return shorten(marked(first.split("** ", 1)[0].removeprefix("**")), 160)
 
 
 def _write(client: Client, run_id: str, folder: Path) -> Viewed:
@@ -280,11 +271,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Return status and page, and whether it will change while somebody looks at it."""
         if not place:
             runs = studies_of(self.client)
-            with ThreadPoolExecutor(8) as pool:
-                has = pool.map(lambda run: has_report(self.client, run.info.run_id, run.info.status), runs)
-                links = {str(run.info.run_id): f"/{run.info.run_id}" for run in compress(runs, has)}
-            page = list_document(runs, links).to_html()
-            return 200, page, any(map(is_going, runs))
+            links = {str(run.info.run_id): f"/{run.info.run_id}" for run in runs}
+            return 200, list_document(runs, links).to_html(), any(map(is_going, runs))
         if not re.fullmatch(r"[0-9a-f]{32}", place):
             return 404, _message("There is no such page."), False
         if (report := report_of(self.client, place)) is not None:

@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import say
@@ -23,22 +22,17 @@ from mlflow_l3d.studies.gate.numbers.gate import (
     Forecast,
     GateAnswer,
     Look,
-    blinded_std,
-    correlation,
     look_at,
     measure,
     view,
 )
-from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.record import (
+    PROGRESS,
     RESUMED,
-    about,
     append_summary,
-    continued,
     first_notes,
     run_notes,
     source_of_gate,
-    write_record,
 )
 from mlflow_l3d.studies.gate.report.page import gate_document, gate_markdown
 from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, look_line
@@ -67,9 +61,7 @@ class Gate(OnOneScreen):
     source, settings
         Where it comes from, and the given values, for its report.
     computed
-        How many runs were trained now.
-    ahead
-        How many of these are beyond the last look: free workers begin the next runs before the look is taken.
+        How many runs were trained now. Free workers begin those of the next look before a look is taken.
     request
         The request; None if it was loaded.
     """
@@ -79,7 +71,6 @@ class Gate(OnOneScreen):
     source: GateSource
     settings: Mapping[str, str]
     computed: int
-    ahead: int = 0
     request: GateRequest | None = field(default=None, metadata=LEFT_OUT)
 
     @property
@@ -101,8 +92,7 @@ class Gate(OnOneScreen):
     @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
-        ahead = f", {self.ahead} of them begun for the next look and not looked at" if self.ahead else ""
-        line = f"{counted(self.computed, 'run')} trained now{ahead}; MLflow run {self.run_id}; with report.html"
+        line = f"{counted(self.computed, 'run')} trained now; MLflow run {self.run_id}; with report.html"
         return gate_document(self.answer, source=self.source, settings=self.settings, lines=[line])
 
 
@@ -122,7 +112,7 @@ class Conduct:
         )
         self.runs: dict[str, SideRuns] = {}
 
-    def run(self, project_run: str | None, earlier: Mapping[str, Any] | None) -> Gate:
+    def run(self, project_run: str | None, earlier: GateAnswer | None) -> Gate:
         """Take the looks that are left, and write the result."""
         request = self.request
         with auxiliary_run(self.client, project_run, role="gate", title=request.title, parameters=request.given) as run:
@@ -142,8 +132,7 @@ class Conduct:
                 trained = [side.begun for side in self.runs.values() if side.begun]
                 for runs in trained:
                     runs.finish(self.answer.looks[-1].runs)
-            counts = sum(runs.computed for runs in trained), sum(runs.ahead for runs in trained)
-            return self._write(run, *counts)
+            return self._write(run, sum(runs.computed for runs in trained))
 
     @property
     def _is_over(self) -> bool:
@@ -151,13 +140,15 @@ class Conduct:
         answer = self.answer
         return answer.decision != "undecided" or len(answer.looks) == len(answer.plan.looks)
 
-    def _take_over(self, earlier: Mapping[str, Any] | None) -> None:
-        """Begin with what the record of an earlier run of the same gate says."""
+    def _take_over(self, earlier: GateAnswer | None) -> None:
+        """Begin with what an earlier run of the same gate found."""
         if earlier is not None:
-            self.answer = continued(self.answer, earlier)
+            found = {name: getattr(earlier, name) for name in ("looks", "means", "other", "outstanding")}
+            note = f"{RESUMED} took {counted(len(earlier.looks), 'look')}; what was spent stays spent."
+            self.answer = replace(self.answer, **found, notes=(note,))
         more: Iterable[str] = first_notes(self.request, self.client)
         if earlier is not None and self._is_over:
-            more = (note for note in earlier["notes"] if not note.startswith(RESUMED))
+            more = (note for note in earlier.notes if not note.startswith(RESUMED))
         self.answer = replace(self.answer, notes=(*self.answer.notes, *more))
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
@@ -191,29 +182,15 @@ class Conduct:
         both = systems["candidate"], systems["baseline"]
         measured, spread = measure(*both, request.metric.sign, count_examples=random)
         counted = min(each.runs for each in systems.values())
-        of_examples = spread.of_examples if random else 0.0
         end = (spread.with_runs(plan.looks[-1])[0] / spread.error) ** 2
         fraction = end if random else counted / plan.looks[-1]
         look = look_at(plan, self.answer.looks, runs, counted, measured, fraction)
         open_questions = outstanding(request, systems, look, spread)
         self.answer = replace(self.answer, looks=(*self.answer.looks, look), outstanding=open_questions)
-        if len(self.answer.looks) == 1 and look.decision == "undecided":
-            self._forecast_again(runs, Noise(0.0, of_examples, spread.degrees_examples, spread.step))
-            if open_questions.equal or not math.isfinite(open_questions.runs):
-                say([advice_on(self.answer).text])
+        is_first = len(self.answer.looks) == 1 and look.decision == "undecided"
+        if is_first and (open_questions.equal or not math.isfinite(open_questions.runs)):
+            say([advice_on(self.answer).text])
         say([look_line(self.answer, look)])
-
-    def _forecast_again(self, runs: int, noise: Noise) -> None:
-        """Say after the first look what is to be expected, with the spread of differences that was found."""
-        candidate, baseline = (self.runs[name].scores(runs) for name in ("candidate", "baseline"))
-        if self.request.paired:
-            std = blinded_std(candidate, baseline)
-        else:
-            std = math.sqrt(float(np.nanvar(candidate, ddof=1) + np.nanvar(baseline, ddof=1)))
-        std = max(std, math.sqrt(runs) * least_error(noise.step, runs))  # equal differences do not show that all are
-        same, worse = self.request.outlooks(replace(noise, std=std))
-        correlated = correlation(candidate, baseline, std) if self.request.paired else 0.0
-        self.answer = replace(self.answer, after=Forecast(std, correlated, same, worse))
 
     def _conclude(self) -> None:
         """Add what the end shows: means, the answer to the other question, and what to be wary of."""
@@ -233,25 +210,27 @@ class Conduct:
 
     def _note(self, run: AuxiliaryRun) -> None:
         """Record the progress, before anything that may fail."""
+        with temporary_folder() as folder:
+            write_result(folder, self._result(run.run_id), PROGRESS)
+            self.client.log_artifacts(run.run_id, str(folder))
         if self.answer.looks:
             log_metrics(self.client, run.run_id, self.answer.metrics())
-        with temporary_folder() as folder:
-            write_record(folder, self.answer, about(self.request, self._parents()))
-            self.client.log_artifacts(run.run_id, str(folder))
 
     def _parents(self) -> dict[str, tuple[str, str]]:
         """Return run and experiment of both sides, as far as they are there, by name."""
         return {name: side.parent for name, side in self.runs.items() if side.parent[0]}
 
-    def _write(self, run: AuxiliaryRun, computed: int, ahead: int) -> Gate:
-        parents = self._parents()
-        document = about(self.request, parents)
-        settings = {name: value for name, value in document["parameters"].items() if value != "auto"}
-        experiment_id = str(self.client.get_run(run.run_id).info.experiment_id)
-        source = source_of_gate(self.request, run.run_id, parents, runs_page(self.client, experiment_id))
-        gate = Gate(run.run_id, self.answer, source, settings, computed, ahead, self.request)
+    def _result(self, run_id: str, computed: int = 0) -> Gate:
+        """Return the result so far."""
+        given = self.request.given.items()
+        settings = {name: public_parameter(name, value) for name, value in given if value != "auto"}
+        page = runs_page(self.client, str(self.client.get_run(run_id).info.experiment_id))
+        source = source_of_gate(self.request, run_id, self._parents(), page)
+        return Gate(run_id, self.answer, source, settings, computed, self.request)
+
+    def _write(self, run: AuxiliaryRun, computed: int) -> Gate:
+        parents, gate = self._parents(), self._result(run.run_id, computed)
         with temporary_folder() as folder:
-            write_record(folder, self.answer, document)
             write_result(folder, gate)
             save_report(folder, names.REPORT, gate.report())
             summary = gate_markdown(self.answer, run_id=run.run_id)

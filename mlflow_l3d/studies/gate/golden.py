@@ -156,8 +156,6 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
     ----------
     scores
         Shape (runs,): own metric of each run, nan if it has none, or none yet.
-    ahead
-        Trained runs that no look needed; known at the end.
     """
 
     unit = "run"
@@ -165,11 +163,9 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
     def __init__(self, request: GoldenRequest, *, progress: bool = False, takes_turns: bool = False) -> None:
         super().__init__(request, progress=progress)
         self.scores: FloatArray = np.full(request.runs, np.nan)
-        self.ahead = 0
         self._takes_turns = takes_turns
         self._cells = list(request.cells())
         self._untried = set(range(request.runs))
-        self._trained: list[int] = []
         self._needed = 0
         self._loop: CellLoop[GoldenRuns] = CellLoop(
             lambda: executor_of(request.setup), lambda: self.missing_runs(self._needed) - len(self._loop.under_way)
@@ -242,11 +238,6 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         self._untried.discard(number)
         self.scores[number] = metrics.get(self.request.metric.name, np.nan)
 
-    def on_record(self, cell: Cell, record: CellRecord) -> None:
-        """Take note of a run that was trained now."""
-        super().on_record(cell, record)
-        self._trained.append(self._number(cell))
-
     def cell_name(self, cell: Cell) -> str:
         """Return what messages call a run."""
         return f"{self.request.side}: {cell.name}"
@@ -261,7 +252,6 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
     def finish(self, runs: int) -> None:
         """Write what a parent holds, and end it; the first `runs` runs were needed."""
         self.pause()
-        self.ahead = sum(number >= runs for number in self._trained)
         self.recorder.wait()
         frame = self._frame()
         scores = self.scores[:runs][np.isfinite(self.scores[:runs])]

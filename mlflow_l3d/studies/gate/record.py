@@ -2,58 +2,55 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from mlflow_l3d.analysis.intervals import FloatArray, unseen_share
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, share_text
 from mlflow_l3d.studies.about import heading
-from mlflow_l3d.studies.files import write_json
-from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, Outstanding
+from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
 from mlflow_l3d.studies.gate.parameters import GATE
-from mlflow_l3d.studies.gate.report.words import GateSource, advice_on
+from mlflow_l3d.studies.gate.report.words import GateSource
 from mlflow_l3d.studies.gate.request import GateRequest
+from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.earlier.reader import known_document
 
-DOCUMENT: Final = "gate.json"
+PROGRESS: Final = "gate.json"
+"""The result so far, of a gate that has not ended."""
 SUMMARY_VARIABLE: Final = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows below a job."""
 RESUMED: Final = "An earlier run of this gate"
-_SIDES: Final = ("baseline", "candidate")
 
 
-def find_earlier(client: Client, key: str) -> dict[str, Any] | None:
-    """Return the record of the run of the same gate with the most looks, the latest of them; None if none took one."""
+def find_earlier(client: Client, key: str) -> GateAnswer | None:
+    """Return what the run of the same gate with the most looks found, the latest of them; None if none took one.
+
+    Raises
+    ------
+    L3DError
+        If its looks cannot be read, since they would be spent twice.
+    """
     runs = search(client, None, condition({names.ROLE: "gate", names.GATE_KEY: key}))
-    documents = [known_document(client, str(run.info.run_id), DOCUMENT) for run in runs]
-    begun = [document for document in documents if document.get("looks")]
-    return max(reversed(begun), key=lambda document: len(document["looks"]), default=None)
-
-
-def continued(answer: GateAnswer, record: Mapping[str, Any]) -> GateAnswer:
-    """Return an answer with the looks of an earlier run, and if it was decided with what else it found."""
-    baseline, candidate = (math.nan if record["means"][name] is None else record["means"][name] for name in _SIDES)
-    outstanding = {name: value for name, value in record.get("outstanding", {}).items() if value is not None}
-    return replace(
-        answer,
-        looks=tuple(map(Look.from_dict, record["looks"])),
-        means=(baseline, candidate),
-        other=record["other"] and tuple(record["other"]),
-        outstanding=Outstanding(**outstanding),
-        notes=(f"{RESUMED} took {counted(len(record['looks']), 'look')}; what was spent stays spent.",),
-    )
+    begun = [run for run in runs if run.data.metrics.get("looks")]
+    if not begun:
+        return None
+    run_id = str(max(reversed(begun), key=lambda run: run.data.metrics["looks"]).info.run_id)
+    gate = read_result(client, run_id) or read_result(client, run_id, name=PROGRESS)
+    if gate is None:
+        fix = "Continue it with the version that wrote it, or ask another question."
+        raise L3DError(f"The looks of the same gate, run {run_id}, cannot be read by this version. {fix}")
+    answer: GateAnswer = gate.answer
+    return answer
 
 
 def first_notes(request: GateRequest, client: Client) -> Iterator[str]:
@@ -105,43 +102,10 @@ def _other_gates(client: Client, pair: str, key: str) -> int:
     return len({tag for run in runs if (tag := run.data.tags.get(names.GATE_KEY)) != key and run.data.metrics})
 
 
-def about(request: GateRequest, parents: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """Return what the record says of the question; `parents` has run and experiment of both sides, by name."""
-    titles = {side.name: {"title": side.title, "run_id": parents.get(side.name, ("",))[0]} for side in request.sides}
-    return {
-        "schema": 1,
-        "parameters": {name: public_parameter(name, value) for name, value in request.given.items()},
-        "metric": request.metric.name,
-        "examples": request.examples,
-        "gate_key": request.key,
-        **{side.name: {**titles[side.name], **side.identity} for side in request.sides},
-    }
-
-
-def write_record(folder: Path, answer: GateAnswer, about: dict[str, Any]) -> None:
-    """Write the files that continue a gate, and those that show its progress."""
-    content = {
-        **about,
-        "decision": answer.decision,
-        "exit_status": answer.exit_status,
-        "plan": {**asdict(answer.plan), "levels": [level._asdict() for level in answer.plan.levels]},
-        "before": asdict(answer.before),
-        "after": asdict(answer.after) if answer.after else None,
-        "paired": answer.paired,
-        "means": dict(zip(_SIDES, answer.means, strict=True)),
-        "other": answer.other,
-        "outstanding": asdict(answer.outstanding),
-        "advice": asdict(advice_on(answer)),
-        "looks": [asdict(look) for look in answer.looks],
-        "notes": list(answer.notes),
-    }
-    write_json(folder / DOCUMENT, content, indent=2)
-
-
 def source_of_gate(
     request: GateRequest, run_id: str, parents: Mapping[str, tuple[str, str]], address: str
 ) -> GateSource:
-    """Return the source of a gate; `parents` is as for :func:`about`, `address` as for a source."""
+    """Return the source of a gate; `parents` has run and experiment of both sides, by name."""
     baseline = request.baseline
     typed = {name: value for name, value in request.given.items() if value != GATE[name].default}
     return GateSource(

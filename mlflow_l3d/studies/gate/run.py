@@ -15,7 +15,7 @@ from mlflow_l3d.report.numbers import counted, rough_duration
 from mlflow_l3d.studies.base import entry_point, expected_workers, say
 from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.gate.conduct import Conduct, Gate
-from mlflow_l3d.studies.gate.numbers.gate import Forecast
+from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer
 from mlflow_l3d.studies.gate.numbers.power import Noise
 from mlflow_l3d.studies.gate.parameters import GateOptions
 from mlflow_l3d.studies.gate.record import find_earlier
@@ -91,7 +91,7 @@ def make_plan(request: GateRequest, client: Client) -> GatePlan:
     missing = sum(untrained.values())
     return GatePlan(
         request,
-        Forecast(noise.std, 0.0, same, worse),
+        Forecast(noise.std, same, worse),
         2 * most,
         2 * most - missing,
         0.0 if not missing else seconds * missing / workers / 3600,
@@ -181,10 +181,10 @@ def plan_gate(**parameters: Unpack[GateOptions]) -> GatePlan:
     return plan
 
 
-def _planned(parameters: Mapping[str, Any], client: Client) -> tuple[GatePlan, Mapping[str, Any] | None]:
-    """Return the plan of a gate, and the record that an interrupted command of the same gate left."""
+def _planned(parameters: Mapping[str, Any], client: Client) -> tuple[GatePlan, GateAnswer | None]:
+    """Return the plan of a gate, and what an earlier command of the same gate found."""
     request = specify_gate(parameters, client)
     earlier = find_earlier(client, request.key)
-    if earlier is not None and (most := earlier["plan"]["looks"][-1]) != request.plan.looks[-1]:
+    if earlier is not None and (most := earlier.plan.looks[-1]) != request.plan.looks[-1]:
         request = request.with_budget(most)
     return make_plan(request, client), earlier

@@ -6,24 +6,19 @@ import math
 
 import pandas as pd
 
-from mlflow_l3d.analysis.planning.runs_needed import MOST_COLUMNS, MOST_ROWS
-from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
-from mlflow_l3d.designs import Design, plannable_designs
+from mlflow_l3d.designs import plannable_designs
 from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
-from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning.pilot import Pilot
 from mlflow_l3d.studies.planning.tables import never
 
 
-def planner_notes(
-    request: InvestigationRequest, pilot: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str
-) -> list[str]:
+def planner_notes(pilot: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str) -> list[str]:
     """Return the remarks on a plan.
 
     Parameters
     ----------
-    request, pilot
-        What is planned, and its known cost and variances.
+    pilot
+        Known cost and variances.
     factors
         What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
     assurance
@@ -40,15 +35,7 @@ def planner_notes(
         notes.append(f"{note}{side}.")
     notes += pilot.notes
     notes += _small_notes(factors, assurance)
-    plan = request.plan
-    if plan.design.baseline:
-        notes.append(
-            f"design={plan.design.name} is a baseline strategy: it has no corrected importance and no interval."
-        )
-    if plan.stop == "interval":
-        notes += stop_notes(request, pilot)
-    notes += never_notes(factors, plan.half_width)
-    return notes
+    return [*notes, *never_notes(factors)]
 
 
 def _small_notes(factors: pd.DataFrame, assurance: float) -> list[str]:
@@ -67,61 +54,12 @@ def _small_notes(factors: pd.DataFrame, assurance: float) -> list[str]:
     ]
 
 
-def never_notes(factors: pd.DataFrame, half_width: float) -> list[str]:
-    """Say for which factors no table is expected to be narrow enough, in which designs, and why.
-
-    Parameters
-    ----------
-    factors
-        What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
-    half_width
-        What is wanted.
-    """
-    designs = {name: each for name, each in plannable_designs().items() if f"cells/{name}" in factors}
-    alike: dict[tuple[tuple[str, ...], bool], list[str]] = {}
-    shares = factors.set_index("factor")["total_index"]
-    for factor, share in shares.items():
-        where = tuple(design for design in designs if factor in never(factors, design))
-        if where:
-            # A factor leaves too little to compare with from 9 times the variance of all others on.
-            alike.setdefault((where, float(share) > 0.9), []).append(str(factor))
-    notes = []
-    for (where, near), hopeless in alike.items():
-        named = ", ".join(f"{factor} (S_T {shares[factor]:.2f})" for factor in hopeless)
-        limits = " and no ".join(f"{design} table of up to {_limit(designs[design])}" for design in where)
-        if near:
-            why = "S_T is so near 1 that too little is left of the other factors to compare with"
-        elif all(designs[design].model.shared_columns for design in where):
-            why = "it needs more columns, and rows do not help"
-        else:
-            why = f"half_width={half_width:g} asks for more"
-        others = [f"design={design}" for design in designs if design not in where]
-        helps = " or ".join([*others[:1], "a larger half_width"])
-        notes.append(f"No {limits} is likely to be narrow enough for {named}: {why}. Use {helps}.")
-    return notes
-
-
-def stop_notes(request: InvestigationRequest, pilot: Pilot) -> list[str]:
-    """Say after which look the interval rule may stop, where variances of every factor are known."""
-    plan = request.plan
-    if not set(request.factors) <= set(pilot.factors):
-        return []
-    most = 0
-    for each in pilot.factors.values():
-        if not (each.components.total > 0 and each.components.contributed > 0):
-            return []
-        table = plan.design.needed(plan.half_width, each.components, plan.investigation_runs)
-        if table.rows is None:
-            return []
-        most = max(most, table.rows)
-    interim = FIRST_ANALYSIS
-    while interim < most:
-        interim *= 2
-    if interim > plan.mitigation_runs:
-        return [f"stop=interval is not expected to stop before all {plan.mitigation_runs} rows are run."]
-    return [f"stop=interval is expected to stop after about {interim} rows, or earlier if intervals exclude 0."]
-
-
-def _limit(design: type[Design]) -> str:
-    columns = f" and {MOST_COLUMNS:,} columns" if design.model.shared_columns else ""
-    return f"{MOST_ROWS:,} {design.words.row}{columns}"
+def never_notes(factors: pd.DataFrame) -> list[str]:
+    """Say for which factors no table of a design is expected to be narrow enough."""
+    designs = [name for name in plannable_designs() if f"cells/{name}" in factors]
+    hopeless = {name: ", ".join(never(factors, name)) for name in designs}
+    return [
+        f"No {name} table is likely to be narrow enough for {each}. Use another design, or a larger half_width."
+        for name, each in hopeless.items()
+        if each
+    ]

@@ -154,7 +154,7 @@ def _assemble(
     if pilot_run_id is None and len(runs) == 1:
         pilot_run_id = runs.pop()
     designs = design_table(request, known.factors, known.seconds, workers, factors, assurance)
-    more = planner_notes(request, known, factors, assurance=assurance, workers=workers, why=why)
+    more = planner_notes(known, factors, assurance=assurance, workers=workers, why=why)
     remarks = [remark for remark in request.remarks if remark not in request.offer]
     return Plan(
         request=request,

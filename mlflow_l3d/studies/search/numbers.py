@@ -104,11 +104,6 @@ class StageSummary:
     failed: int
     best_score: float
 
-    @property
-    def title(self) -> str:
-        """Name of the stage as people read it, as in ``level 1: coarse``."""
-        return f"level {1 if self.name == 'coarse' else 2}: {self.name}"
-
 
 def range_text(searched: Searched) -> str:
     """Return what may be tried, as in ``1e-05 to 0.01, log scale``, or ``4, 8, 16``."""

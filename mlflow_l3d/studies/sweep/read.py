@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -129,16 +128,7 @@ def _parameters(run: Run) -> Iterator[tuple[str, str]]:
     for name in run.data.params:
         if "." not in name and name not in _NO_CHOICES and (value := own_parameter(run, name)) is not None:
             yield name, value
-    one_by_one = _under(run, "hyperparameter.")
-    if not one_by_one:
-        try:
-            together = json.loads(own_parameter(run, "hyperparameters") or "")
-            one_by_one = {
-                name: value if isinstance(value, str) else json.dumps(value) for name, value in together.items()
-            }
-        except (ValueError, AttributeError):  # a name such as auto, or a stranger's
-            one_by_one = {}
-    yield from one_by_one.items()
+    yield from _under(run, "hyperparameter.").items()
 
 
 def _under(run: Run, start: str) -> dict[str, str]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
 
 import pandas as pd
 
@@ -21,18 +20,14 @@ from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import Sweep, analyse_sweep
 from mlflow_l3d.studies.sweep.read import points_of_runs, points_of_sweep
-from mlflow_l3d.studies.sweep.report.page import sweep_document
+from mlflow_l3d.studies.sweep.report.page import latex_table, sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
-from mlflow_l3d.studies.sweep.report.tables import latex_table
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.pages import address_of, links_in, run_page, runs_page, with_link
 from mlflow_l3d.tracking.parent import log_metrics, log_results
-
-_MOST_LINKS: Final = 60
-"""The description of a run is a tag, of which MLflow keeps 8,000 characters."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,25 +122,6 @@ def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str
     return {run_id: f"{address}/{run_page(at, run_id)}" for run_id, at in experiments.items() if address}
 
 
-def description(result: SweepResult, experiments: Mapping[str, str], lines: Sequence[str] = ()) -> str:
-    """Return the answers of the report as Markdown, and links to the points, for the page of the run in MLflow's UI.
-
-    Parameters
-    ----------
-    result
-        What the points say.
-    experiments
-        Run id -> id of its experiment.
-    lines
-        What stands between answers and links.
-    """
-    shown = ShownSweep(result.sweep)
-    points = zip(shown.names, (point.run_id for point in result.sweep.points), strict=True)
-    links = [f"- [{name}]({run_page(experiments[run_id], run_id)})" for name, run_id in points if run_id in experiments]
-    more = [f"- and {len(links) - _MOST_LINKS} more"] if len(links) > _MOST_LINKS else []
-    return "\n\n".join([result.report().description(*lines, first=2), "\n".join([*links[:_MOST_LINKS], *more])])
-
-
 def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
     """Return (point, factor) -> corrected importance without each row, and each column, for points that share them."""
     influences = {}
@@ -221,7 +197,7 @@ def evaluate_sweep(*run_ids: str, project_run: str | None = None, log: bool = Tr
         result = write_sweep(folder, read.points, title=title, source=source, links=links)
         if not log:
             return SweepEvaluation("", result)
-        note = {names.NOTE: description(result, read.experiments)}
+        note = {names.NOTE: result.report().description(first=2)}
         if several:
             listed = ",".join(run_ids)
             with auxiliary_run(

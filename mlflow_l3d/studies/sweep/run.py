@@ -26,7 +26,7 @@ from mlflow_l3d.studies.sweep.plan import SweepPlan, make_plan
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.studies.sweep.read import points_of
 from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
-from mlflow_l3d.studies.sweep.results import SweepEvaluation, description, links_of, write_sweep
+from mlflow_l3d.studies.sweep.results import SweepEvaluation, links_of, write_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect
@@ -217,7 +217,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             )
             write_result(folder, finished)
             self.recorder.wait()
-            text = description(result, experiments, self._remarks(finished, complete))
+            text = result.report().description(*self._remarks(finished, complete), first=2)
             self.recorder.finish(folder, complete=complete == len(points), description=text)
         return finished
 

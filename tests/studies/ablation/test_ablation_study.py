@@ -22,7 +22,6 @@ from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import scores_of
-from mlflow_l3d.report.numbers import between, signed
 from mlflow_l3d.studies.ablation.numbers import (
     ABLATION_COLUMNS,
     NUMBERS,
@@ -33,7 +32,7 @@ from mlflow_l3d.studies.ablation.numbers import (
     part,
     rescored,
 )
-from mlflow_l3d.studies.ablation.report import ablation_table, bar_table, range_table
+from mlflow_l3d.studies.ablation.report import ablation_table, range_table
 from mlflow_l3d.studies.ablation.run import Ablation, ablation
 
 pytestmark = pytest.mark.slow
@@ -146,24 +145,6 @@ def test_radial_rows_keep_base_and_swaps_together() -> None:
     assert [tuple(column)[:3] for column in table.columns] == [("10", "-", "all"), ("6", "-", "all")]
     assert list(table.loc["one"].index) == list(table.loc["two"].index)
     assert "6 base runs\nall examples" in range_table(frame).head
-
-
-@pytest.mark.parametrize("radial", [False, True])
-def test_the_bars(radial: bool) -> None:
-    base = np.random.default_rng(0).random((2, 10))
-    whole = Tables({"one": base[1:].T}, np.empty(0), base[0]) if radial else scores()
-    settings = [Setting(), Setting(rows=3), *([] if radial else [Setting(columns=3)])]
-    kind = RadialDesign if radial else CrossedDesign
-    frame = ablate_tables(whole, settings, kind.importances, seed=0, repeats=2)
-    table = bar_table(frame)
-    assert [row[0] for row in table.rows] == [name for name in whole.tables for _ in settings]
-    assert len({row[1] for row in table.rows}) == len(settings)
-    heads = zip(table.head[2:], ("importance", "corrected"), strict=True)
-    assert all(word in head.html for head, word in heads)
-    line = frame[frame["setting"].eq(0) & frame["factor"].eq("one")].iloc[0]
-    assert f"one, importance (5 to 95 %): {signed(line['importance'])}, " in table.rows[0][2].html
-    limits = between(line["importance_corrected_ci_low"], line["importance_corrected_ci_high"])
-    assert f"one, corrected (95 %): {signed(line['importance_corrected'])}, {limits}" in table.rows[0][3].html
 
 
 def test_pooled_cells_are_those_of_the_part() -> None:

@@ -53,17 +53,13 @@ def test_numbers_written_differently_are_one_value_and_none_is_another() -> None
     assert canonical("12345678901234567890") == "12345678901234567890"  # a seed of 64 bits keeps its digits
 
 
-def test_versions_and_ids_stay_texts_and_merged_numbers_are_named() -> None:
+def test_versions_and_ids_stay_texts() -> None:
     rows = [{"dataset_version": text, "lr": "0.1"} for text in ("1.1", "1.10", "1.1", "1.10")]
     assert sets(grouped(rows)) == [[0, 2], [1, 3]]
     assert sets(grouped([{"zone": text, "seed": seed} for text in ("00123", "123") for seed in "12"])) == [
         [0, 1],
         [2, 3],
     ]
-    assert grouped(rows).merged == ()
-    assert grouped(
-        [{"lr": text, "wd": wd} for text, wd in (("1e-3", "1"), ("0.001", "2"))], group_by="lr,wd"
-    ).merged == ("params.lr",)
 
 
 def test_a_seed_may_make_groups_and_one_without_a_value_is_not_fixed() -> None:

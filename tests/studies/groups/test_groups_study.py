@@ -86,11 +86,6 @@ def test_many_groups_are_compared_with_the_best_and_pay_for_all_pairs() -> None:
     assert study.pairs["p_holm"].min() == pytest.approx(min(1, smallest * (groups + 1) * groups / 2))
 
 
-def test_runs_far_away_are_marked() -> None:
-    study = study_of({"a": [0.8, 0.81, 0.79, 0.8, 0.3], "b": [0.7, 0.71, 0.72]})
-    assert study.runs["far"].tolist() == [False] * 4 + [True] + [False] * 3
-
-
 def seeded(rows: list[dict[str, object]], scores: list[float]) -> GroupsStudy:
     """Return the study of runs with these parameters."""
     grouping = grouped([{name: str(value) for name, value in row.items()} for row in rows])

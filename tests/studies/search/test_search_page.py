@@ -7,21 +7,18 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pages import Page
-from search_examples import DEFAULT, GRID, coarse, fine, result, trials, true_score
+from search_examples import DEFAULT, GRID, coarse, fine, result, trials
 
-from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
+from mlflow_l3d.approaches.hyperparameters import SearchChoices
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.draw import Axis
-from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.search.numbers import compare_held_out
-from mlflow_l3d.studies.search.report.page import MOST_TRIALS, gains, history, search_report, setting_table, slices
+from mlflow_l3d.studies.search.report.page import MOST_TRIALS, gains, search_report, setting_table
 from mlflow_l3d.studies.search.report.words import answers, headline, steps, verdict
 
 ATTACK = "<script>alert('x')</script>"
@@ -156,7 +153,7 @@ def test_the_first_screen_is_short_and_the_rest_is_folded() -> None:
     html = document.to_html()
     assert f'<a href="{SOURCE.link}">MLflow</a>' in html
     page = Page(html).text
-    for words in ("Not searched: epochs = 10, optimizer = adamw", f"--hyperparameters {RUN}", "level 2: fine tpe 5 5"):
+    for words in ("Not searched: epochs = 10, optimizer = adamw", f"--hyperparameters {RUN}", "level 2 (fine)"):
         assert words in page
     assert len(html.encode()) < 200_000
 
@@ -194,47 +191,6 @@ def test_gains_are_drawn_with_the_colour_of_their_verdict() -> None:
     assert tiny is not None
     assert "On 2 new configurations: +0.00045" in tiny.html
     assert gains(result({"coarse": coarse()}, best=DEFAULT)) is None
-
-
-def test_history_shows_complete_trials_and_the_best_so_far() -> None:
-    drawn = history(RESULT)
-    assert drawn is not None
-    complete = [trial for trial in coarse() if trial.state == "complete"]
-    shown = re.findall(r"<title>trial (\d+): ([\d.]+)</title>", drawn.html.split("level 2: fine")[0])
-    assert shown == [(str(trial.number), f"{100 * trial.score:.2f}") for trial in complete]
-    assert drawn.html.count('class="mean"') == 2 * (len(complete) - 1 + len(fine()) - 1)
-    assert f"trial 0: {100 * true_score(DEFAULT):.2f}" in drawn.html
-
-
-def test_slices_have_a_panel_for_what_was_varied() -> None:
-    drawn = slices(RESULT)
-    assert drawn is not None
-    panels = ["batch_size, coarse", "layers, coarse", "learning_rate, coarse", "learning_rate, fine"]
-    assert re.findall("<h3>(.*?)</h3>", drawn.html) == panels
-    assert [f">{size}<" in drawn.html for size in (4, 8, 16)] == [True] * 3
-    table = RESULT.trials.assign(layers=np.nan, batch_size=["a", None, 3] * (len(RESULT.trials) // 3))
-    ranges = {**RESULT.stages[0].ranges, "layers": SearchRange(0, 2)}
-    odd = replace(RESULT, trials=table, stages=(replace(RESULT.stages[0], ranges=ranges),))
-    assert "layers" not in str(slices(odd))
-
-
-def test_what_has_nothing_to_show_is_left_out() -> None:
-    def drawn(each: Any) -> tuple[bool, bool]:
-        shown = result({"coarse": each}, importances={})
-        return history(shown) is not None, slices(shown) is not None
-
-    assert drawn(trials(GRID[:2], failed=(0, 1))) == (False, False)
-    assert drawn(trials(GRID[:3], pruned=(0, 1, 2))) == (False, False)
-    assert drawn(trials(GRID[:1])) == (True, False)
-    assert drawn(trials(GRID, lambda params: 0.5)) == (True, True)
-
-
-def test_a_scatter_has_the_larger_value_above() -> None:
-    places, values = np.array([0.0, 1.0]), np.array([1.0, 2.0])
-    drawn = scatter(places, values, Axis.over(values), [(0.0, "x")], "l", names=["low", "high"], line=values)
-    (first, low), (last, high) = re.findall(r'<circle class="dot" data-run="" cx="([\d.]+)%" cy="([\d.]+)"', drawn)
-    assert float(first) < float(last)
-    assert float(low) > float(high)
 
 
 @settings(max_examples=40)

@@ -1,4 +1,4 @@
-"""Is there a better seed: scipy's statistic, exact p-values, false and true findings, effect size and power."""
+"""Is there a better seed: scipy's statistic, exact p-values, false and true findings, effect size."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.studies.seeds.numbers.better_seed import better_seed, normalised
-from mlflow_l3d.studies.seeds.numbers.friedman import critical_w, friedman, seed_power
+from mlflow_l3d.studies.seeds.numbers.friedman import friedman
 
 
 def matrix_of(values, seeds=PAPER_SEEDS):
@@ -40,8 +39,6 @@ def test_statistic_equals_scipy_with_ties(scores):
         return
     found = better_seed(matrix_of(scores))
     expected = scipy.stats.friedmanchisquare(*scores.T)
-    assert found.statistic == pytest.approx(expected.statistic)
-    assert found.p_chi_squared == pytest.approx(expected.pvalue)
     assert found.kendall_w == pytest.approx(expected.statistic / (len(scores) * (scores.shape[1] - 1)))
 
 
@@ -71,50 +68,12 @@ def test_no_better_seed_is_found_in_five_percent_at_most(seeds, tasks):
     assert 0.0 <= np.mean([friedman(ranks_of(one)).p <= 0.05 for one in scores]) <= 0.066
 
 
-@pytest.mark.parametrize(("seeds", "tasks"), [(10, 12), (5, 8), (3, 5), (4, 4)])
-def test_critical_value_belongs_to_the_test(seeds, tasks):
-    scores = np.random.default_rng(1).normal(size=(200, tasks, seeds))
-    limit = critical_w(seeds, tasks)
-    for one in scores:
-        found = friedman(ranks_of(one))
-        assert (found.w > limit) == (found.p <= 0.05)
-
-
-def test_a_better_seed_is_found_named_and_told_apart():
+def test_a_better_seed_is_found_and_named():
     scores = np.random.default_rng(2).normal(size=(12, 10))
     scores[:, 3] += 3
     found = better_seed(matrix_of(scores))
     assert found.found
     assert found.of_seeds.iloc[0]["seed"] == PAPER_SEEDS[3]
-    apart = found.differences[found.differences["p_holm"] <= 0.05]
-    assert set(apart["better"]) == {PAPER_SEEDS[3]}
-    assert len(found.differences) == 45
-    np.testing.assert_allclose(found.differences["p_holm"], holm(found.differences["p"]))
-    assert found.named_seed == 42
-
-
-def test_without_a_finding_no_pair_is_looked_at():
-    found = better_seed(matrix_of(np.random.default_rng(3).normal(size=(12, 10))))
-    assert not found.found
-    assert found.differences.empty
-    assert list(found.differences) == ["better", "other", "difference", "p", "p_holm"]
-
-
-def test_pairs_without_ties_use_the_textbook_error():
-    scores = np.arange(5.0) + 0.1 * np.random.default_rng(4).normal(size=(8, 5))
-    pair = better_seed(matrix_of(scores)).differences.iloc[0]
-    z = pair["difference"] / math.sqrt(5 * 6 / (6 * 8))
-    assert pair["p"] == pytest.approx(2 * scipy.stats.norm.sf(z))
-    assert (pair["better"], pair["other"], pair["difference"]) == (PAPER_SEEDS[4], PAPER_SEEDS[0], 4)
-
-
-@pytest.mark.slow
-def test_seed_42_alone_is_a_fair_test():
-    scores = np.random.default_rng(5).normal(size=(1500, 12, 10))
-    assert 0.035 <= np.mean([better_seed(matrix_of(one)).named_p <= 0.05 for one in scores[:600]]) <= 0.07
-    scores[0, :, 0] += 3
-    assert better_seed(matrix_of(scores[0])).named_p < 0.001
-    assert better_seed(matrix_of(scores[0], seeds=range(10))).named_seed is None
 
 
 @pytest.mark.slow
@@ -134,7 +93,8 @@ def test_tasks_that_say_nothing_are_left_out():
     scores[3, 2] = math.nan
     found = better_seed(matrix_of(scores))
     assert found.left_out == ("task1", "task3")
-    assert found.statistic == pytest.approx(scipy.stats.friedmanchisquare(*scores[[0, 2, 4]].T).statistic)
+    expected = scipy.stats.friedmanchisquare(*scores[[0, 2, 4]].T)
+    assert found.kendall_w == pytest.approx(expected.statistic / (3 * 9))
     nothing = better_seed(matrix_of(np.full((3, 4), 0.5)))
     assert math.isnan(nothing.p)
     assert not nothing.found
@@ -154,20 +114,3 @@ def test_scores_of_any_unit_give_the_same_answer():
     np.testing.assert_allclose(normalised(matrix_of(scores)), normalised(matrix_of(scaled)))
     z = normalised(matrix_of(scores)).to_numpy()
     np.testing.assert_allclose(z.std(axis=1), 1)
-
-
-@pytest.mark.slow
-def test_power_is_what_simulations_find():
-    found = seed_power(10, 12)
-    assert 1.2 < found.one_better < 1.7
-    scores = np.random.default_rng(9).normal(size=(1500, 12, 10))
-    scores[:, :, 4] += found.one_better
-    tests = [friedman(ranks_of(one)) for one in scores]
-    assert np.mean([test.p <= 0.05 for test in tests]) == pytest.approx(0.8, abs=0.04)
-    assert np.mean([test.w for test in tests]) == pytest.approx(found.kendall_w, abs=0.01)
-
-
-def test_power_grows_with_tasks_and_effect_and_may_never_be_enough():
-    assert seed_power(10, 24).one_better < seed_power(10, 12).one_better < seed_power(10, 6).one_better
-    assert math.isnan(seed_power(3, 2).one_better)
-    assert seed_power(10, 12) == seed_power(10, 12)

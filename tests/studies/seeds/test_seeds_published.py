@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -106,7 +105,6 @@ def test_what_the_printed_tables_say_about_training_size(published):
     llama = size_correlations(of(published, "arr10", "Llama3.2-3B")).set_index("measure")
     assert llama["pearson"].round(3).to_dict() == {"var": -0.773, "con": 0.499, "ccon": 0.543}
     assert llama.loc["var", "pearson_ci_high"] < -0.3
-    assert np.isclose(found["detectable"], 0.732, atol=1e-3).all()
 
 
 def test_the_first_versions_correlations_are_met_in_part(published):

@@ -24,7 +24,6 @@ from mlflow_l3d.studies.seeds.parameters import SEEDS as PARAMETERS
 from mlflow_l3d.studies.seeds.report.over_words import better_sentences, over_answers, over_headline, over_steps
 from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seed_heatmap, seeds_document
 from mlflow_l3d.studies.seeds.report.tables import (
-    difference_table,
     metric_table,
     pair_table,
     published_tables,
@@ -244,9 +243,6 @@ def test_answers_over_tasks(found):
     assert size.startswith(f"Undecided. VAR correlates with the log of the size at {slope:.2f}")
     full = " ".join(over_answers(found)[1].sentences)
     assert f"Kendall's W {found[0].better_seed.kendall_w:.2f}" in full
-    rank = found[0].better_seed.of_seeds.set_index("seed")["mean_rank"].loc[42]
-    assert f"Seed 42: mean rank {rank:.2f}" in full
-    assert "standard deviations better on every task" in full
 
 
 @pytest.mark.parametrize(
@@ -367,7 +363,7 @@ def test_heat_map_of_missing_and_many():
     assert len(drawn(seed_heatmap(large), "text")) == 30 + 20
 
 
-def test_a_better_seed_is_named_with_its_differences():
+def test_a_better_seed_is_named():
     rng = np.random.default_rng(1)
     made = []
     for at in range(8):
@@ -379,8 +375,12 @@ def test_a_better_seed_is_named_with_its_differences():
     assert "some seed is better" in better_sentences(found[0])[0]
     best = PAPER_SEEDS[6]
     assert marked(over_answers(found)[1].lead) == f"Yes (p {found[0].better_seed.p:.3f}). Seed {best} ranks best."
-    assert f"{best} before" in difference_table(found[0].better_seed).rows[0][0]
-    assert f"{best} before" in Page(over_tasks_document(found, title="t").to_html()).text
+
+
+def test_so_few_seeds_cannot_show_a_better_one():
+    few = [over_tasks([scored(0.5, 0.6, 0.9, task=f"task{at}") for at in range(tasks)])[0] for tasks in (2, 3)]
+    assert [each.better_seed.found for each in few] == [False, True]
+    assert ["cannot show" in better_sentences(each)[-1] for each in few] == [True, False]
 
 
 def test_one_task_alone_has_no_test():

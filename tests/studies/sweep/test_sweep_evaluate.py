@@ -41,10 +41,7 @@ def test_the_result_is_made_again_from_the_runs(swept: tuple[Place, Sweep]) -> N
     assert artifacts >= {f"points.{kind}" for kind in ("parquet", "csv", "tex", "json")}
     assert "points.json" in after.data.tags["mlflow.loggedArtifacts"]
     assert not any(path.endswith(".png") for path in artifacts)
-    links = after.data.tags["mlflow.note.content"]
-    assert links.startswith(f"**{again.report().headline}** ")
-    for point in found.points:
-        assert f"(#/experiments/{after.info.experiment_id}/runs/{point.run_id})" in links
+    assert after.data.tags["mlflow.note.content"].startswith(f"**{again.report().headline}** ")
     assert "sweep.html" in again.summary()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import product
 from pathlib import Path
@@ -139,12 +138,10 @@ def test_choices_of_parents_that_were_never_swept(client: MlflowClient) -> None:
     assert long_table(found)["importance"].tolist() == long_table(points)["importance"].tolist()
 
 
-def test_hyperparameters_in_one_text_are_choices_too(client: MlflowClient) -> None:
+def test_hyperparameters_are_choices_and_executors_are_none(client: MlflowClient) -> None:
     runs = [client.create_run("0") for _ in range(3)]
     for run, shots in zip(runs, (2, 4, 8), strict=True):
-        text = json.dumps({"shots": shots, "prompt_format": "A"})
-        client.log_param(run.info.run_id, "hyperparameters", "auto")
-        client.log_param(run.info.run_id, "resolved.hyperparameters", text)
+        client.log_param(run.info.run_id, "hyperparameter.shots", shots)
         client.log_param(run.info.run_id, "executor", f"e{shots}")
     found = choices_among([client.get_run(run.info.run_id) for run in runs])
     assert found == [{"shots": "2"}, {"shots": "4"}, {"shots": "8"}]

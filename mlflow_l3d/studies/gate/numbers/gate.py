@@ -12,7 +12,7 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, spread
 from mlflow_l3d.analysis.comparison.system import System
-from mlflow_l3d.analysis.intervals import FloatArray, with_interval
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.numbers.power import Outlook
@@ -57,15 +57,6 @@ class Look:
     level: float
     equivalence_level: float
     decision: Decision
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Look:
-        """Return a look by its fields as JSON has them; an end that JSON cannot write is infinite."""
-        ends = {"low": -math.inf, "equivalence_low": -math.inf, "high": math.inf, "equivalence_high": math.inf}
-        found: dict[str, Any] = {
-            name: ends.get(name, math.nan) if value is None else value for name, value in content.items()
-        }
-        return cls(**found)
 
 
 def look_at(
@@ -134,24 +125,6 @@ def view(candidate: System, baseline: System, look: Look, sign: float, count_exa
     return float(low), float(high)
 
 
-def blinded_std(candidate: FloatArray, baseline: FloatArray) -> float:
-    """Return the standard deviation of the difference of one run of each, without regard to the sign of any.
-
-    The root of the mean squared difference: it is the same whichever system is called the candidate, pair by pair, so
-    that nothing is learnt of which one is better. With a true difference it is a little too large.
-    """
-    both = np.isfinite(candidate) & np.isfinite(baseline)
-    return float(np.sqrt(np.square(candidate[both] - baseline[both]).mean())) if both.any() else math.nan
-
-
-def correlation(candidate: FloatArray, baseline: FloatArray, std: float) -> float:
-    """Return the correlation of pairs that a standard deviation of their difference means; nan if there is none."""
-    both = np.isfinite(candidate) & np.isfinite(baseline)
-    variances = [float(each[both].var(ddof=1)) if both.sum() > 1 else math.nan for each in (candidate, baseline)]
-    product = 2 * math.sqrt(variances[0] * variances[1])
-    return (sum(variances) - std**2) / product if product > 0 else math.nan
-
-
 EXIT_STATUS: Final[Mapping[Decision, int]] = {"better": 0, "equivalent": 0, "worse": 1, "undecided": 2}
 """What a CI job sees; an error is 3."""
 
@@ -162,14 +135,13 @@ class Forecast:
 
     Attributes
     ----------
-    std, correlation
-        Of the difference of one run of each, and the correlation of pairs that it means.
+    std
+        Of the difference of one run of each.
     same, worse
         What comes of the gate, if there is no difference, and if the candidate is worse by the smallest effect.
     """
 
     std: float
-    correlation: float
     same: Outlook
     worse: Outlook
 
@@ -209,8 +181,8 @@ class GateAnswer:
         Whether runs with equal numbers are equal draws of what both share.
     plan
         What was fixed before.
-    before, after
-        What was to be expected before the first look, and after it with the spread of differences that was found.
+    before
+        What was to be expected before the first look.
     looks
         Those that were taken.
     means
@@ -231,7 +203,6 @@ class GateAnswer:
     paired: bool
     plan: SequentialPlan
     before: Forecast
-    after: Forecast | None = None
     looks: tuple[Look, ...] = ()
     means: tuple[float, float] = (math.nan, math.nan)
     other: tuple[float, float] | None = None
@@ -258,21 +229,6 @@ class GateAnswer:
     def digits(self) -> int:
         """How many decimals a difference in points needs next to the smallest effect."""
         return 1 if self.plan.smallest_effect >= 0.005 else 2
-
-    def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Return the differences beyond, and within, which there is a claim at each planned look; nan if there is none.
-
-        They hold for the spread of the last look, without skewness.
-        """
-        runs, std = np.array(self.plan.looks, dtype=np.float64), self.before.std
-        if self.looks and math.isfinite(self.looks[-1].error):
-            std = self.looks[-1].error * math.sqrt(self.looks[-1].pairs)
-        outer, inner = [], []
-        for count, level in zip(runs, self.plan.levels, strict=True):
-            single = Measured(0.0, std / math.sqrt(count), count - 1, 0.0)
-            outer.append(float(limits(single, level.difference)[1]))
-            inner.append(self.plan.smallest_effect - float(limits(single, level.equivalence)[1]))
-        return np.array(outer), np.where(np.array(inner) > 0, inner, np.nan)
 
     def metrics(self) -> dict[int, dict[str, float]]:
         """Return what MLflow holds, by look."""

@@ -6,10 +6,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, difference_bar
-from mlflow_l3d.report.numbers import counted, metric_text, percent, plain, share_text, shorten, unit_of
+from mlflow_l3d.report.numbers import counted, metric_text, percent, plain, shorten, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.table import Drawn, Table, document, verdict_cell
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
@@ -26,60 +25,18 @@ def plan_text(title: str, plan: SequentialPlan, metric: Metric, lines: Sequence[
     return document(title, lines, [bound_table(plan, metric), note])
 
 
-def bound_table(plan: SequentialPlan, metric: Metric, bounds: Mapping[str, FloatArray] = MappingProxyType({})) -> Table:
-    """Return the looks that are planned, with their levels; `bounds` are further columns."""
-    unit = unit_of(metric)
+def bound_table(plan: SequentialPlan, metric: Metric) -> Table:
+    """Return the looks that are planned, with their levels."""
     rows = [
         {
             "look": str(number),
             "runs of either": str(runs),
             "level, better or worse": plain(level.difference, 5),
             "level, equivalence": plain(level.equivalence, 5),
-            **{name: unit.text(ends[number - 1]) for name, ends in bounds.items()},
         }
         for number, (runs, level) in enumerate(zip(plan.looks, plan.levels, strict=True), 1)
     ]
     return Table.of(rows, title=f"Looks and one-sided levels ({metric})")
-
-
-def look_table(answer: GateAnswer) -> Table:
-    """Return all numbers of the looks that were taken."""
-    unit = unit_of(answer.metric)
-    rows = [
-        {
-            "look": str(number),
-            "runs": str(look.runs),
-            "pairs" if answer.paired else "counted": str(look.pairs),
-            "difference": unit.change(look.difference),
-            "error": unit.text(look.error),
-            f"{percent(1 - answer.plan.alpha)} interval": words.limits(answer, look.low, look.high),
-            "for equivalence": words.limits(answer, look.equivalence_low, look.equivalence_high),
-            "decision": look.decision,
-        }
-        for number, look in enumerate(answer.looks, 1)
-    ]
-    note = f"Repeated confidence intervals hold together, so each is wider than one alone would be. In {unit.name}."
-    return Table.of(rows, note, title="Looks", texts=frozenset({7}))
-
-
-def power_table(answer: GateAnswer) -> Table:
-    """Return what was to be expected before, and after the first look."""
-    unit = unit_of(answer.metric)
-    effect, forecasts = unit.text(answer.plan.smallest_effect), {"before the first run": answer.before}
-    if answer.after is not None:
-        forecasts["after the first look"] = answer.after
-    rows = [
-        {
-            "true difference": f"{true}, {when}",
-            **{name: share_text(getattr(outlook, name)) for name in ("better", "equivalent", "worse", "undecided")},
-            "runs": plain(outlook.runs, 0),
-            "std": unit.text(forecast.std),
-        }
-        for when, forecast in forecasts.items()
-        for true, outlook in ((unit.change(0.0), forecast.same), (f"-{effect}", forecast.worse))
-    ]
-    note = "Simulated normal scores. std: of the difference of one run of each; at first they are to share nothing."
-    return Table.of(rows, note, title="Power")
 
 
 def first_table(answer: GateAnswer) -> Table | None:
@@ -126,8 +83,7 @@ def gate_document(
     about = source.about(candidate, metric_text(answer.metric), status)
     runs = counted(2 * answer.looks[-1].runs if answer.looks else 0, "run")
     notes, advised = [note.partition(". ")[0].rstrip(".") + "." for note in answer.notes], words.advice_on(answer)
-    bounds = dict(zip(("claimed beyond ±, by last std", "equivalent within ±"), answer.bounds(), strict=True))
-    tables = [bound_table(answer.plan, answer.metric, bounds), power_table(answer)]
+    planned = words.plan_lines(answer.plan, answer.before, answer.metric)
     return Document(
         title=f"{answer.candidate} against {answer.baseline}",
         headline=words.headline(answer),
@@ -140,8 +96,7 @@ def gate_document(
         notes=notes,
         in_full=[[Item(advised.lead, advised.question), *map(Item, answer.notes)]],
         sections=[
-            Section("The interim analyses in numbers", [look_table(answer) if answer.looks else None]),
-            Section("What was planned, and expected", tables),
+            Section("What was planned, and expected", [*planned, bound_table(answer.plan, answer.metric)]),
         ],
         settings=settings,
     )
@@ -149,14 +104,13 @@ def gate_document(
 
 def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
     """Return the summary for a CI job, which is also the description of the run: the headline comes first."""
-    tables = [*([look_table(answer)] if answer.looks else []), power_table(answer)]
-    first, *others = words.answers(answer)
+    table, (first, *others) = first_table(answer), words.answers(answer)
     blocks = [
         f"## {words.headline(answer)}",
         first.markdown(),
         f"Exit status {answer.exit_status} ({answer.decision}): `{answer.candidate}` against `{answer.baseline}`.",
         *[each.markdown() for each in (*others, words.advice_on(answer))],
-        *[table.markdown() for table in tables],
+        *([table.markdown()] if table else []),
         *(["\n".join(f"- {note}" for note in answer.notes)] if answer.notes else []),
         f"MLflow run `{run_id}`",
     ]

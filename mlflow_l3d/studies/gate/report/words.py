@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.numbers import MISSING, between, counted, percent, share_text, shorten, unit_of
+from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, share_text, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, advice, advise
 from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, Look
@@ -118,11 +118,13 @@ def advice_on(answer: GateAnswer) -> Answer:
 
 def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: Metric) -> list[str]:
     """Return the text before the first run: looks and power."""
-    unit, (*first, last) = unit_of(metric), map(str, plan.looks)
+    unit, same, worse = unit_of(metric), forecast.same, forecast.worse
     return [
-        f"Looks after {', '.join(first)}{' and ' * bool(first)}{last} runs of either side.",
+        f"Looks after {listed([*map(str, plan.looks)])} runs of either side.",
         f"Power, if runs of the two share nothing (difference of two runs: std {unit.amount(forecast.std)}): "
-        f"{_power(forecast, unit.amount(plan.smallest_effect))}.",
+        f"{share_text(same.equivalent)} to find two equal systems equivalent (after {same.runs:.0f} runs on average), "
+        f"{share_text(worse.worse)} to find a candidate that is worse by {unit.amount(plan.smallest_effect)} "
+        f"({worse.runs:.0f} runs).",
     ]
 
 
@@ -131,12 +133,7 @@ def look_line(answer: GateAnswer, look: Look) -> str:
     unit, number = unit_of(answer.metric), answer.looks.index(look) + 1
     level, low, high = interval_of(answer, look)
     line = f"Look {number} of {len(answer.plan.looks)}, {counted(look.runs, 'run')}: {unit.change(look.difference)} "
-    line += f"{unit.noun}, {percent(level)} confidence interval {limits(answer, low, high)}: {look.decision}"
-    if number == 1 and (after := answer.after) is not None:
-        pairs = f", correlation of pairs {after.correlation:.2f}" if abs(after.correlation) <= 1 else ""
-        power = _power(after, unit.amount(answer.plan.smallest_effect))
-        line += f". Difference of two runs: std {unit.amount(after.std)}{pairs}; power again: {power}"
-    return f"{line}."
+    return line + f"{unit.noun}, {percent(level)} confidence interval {limits(answer, low, high)}: {look.decision}."
 
 
 def interval_of(answer: GateAnswer, look: Look) -> tuple[float, float, float]:
@@ -151,11 +148,3 @@ def limits(answer: GateAnswer, low: float, high: float, digits: int = 2) -> str:
     """Return an interval, in words if it has no end."""
     ends = between(low, high, lambda end: unit_of(answer.metric).change(end, digits))
     return "unbounded" if ends == MISSING else ends
-
-
-def _power(forecast: Forecast, effect: str) -> str:
-    same, worse = forecast.same, forecast.worse
-    return (
-        f"{share_text(same.equivalent)} to find two equal systems equivalent (after {same.runs:.0f} runs on average), "
-        f"{share_text(worse.worse)} to find a candidate that is worse by {effect} ({worse.runs:.0f} runs)"
-    )

@@ -61,8 +61,8 @@ class Grouping:
         Shape (n,): the number of the group of each run.
     names
         What distinguishes each group, in words.
-    seeds, fixed_seeds, merged
-        Names of seeds, of seeds with one value in all runs, and of settings with a value that is written in two ways.
+    seeds, fixed_seeds
+        Names of seeds, and of seeds with one value in all runs.
     seed_values, settings, ignored
         One row per run: values of seeds, of what distinguishes groups, and of what else varies; equal values are equal
         texts.
@@ -72,7 +72,6 @@ class Grouping:
     names: tuple[str, ...]
     seeds: tuple[str, ...]
     fixed_seeds: tuple[str, ...]
-    merged: tuple[str, ...]
     seed_values: pd.DataFrame
     settings: pd.DataFrame
     ignored: pd.DataFrame
@@ -154,8 +153,7 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
     rest = values[[name for name in varying if name not in (*seeds, *settings)]]
     fixed = [name for name in columns if _sounds_like(_SEED, name) and name not in (*varying, *settings)]
     fixed = [name for name in fixed if {*map(canonical, params[name].dropna().unique())} != {NO_VALUE}]
-    merged = [str(name) for name in settings if name in params and _writes_twice(params[name])]
-    return Grouping(group, tuple(labels), tuple(seeds), tuple(fixed), tuple(merged), values[seeds], settings, rest)
+    return Grouping(group, tuple(labels), tuple(seeds), tuple(fixed), values[seeds], settings, rest)
 
 
 def _canonical_of(name: object) -> Callable[[str], str]:
@@ -167,12 +165,6 @@ def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
     """Return the canonical texts of categories."""
     levels = np.array([*map(_canonical_of(column.name), column.cat.categories), NOT_LOGGED], dtype=object)
     return levels[column.cat.codes]
-
-
-def _writes_twice(column: pd.Series) -> bool:
-    """Return whether a number is written in two ways."""
-    numbers = [text for text in map(_canonical_of(column.name), column.dropna().unique()) if _NUMBER.fullmatch(text)]
-    return len({*numbers}) < len(numbers)
 
 
 def _columns(parameter: str, text: str, there: Sequence[str]) -> list[str]:

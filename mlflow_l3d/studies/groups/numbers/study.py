@@ -32,8 +32,6 @@ _DIFFERENT: Final = 0.01
 """Groups whose variances differ so significantly (Bartlett's test) have no standard deviation in common."""
 _FEW: Final = 4
 """A seed with so many values that moves the score may be a setting."""
-_FAR: Final = 8.0
-"""Robust standard deviations from the median of its group at which a run looks collapsed."""
 _WORK: Final = 1e10
 """Operations that the study of settings may take: those with most values are left out beyond it."""
 _NUMBERS: Final = ("runs", *with_interval("mean"), *with_interval("std"), "lowest", "highest")
@@ -50,8 +48,8 @@ class GroupsStudy:
     metric
         The score.
     runs
-        One row per run: ``run_id``, ``group`` (its name), ``seeds``, ``score``, ``repeated`` (its group has an earlier
-        run with the same seeds) and ``far`` (much worse than the rest of its group).
+        One row per run: ``run_id``, ``group`` (its name), ``seeds``, ``score`` and ``repeated`` (its group has an
+        earlier run with the same seeds).
     groups
         One row per group, best mean first: ``group``, ``runs``, ``independent`` (seeds, of which the one with fewest
         values counts: runs that share it are averaged), ``mean`` and ``std`` with their 95 % intervals (nan if seeds
@@ -67,7 +65,7 @@ class GroupsStudy:
     std, luck
         Standard deviation within groups, and how large a difference of two runs may be by luck; nan if the groups'
         variances differ significantly, or no group has two runs.
-    seeds, fixed_seeds, merged, ignored, left_out
+    seeds, fixed_seeds, ignored, left_out
         As in :class:`~mlflow_l3d.studies.groups.numbers.grouping.Grouping`; settings with too many values to study.
     averaged, suspects
         Seeds whose runs are averaged in each group, several are crossed; those with few values that move the score.
@@ -84,7 +82,6 @@ class GroupsStudy:
     luck: float
     seeds: tuple[str, ...]
     fixed_seeds: tuple[str, ...]
-    merged: tuple[str, ...]
     ignored: tuple[str, ...]
     left_out: tuple[str, ...]
     averaged: tuple[str, ...]
@@ -125,7 +122,6 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
     runs = pd.DataFrame({"run_id": run_ids, "group": labels, "score": scores})
     runs["repeated"] = pd.concat([group, seeds], axis=1).duplicated() & bool(len(seeds.columns))
     runs["seeds"] = [", ".join(row) for row in grouping.seed_values.to_numpy()]
-    runs["far"] = _far(runs, metric.sign)
     axes = seed_axes(group, seeds)
     units = [averaged(runs, seeds, axis) for axis in axes or [[]]]
     is_averaged = any(len(each) < len(runs) for each in units)
@@ -151,7 +147,6 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
         luck=luck,
         seeds=grouping.seeds,
         fixed_seeds=grouping.fixed_seeds,
-        merged=grouping.merged,
         ignored=tuple(map(str, grouping.ignored)),
         left_out=left_out,
         averaged=tuple(axis[0] for axis in axes) if is_averaged else (),
@@ -159,14 +154,6 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
         hidden=hidden,
         along=along,
     )
-
-
-def _far(runs: pd.DataFrame, sign: float) -> pd.Series:
-    """Return which runs are much worse than the rest of their group, by its median and absolute deviations."""
-    of_group = runs.groupby("group")["score"]
-    away = sign * (of_group.transform("median") - runs["score"])
-    typical = 1.4826 * away.abs().groupby(runs["group"]).transform("median")
-    return (away > _FAR * typical) & (typical > 0) & (of_group.transform("size") > FEWEST)
 
 
 def _pairs(groups: Sequence[Sequence[System]]) -> pd.DataFrame:

@@ -101,7 +101,7 @@ def _strips(study: GroupsStudy) -> Drawing:
         parts.append(text(0, y + 12, shorten(row["group"], 60), kind="strong", anchor="start"))
         for one in runs[runs["group"].eq(row["group"])].head(_DOTS).to_dict("records"):
             said = f"{one['seeds'] or one['run_id']}: {unit.text(one['score'])}"
-            parts.append(dot(at(one["score"]), y + 23, said, hollow=one["far"]))
+            parts.append(dot(at(one["score"]), y + 23, said))
         if math.isfinite(row["mean_ci_low"]):
             parts += whisker(at(row["mean_ci_low"]), at(row["mean_ci_high"]), y + 34)
         parts.append(drawn_line("mean", at(row["mean"]), at(row["mean"]), y + 28, y + 40))

@@ -66,19 +66,11 @@ def _luck(study: GroupsStudy) -> Answer:
         typical = unit_of(study.metric).typical(study.std)
         limit = _size(study, study.luck)
         lead = f"Two runs of a group differ by up to **{limit}** by luck; a run is [[typically|std]] **{typical}**."
-        return Answer(question, "", (lead, *_single_runs(study)))
+        return Answer(question, "", (lead,))
     rows = several.dropna(subset="luck").sort_values("luck").iloc[[0, -1]].to_dict("records")
     ends = [f"**{_size(study, row['luck'])}** ({shorten(row['group'], 40)})" for row in rows]
     varies = "Groups differ significantly in their spread (Bartlett's test), so they have no number in common."
     return Answer(question, "", (f"It depends on the group: from {ends[0]} to {ends[1]}.", varies))
-
-
-def _single_runs(study: GroupsStudy) -> Iterator[str]:
-    """Yield how many groups of one run may be as good as the best of the others."""
-    single, best = study.groups[study.groups["runs"].eq(1)], study.several["mean"].iloc[0]
-    near = int((study.metric.sign * (best - single["mean"]) < study.luck).sum())
-    if len(single):
-        yield f"Of {counted(len(single), 'group')} with one run, {near} may be as good as the best of the others."
 
 
 def _differences(study: GroupsStudy) -> Answer:
@@ -114,12 +106,8 @@ def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
         yield f"{counted(one, 'group')} with one seed in several runs: its luck is not known. Train with other seeds."
     if study.along:
         yield f"Groups also differ in {_names(study.along)}."
-    if study.merged:
-        yield f"Numbers that are written in two ways are one value: {_names(study.merged)}."
     if study.suspects:
         yield f"The seed {_names(study.suspects)} has few values and moves the score: a setting? Then use --group-by."
-    if far := int(study.runs["far"].sum()):
-        yield f"{counted(far, 'run')} far worse than the rest of the group (a circle): look for a collapse."
     if constant := int((study.several["lowest"] == study.several["highest"]).sum()):
         yield f"{counted(constant, 'group')} with one score in all runs: check that the seed reaches the training."
     if study.fixed_seeds:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, known, t_quantile
 from mlflow_l3d.studies.seeds.numbers.friedman import friedman
 
 NAMED_SEED: Final = 42
-"""The seed that people choose, and so the one hypothesis that stands before the data."""
+"""The seed that people choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +24,8 @@ class BetterSeed:
     ----------
     tasks, seeds
         Tasks and seeds compared. `left_out` are tasks on which all seeds score the same, or one has no score.
-    statistic
-        Friedman's, corrected for ties; as `scipy.stats.friedmanchisquare`.
     p
         p-value of "no seed is better than another": exact for small tables, else by Kendall's F approximation.
-    p_chi_squared
-        The usual p-value, which finds too little with few tasks.
     kendall_w, kendall_w_ci_low, kendall_w_ci_high
         Effect size: 0 if the tasks' rankings of the seeds have nothing in common, 1 if all are the same. Without
         any effect it is ``1 / tasks`` on average.
@@ -40,12 +34,6 @@ class BetterSeed:
     of_seeds
         One row per seed, best first: ``seed``, ``mean_rank`` (1 is best), ``mean_z`` (normalised score), ``first``
         (tasks on which it alone is best).
-    named_seed, named_p
-        42, or None if it is not among the seeds, and the p-value of "its mean rank is like that of any seed", the one
-        comparison that needs no adjustment, since it was chosen before.
-    differences
-        Where p <= 1 - level: every pair of seeds, ``better``, ``other``, ``difference`` of mean ranks, ``p``,
-        ``p_holm``. Else empty: with no difference found there is none to look for.
     level
         Confidence level.
     """
@@ -53,9 +41,7 @@ class BetterSeed:
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
     left_out: tuple[str, ...]
-    statistic: float
     p: float
-    p_chi_squared: float
     kendall_w: float
     kendall_w_ci_low: float
     kendall_w_ci_high: float
@@ -63,9 +49,6 @@ class BetterSeed:
     rank_correlation_ci_low: float
     rank_correlation_ci_high: float
     of_seeds: pd.DataFrame
-    named_seed: int | None
-    named_p: float
-    differences: pd.DataFrame
     level: float
 
     @property
@@ -129,14 +112,11 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
     test = friedman(centred[differ])
     rank_correlation, low, high = _correlation_interval(centred[differ], level)
     count = len(tasks)
-    is_found = test.p <= 1 - level
     return BetterSeed(
         tasks=tasks,
         seeds=seeds,
         left_out=tuple(str(name) for name in matrix.index if str(name) not in tasks),
-        statistic=test.statistic,
         p=test.p,
-        p_chi_squared=test.p_chi_squared,
         kendall_w=test.w,
         kendall_w_ci_low=_w(low, count),
         kendall_w_ci_high=_w(high, count),
@@ -144,9 +124,6 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
         rank_correlation_ci_low=low,
         rank_correlation_ci_high=high,
         of_seeds=_of_seeds(seeds, ranks[differ], normalised(matrix.loc[complete])[differ]),
-        named_seed=NAMED_SEED if NAMED_SEED in seeds else None,
-        named_p=_p_of_one(centred[differ], seeds.index(NAMED_SEED)) if NAMED_SEED in seeds else math.nan,
-        differences=_differences(seeds, centred[differ] if is_found else centred[:0]),
         level=level,
     )
 
@@ -176,17 +153,6 @@ def _w(rank_correlation: float, tasks: int) -> float:
     return (1 + (tasks - 1) * rank_correlation) / tasks if tasks else math.nan
 
 
-def _p_of_one(centred: FloatArray, place: int) -> float:
-    """Return the two-sided p-value of the rank sum of one seed under "no seed is better"."""
-    seeds = centred.shape[1]
-    error = math.sqrt(float(np.square(centred).sum()) / seeds)
-    return _two_sided(float(centred[:, place].sum()), error)
-
-
-def _two_sided(value: float, error: float) -> float:
-    return math.erfc(abs(value) / error / math.sqrt(2)) if error > 0 else math.nan
-
-
 def _of_seeds(seeds: tuple[int, ...], ranks: FloatArray, scaled: pd.DataFrame) -> pd.DataFrame:
     frame = pd.DataFrame({"seed": list(seeds)})
     empty = not len(ranks)
@@ -194,17 +160,3 @@ def _of_seeds(seeds: tuple[int, ...], ranks: FloatArray, scaled: pd.DataFrame) -
     frame["mean_z"] = math.nan if empty else scaled.to_numpy().mean(axis=0)
     frame["first"] = (ranks == 1).sum(axis=0)
     return frame.sort_values("mean_rank", kind="stable", ignore_index=True)
-
-
-def _differences(seeds: tuple[int, ...], centred: FloatArray) -> pd.DataFrame:
-    columns = ["better", "other", "difference", "p", "p_holm"]
-    tasks = len(centred)
-    if not tasks:
-        return pd.DataFrame(columns=columns)
-    error = math.sqrt(2 * float(np.square(centred).sum()) / (len(seeds) - 1))
-    sums, numbers = centred.sum(axis=0), np.array(seeds)
-    better, other = np.array(list(combinations(np.argsort(sums, kind="stable"), 2))).T
-    gaps = sums[other] - sums[better]
-    p = np.array([_two_sided(gap, error) for gap in gaps.tolist()])
-    frame = pd.DataFrame(dict(zip(columns, (numbers[better], numbers[other], gaps / tasks, p, holm(p)), strict=True)))
-    return frame.sort_values("p", kind="stable", ignore_index=True)

@@ -13,7 +13,6 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import LEVEL, known
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, better_seed
-from mlflow_l3d.studies.seeds.numbers.friedman import SeedPower, seed_power
 from mlflow_l3d.studies.seeds.numbers.spread import MEASURES, size_correlations
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
@@ -32,8 +31,6 @@ class ModelOverTasks:
         Own metric of each task (rows) under each seed (columns), fractions; only seeds that all tasks have.
     better_seed
         Whether one is better; None below two tasks or two seeds in common.
-    power
-        What so many seeds and tasks could have shown; None likewise.
     correlations
         Of the training size with VAR, CON and CCON, on the log scale and on the size itself (`scale`).
     notes
@@ -44,7 +41,6 @@ class ModelOverTasks:
     rows: pd.DataFrame
     matrix: pd.DataFrame
     better_seed: BetterSeed | None
-    power: SeedPower | None
     correlations: pd.DataFrame
     notes: tuple[str, ...]
 
@@ -106,13 +102,11 @@ def _of_model(model: str, studies: Sequence[SeedsStudy], level: float) -> ModelO
     matrix = seed_matrix(studies)
     enough = min(matrix.shape) >= 2
     comparison = better_seed(matrix, level=level) if enough else None
-    tested = 0 if comparison is None else len(comparison.tasks)
-    power = seed_power(matrix.shape[1], tested, level=level) if tested >= 2 else None
     correlations = pd.concat(
         [size_correlations(rows, measures=MEASURES, scale=scale, level=level) for scale in ("log", "size")],
         ignore_index=True,
     )
-    return ModelOverTasks(model, rows, matrix, comparison, power, correlations, _notes(studies, matrix, comparison))
+    return ModelOverTasks(model, rows, matrix, comparison, correlations, _notes(studies, matrix, comparison))
 
 
 def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, found: BetterSeed | None) -> tuple[str, ...]:

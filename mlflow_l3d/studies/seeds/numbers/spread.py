@@ -135,8 +135,6 @@ class SizeCorrelation:
         Pearson's correlation, with Fisher's z interval; the interval is nan below four tasks.
     spearman, spearman_ci_low, spearman_ci_high
         Spearman's, which the scale does not change, with the interval of Bonett and Wright 2000.
-    detectable
-        The smallest correlation that so many tasks would have distinguished from 0 in 80 % of studies.
     """
 
     measure: str
@@ -148,7 +146,6 @@ class SizeCorrelation:
     spearman: float
     spearman_ci_low: float
     spearman_ci_high: float
-    detectable: float
 
 
 def size_correlation(
@@ -197,7 +194,6 @@ def size_correlation(
         *_fisher(pearson, tasks, 1.0, level),
         spearman,
         *_fisher(spearman, tasks, 1 + spearman**2 / 2, level),
-        _detectable(tasks, level),
     )
 
 
@@ -235,12 +231,3 @@ def _fisher(correlation: float, tasks: int, inflation: float, level: float) -> t
     half = float(ndtri((1 + level) / 2)) * math.sqrt(inflation / (tasks - 3))
     centre = math.atanh(correlation)
     return math.tanh(centre - half), math.tanh(centre + half)
-
-
-def _detectable(tasks: int, level: float) -> float:
-    """Return the correlation whose z lies so far from 0 that the test rejects with probability 80 %."""
-    from scipy.special import ndtri
-
-    if tasks < 4:
-        return math.nan
-    return math.tanh((float(ndtri((1 + level) / 2)) + float(ndtri(0.8))) / math.sqrt(tasks - 3))

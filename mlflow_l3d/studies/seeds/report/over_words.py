@@ -11,7 +11,6 @@ from mlflow_l3d.report.numbers import between, percent, plain, probability, sign
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
-from mlflow_l3d.studies.seeds.numbers.friedman import POWER
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.report.words import investigate_command
 
@@ -109,7 +108,7 @@ def over_steps(models: Sequence[ModelOverTasks], sources: Mapping[tuple[str, str
 
 def better_sentences(model: ModelOverTasks) -> tuple[str, ...]:
     """Return what the tasks say together about better seeds, effect sizes first."""
-    better, power = model.better_seed, model.power
+    better = model.better_seed
     if better is None or math.isnan(better.p):
         return ("A better seed can be looked for on two tasks or more that share two seeds or more.",)
     verdict = "some seed is better than others" if better.found else "no seed is found to be better than others"
@@ -123,19 +122,7 @@ def better_sentences(model: ModelOverTasks) -> tuple[str, ...]:
         "on average.",
         f"Best mean rank: seed {ranks.index[0]} ({plain(ranks.iloc[0])}).",
     ]
-    if better.named_seed is not None:
-        mean = float(ranks.loc[better.named_seed])
-        sentences.append(
-            f"Seed {better.named_seed}: mean rank {plain(mean)}, {int((ranks < mean).sum()) + 1} of {len(ranks)}; "
-            f"taken by itself it differs from any seed with p {probability(better.named_p)}."
-        )
-    if power is not None:
-        size = f"{len(better.tasks)} tasks and {len(better.seeds)} seeds"
-        sentences.append(
-            f"{size} find one better seed in {percent(POWER)} of studies if it is {plain(power.one_better)} "
-            f"standard deviations better on every task (W about {plain(power.kendall_w)}); a smaller advantage is "
-            "likely missed."
-            if not math.isnan(power.one_better)
-            else f"{size} are too few to find a better seed in {percent(POWER)} of studies, however good it is."
-        )
+    orders = (len(better.tasks) - 1) * math.lgamma(len(better.seeds) + 1)
+    if orders < -math.log(1 - better.level):  # the smallest p-value there is
+        sentences.append("So few tasks and seeds cannot show a better seed, however good it is.")
     return tuple(sentences)

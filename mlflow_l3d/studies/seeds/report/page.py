@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -19,7 +18,7 @@ from mlflow_l3d.report.html import prose
 from mlflow_l3d.report.numbers import counted, metric_text, plain, probability, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.strip import score_strip, strip
+from mlflow_l3d.report.strip import score_strip
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.seeds.numbers.better_seed import NAMED_SEED, BetterSeed, normalised
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
@@ -160,7 +159,7 @@ def over_tasks_document(
         heat = Drawing(seed_heatmap(model.matrix, model.better_seed, title=model.model), _HEAT, f"seed_by_task{ending}")
         tested: list[Drawing | Table | None] = []
         if model.better_seed is not None:
-            tested = [heat, tables.rank_table(model.better_seed), tables.difference_table(model.better_seed)]
+            tested = [heat, tables.rank_table(model.better_seed)]
         files += [] if tested else [heat]
         notes = [Item(note) for note in model.notes]
         sections += [
@@ -173,7 +172,6 @@ def over_tasks_document(
         about=" · ".join(filter(None, (model.model for model in models))),
         place=source.place(counted(len(rows), "task")),
         answers=over_words.over_answers(models),
-        drawing=next(filter(None, map(_ranks, models)), None),
         table=tables.tasks_table(models, _TASKS),
         steps=over_words.over_steps(models, sources),
         lines=lines,
@@ -181,24 +179,6 @@ def over_tasks_document(
         sources=_SOURCES,
         files=files,
     )
-
-
-def _ranks(model: ModelOverTasks) -> Drawing | None:
-    """Return the mean rank of each seed, and the band of chance; None without a test."""
-    if (better := model.better_seed) is None or not better.tasks:
-        return None
-    ranks, tasks, seeds = better.of_seeds, len(better.tasks), len(better.seeds)
-    middle, by_chance = (seeds + 1) / 2, math.sqrt((seeds**2 - 1) / (12 * tasks))
-    drawn = strip(
-        ranks["mean_rank"].to_numpy(),
-        [f"seed {seed}" for seed in ranks["seed"]],
-        band=(middle - by_chance, middle + by_chance),
-        label=f"Mean rank of {seeds} seeds over {tasks} tasks",
-        shown=partial(plain, digits=1),
-        dot_labels=[str(seed) for seed in ranks["seed"]] if seeds <= _NAMED else (),
-    )
-    about = f"[[Mean rank|rank]] of each seed over {tasks} tasks{f' of {model.model}' if model.model else ''}."
-    return Drawing(drawn, f"{about} Band: two in three lie here by chance alone.")
 
 
 def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, title: str = "") -> Markup:

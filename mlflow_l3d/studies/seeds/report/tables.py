@@ -231,20 +231,6 @@ def rank_table(better: BetterSeed) -> Table:
     return Table(("seed", "mean rank", "mean z", "best on tasks"), rows, "Rank 1 is the best seed of a task.")
 
 
-def difference_table(better: BetterSeed, count: int = 10) -> Table | None:
-    """Return the pairs of seeds that differ significantly; None where the test found nothing, or no pair holds."""
-    frame = better.differences
-    frame = frame[frame["p_holm"] <= 1 - better.level] if len(frame) else frame
-    if frame.empty:
-        return None
-    rows = tuple(
-        (f"{row['better']} before {row['other']}", plain(row["difference"]), probability(row["p_holm"]))
-        for row in frame.head(count).to_dict("records")
-    )
-    note = f"{len(frame)} of {len(better.differences)} pairs; p adjusted for all pairs (Holm)."
-    return Table(("seeds", "ranks apart", "p Holm"), rows, note, title="Seeds that differ")
-
-
 def correlation_table(correlations: pd.DataFrame) -> Table:
     """Return the correlations of training size with VAR, CON and CCON."""
     rows = []
@@ -253,10 +239,6 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
         cells = [f"{row['measure'].upper()}, {scale}", str(row["tasks"])]
         for name in ("pearson", "spearman"):
             cells += [signed(row[name]), between(row[f"{name}_ci_low"], row[f"{name}_ci_high"])]
-        rows.append((*cells, plain(row["detectable"])))
-    head = ("training size with", "tasks", "Pearson", "95 %", "Spearman", "95 %", "detectable")
-    note = (
-        "Intervals by Fisher's z. detectable: the smallest correlation that so many tasks distinguish from 0 in 80 % "
-        "of studies."
-    )
-    return Table(head, tuple(rows), note)
+        rows.append(tuple(cells))
+    head = ("training size with", "tasks", "Pearson", "95 %", "Spearman", "95 %")
+    return Table(head, tuple(rows), "Intervals by Fisher's z.")

@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from markupsafe import Markup
 
 from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import amount_bar
 from mlflow_l3d.report.html import Snippet
-from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, points, shorten, signed, with_limits
+from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, shorten, signed, with_limits
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import SIGNS, UNDECIDED, Drawn, Table
-from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
 from mlflow_l3d.studies.sweep.numbers.point import TASK
 from mlflow_l3d.studies.sweep.numbers.results import Sweep
@@ -25,23 +26,21 @@ from mlflow_l3d.studies.sweep.report.shown import FAILED, ShownSweep
 from mlflow_l3d.studies.sweep.report.tables import interaction_table, trend_table
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
 
-_HEAT: Final = (
-    "[[Share of the variance|share]] in %. Orange: the factor dominates; blue: it is minor; "
-    "hatched: [[undecided|verdict]]."
-)
 MOST: Final = (12, 5)
 """Points and factors that the first table has at most."""
-_LINES: Final = 6
-"""Points that the terminal shows at most."""
+_MOST_OF_TEXT: Final = (6, 3)
+"""The same of the terminal."""
 _RULE: Final = (
     "Share of the variance with its interval; those of a point hold together with {}. "
     f"{SIGNS['dominates']} dominates: above 50 %; {SIGNS['minor']} minor: below; {UNDECIDED} [[undecided|verdict]]."
 )
 _RULE_OF_TEXT: Final = "Share of the variance: above 50 % dominates; in parentheses: undecided."
-_TILE: Final = Markup('<span class="tile {}" style="--x:{}" title="{}">{}</span>')
 _VERDICT: Final = Markup(
     '<span class="verdict {0}" title="{0}"><span aria-hidden="true">{1}</span> {2}</span> <small>{3}</small>'
 )
+_TEX: Final = str.maketrans({sign: f"\\{sign}" for sign in "&%$#_{}"})
+_MOST_OF_LATEX: Final = 45
+"""Rows that fit on a page of paper."""
 _LINK: Final = Markup('<a href="{}" target="_blank" rel="noopener">{}</a>')
 
 
@@ -70,7 +69,6 @@ def sweep_document(
     every = first_table(shown, links, (len(sweep.points), len(sweep.factors)))
     sections = [
         Section("Luck and shares at every point", [every if table and every and every.note != table.note else None]),
-        Section("Heat map of shares", [_HEAT, heat_table(shown)] if sweep.factors else []),
         Section("What to watch", [[Item(note, kind="warning") for note in watch(shown)]], name="watch"),
         Section("What choices move", [interaction_table(shown)]),
         Section("Trends", [trend_table(shown)]),
@@ -85,7 +83,7 @@ def sweep_document(
         answers=answers(shown),
         table=table,
         steps=steps(shown, source),
-        short_table=short_table(shown),
+        short_table=first_table(shown, {}, _MOST_OF_TEXT, rule=_RULE_OF_TEXT),
         notes=short_notes(shown),
         sections=sections,
     )
@@ -138,15 +136,6 @@ def first_table(
     return Table(head, cells, note, texts=frozenset({1}), kind="points")
 
 
-def short_table(shown: ShownSweep) -> Table | None:
-    """Return the table of the first screen for the terminal: as many factors as fit side by side."""
-    for factors in range(MOST[1], 0, -1):
-        table = first_table(shown, {}, (_LINES, factors), rule=_RULE_OF_TEXT)
-        if table is None or len(table.lines()) <= len(table.rows) + len(table.note) // WIDTH + 5:
-            break
-    return table
-
-
 def _luck(shown: ShownSweep, row: Mapping[Any, Any], largest: float) -> str:
     std, low, high = (row[name] for name in with_interval("golden_std"))
     words = shown.unit.typical(std) if math.isfinite(std) else MISSING
@@ -165,20 +154,6 @@ def _verdict(shown: ShownSweep, at: int | None) -> str:
 
 def _linked(name: str, address: str | None) -> str:
     return Drawn(_LINK.format(address, name), name) if address else name
-
-
-def heat_table(shown: ShownSweep) -> Table:
-    """Return the heat map: the share of every factor at every point, in per cent."""
-    rows = tuple((name, *(_tile(shown, at.get(each)) for each in shown.factors)) for name, at in shown.lines.items())
-    return Table((shown.names_head, *shown.factors), rows, kind="tiles")
-
-
-def _tile(shown: ShownSweep, at: int | None) -> str:
-    if at is None or not math.isfinite(shown.shares[0][at]):
-        return Drawn(_TILE.format("absent", 0, "no score", "\N{EN DASH}"))
-    word, share = shown.rows["verdict"][at], float(shown.shares[0][at])
-    told = f"{shown.rows['factor'][at]}: {word}, {share_cell(*shown.shares.loc[at], digits=0)}"
-    return Drawn(_TILE.format(word, round(abs(200 * share - 100)), told, points(share, 0)))
 
 
 def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
@@ -202,6 +177,18 @@ def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
     texts = frozenset(range(len(rows[0]) - 7))
     kinds = tuple(shown.rows["verdict"].where(shown.rows["verdict"].isin(DECIDED), "undecided"))
     return Table.of(rows, kind="trials sortable filtered", texts=texts, kinds=kinds)
+
+
+def latex_table(shown: ShownSweep, *, title: str) -> str:
+    """Return the table of all numbers for a paper, in LaTeX; one that does not fit on a page breaks over pages."""
+    table = all_points(shown, {})
+    cells = [[cell.partition("\n")[0] if cell.startswith(FAILED) else cell for cell in row[:-1]] for row in table.rows]
+    frame = pd.DataFrame(cells, columns=[*map(marked, table.head[:-1])]).replace("\n", " ", regex=True)
+    long = len(frame) > _MOST_OF_LATEX
+    layout: dict[str, Any] = {"longtable": long, "position": None if long else "htbp", "caption": title.translate(_TEX)}
+    packages = "".join(f"% Needs \\usepackage{{{name}}}\n" for name in ("booktabs", *["longtable"] * long))
+    text: str = frame.to_latex(index=False, escape=True, **layout)
+    return packages + text
 
 
 def _interval(row: Mapping[Any, Any], name: str, text: Callable[[float], str]) -> str:

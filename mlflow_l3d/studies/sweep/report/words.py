@@ -18,7 +18,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
-from mlflow_l3d.studies.sweep.numbers.point import TASK, is_numeric, value_of, value_text
+from mlflow_l3d.studies.sweep.numbers.point import TASK, value_of, value_text
 from mlflow_l3d.studies.sweep.numbers.trends import Trend, scaled
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
 
@@ -26,8 +26,6 @@ _STEPS: Final = 2
 """Steps that are named at most."""
 _NAMED: Final = 3
 """Factors and points that a sentence names at most; notes of a first screen."""
-_PARTS: Final = {25: "a quarter", 33: "a third", 50: "half", 67: "two thirds", 75: "three quarters"}
-"""Per cent -> how a headline says it, and what is at most two more or less."""
 _NO_SCORE: Final = "No point has a score."
 _NO_PAIR: Final = "No two points with a score are alike in all choices but one."
 _METRICS: Final = "Points have different metrics, so their luck does not compare."
@@ -78,25 +76,21 @@ def _claimed(shown: ShownSweep, one: Trend) -> str:
     """Return what a trend claims: of a step, or of two values that differ, which show no trend."""
     values = _values(shown, one)
     if len(values) != 2:
-        return f"Each {_step(one)} {_effect(one)}"
+        luck = f"makes luck about {_ratio(shown, one.slope)}"
+        matters = f"makes {one.of} matter {'more' if one.slope > 0 else 'less'}"
+        return f"Each {_step(one)} {luck if one.of == GOLDEN_STD else matters}"
     low, high = map(value_text, values)
     where = f"at {one.choice}={high} than at {low}"
     if one.of != GOLDEN_STD:
         return f"{one.of} matters {'more' if one.slope > 0 else 'less'} {where}"
     start, end = scaled(np.array(values), one.scale, one.step)
-    change = shown.change(one.of, one.slope * (end - start), sign=False).lstrip("-")
-    return f"Luck is about {change} {'larger' if one.slope > 0 else 'smaller'} {where}"
+    return f"Luck is about {_ratio(shown, one.slope * (end - start))} {where}"
 
 
-def _effect(one: Trend) -> str:
-    """Return what a step does to luck, or to the importance of a factor."""
-    if one.of != GOLDEN_STD:
-        return f"makes {one.of} matter {'more' if one.slope > 0 else 'less'}"
-    change = round(100 * math.expm1(min(one.slope, 1.0)))
-    if change > 0:
-        return "more than doubles luck" if change > 100 else f"makes luck about {change} % larger"
-    part = next((words for share, words in _PARTS.items() if abs(share + change) <= 2), f"{-change} %")
-    return f"takes about {part} of the luck away"
+def _ratio(shown: ShownSweep, change: float) -> str:
+    """Return how much larger or smaller luck is, in per cent."""
+    size = shown.change(GOLDEN_STD, change, sign=False).lstrip("-")
+    return f"{size} {'larger' if change > 0 else 'smaller'}"
 
 
 def _levels(shown: ShownSweep, one: Interaction) -> str:
@@ -212,18 +206,12 @@ def _which(shown: ShownSweep) -> Iterator[str]:
 
 
 def _at(shown: ShownSweep, factor: str) -> str:
-    """Return where a factor dominates: at points that are named, up to or from a number, or at how many."""
-    rows, head = shown.rows[shown.rows["factor"] == factor], shown.names_head
-    here, values = rows["verdict"].eq("dominates"), shown.sweep.choices.get(head, ())
+    """Return where a factor dominates: at points that are named, or at how many."""
+    rows = shown.rows[shown.rows["factor"] == factor]
+    here = rows["verdict"].eq("dominates")
     if here.all() and len(rows) > 1:
         return f"at all {len(rows)} points"
     names = [shorten(shown.names[point], 40) for point in rows["point"][here]]
-    if len(names) > 1 and values and is_numeric(values):
-        labels = shown.labels.loc[rows.index, head].astype(float)
-        if labels[here].max() < labels[~here].min():
-            return f"up to {head}={value_text(labels[here].max())}"
-        if labels[here].min() > labels[~here].max():
-            return f"from {head}={value_text(labels[here].min())} on"
     return f"at {listed(names)}" if len(names) < _NAMED else f"at {len(names)} of {len(rows)} points"
 
 
