@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance, t_quantile
-from mlflow_l3d.analysis.judged.moments import Moments, estimate_moments
+from mlflow_l3d.analysis.judged.moments import Effect, Moments, estimate_moments
 from mlflow_l3d.analysis.judged.table import level_codes
 
 SETS: Final = 6
@@ -25,7 +25,11 @@ _KNOWN: Final = 1e6
 
 
 def variance_limits(
-    moments: Moments, values: FloatArray, nested: Mapping[str, IntArray], crossed: Mapping[str, IntArray]
+    moments: Moments,
+    values: FloatArray,
+    nested: Mapping[str, IntArray],
+    crossed: Mapping[str, IntArray],
+    pairs: Sequence[Effect] = (),
 ) -> tuple[FloatArray, FloatArray]:
     """Return the limits of the variances of :class:`Moments`, at least 0; the upper is nan if nothing varied.
 
@@ -35,7 +39,8 @@ def variance_limits(
     as in the modified large-sample intervals of Graybill and Wang (1980), with the correlation that leaving rows out
     shows (Zou and Donner 2008). Mean squares of effects nested in rows have chi-square limits with the degrees of
     freedom that fit their jackknife variance over rows, so rows need not be normal. Those of judges and other crossed
-    factors have one degree less than levels. Which judges were drawn also moves the other variances if values are 0
+    factors have one degree less than levels, interactions the product of these; they are noise in those of their
+    factors, of which they are few draws, too. Which judges were drawn also moves the other variances if values are 0
     and 1: the jackknife variance over levels, less what rows explain of it, widens their limits
     (for 0 and 1 less half of what rows explain, by simulation).
     """
@@ -44,11 +49,12 @@ def variance_limits(
     squares, noises, squares_without, noises_without = moments.parts()
     scale = NOTHING * float(np.square(values).mean())
     tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
-    drawn = [each for name in crossed if (each := _luck_of_levels(values, nested, crossed, name)) is not None]
+    drawn = [each for name in crossed if (each := _luck_of_levels(values, nested, crossed, pairs, name)) is not None]
+    few = 2 * np.square(moments.noise[:, len(nested) :] * moments.variances[len(nested) :]) @ (1 / moments.degrees)
     limits = []
     for place, variance in enumerate(moments.variances):
         without = squares_without[:, place], noises_without[:, place]
-        spreads = [jackknife_variance(each) for each in without]
+        spreads = [jackknife_variance(without[0]), jackknife_variance(without[1]) + few[place]]
         correlation = 0.0
         if place < len(nested) and min(spreads) > 0:
             together = jackknife_variance(without[0] + without[1]) - sum(spreads)
@@ -58,7 +64,7 @@ def variance_limits(
             size = max(float(size), 0.0)
             degrees = max(0.5, 2 * size**2 / spreads[which]) if spreads[which] > 0 else _KNOWN
             if place >= len(nested) and which == 0:
-                degrees = float([*crossed.values()][place - len(nested)].max())
+                degrees = float(moments.degrees[place - len(nested)])
             below, above = (abs(size - size * degrees / float(chdtri(degrees, tail))) for tail in tails)
             for errors in drawn if place < len(nested) and size > scale else ():
                 ratio = errors[which][place] / size
@@ -77,7 +83,11 @@ def variance_limits(
 
 
 def _luck_of_levels(
-    values: FloatArray, nested: Mapping[str, IntArray], crossed: Mapping[str, IntArray], name: str
+    values: FloatArray,
+    nested: Mapping[str, IntArray],
+    crossed: Mapping[str, IntArray],
+    pairs: Sequence[Effect],
+    name: str,
 ) -> FloatArray | None:
     """Return half-widths of mean squares and noises from which levels were drawn; None for few or many levels."""
     code = crossed[name]
@@ -89,9 +99,9 @@ def _luck_of_levels(
     parts = []
     for left_out in range(sets):
         kept = set_of[code] != left_out
-        fewer = ({each: level_codes(of[kept]) for each, of in effects.items()} for effects in (nested, crossed))
+        fewer = [{each: level_codes(of[kept]) for each, of in effects.items()} for effects in (nested, crossed)]
         try:
-            parts.append(estimate_moments(values[kept], *fewer).parts())
+            parts.append(estimate_moments(values[kept], fewer[0], fewer[1], pairs).parts())
         except np.linalg.LinAlgError:  # without these levels some sources cannot be separated
             return None
     # Which judges were drawn moves shares in a skewed way, which few judges understate: half of it makes up for that.

@@ -72,6 +72,18 @@ def _class_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:
     return content
 
 
+def sees_expectations(scorer: Any) -> bool:
+    """Return whether a scorer gets expectations, also as part of a trace."""
+    seen = getattr(scorer, "template_variables", None) or inspect.signature(scorer.__call__).parameters
+    return not {"expectations", "trace"}.isdisjoint(seen)
+
+
+def inputs_content(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return row -> its inputs, and how often they are there; the same for any order."""
+    times = Counter(row["tags"][names.ROW] for row in rows)
+    return {row["tags"][names.ROW]: [row["inputs"], times[row["tags"][names.ROW]]] for row in rows}
+
+
 def read_rows(data: Any) -> list[dict[str, Any]]:
     """Return the rows of data as `mlflow.genai.evaluate` takes them, with tags that say which row and repeat each is.
 

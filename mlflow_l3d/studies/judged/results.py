@@ -97,12 +97,8 @@ class JudgedComparison(OnOneScreen):
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run."""
-        several = len(self.systems) > 2
-        return {
-            "/".join([pair.scorer, *[f"{pair.first}-{pair.second}"] * several, name]): value
-            for pair in self.pairs
-            for name, value in pair.metrics().items()
-        }
+        parts = [pair.metrics(several=len(self.systems) > 2) for pair in self.pairs]
+        return {name: value for part in parts for name, value in part.items()}
 
     @built_once
     def report(self) -> Document:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
@@ -46,7 +47,7 @@ def comparison_document(
             Answer("What was compared?", "", (_compared(lead.record),)),
             Answer("What is open?", "", (_open(pairs),)),
         ),
-        table=_first_table(pairs),
+        table=differences_table(pairs),
         steps=[*_steps(lead, source)],
         lines=source.lines,
         notes=[*notes, *dict.fromkeys(note for pair in pairs for note in pair.record.notes)],
@@ -81,6 +82,23 @@ def _headline(pairs: Sequence[Pair]) -> str:
 
 def _limits(pair: Pair) -> str:
     return between(pair.record.joint_low, pair.record.joint_high, pair.unit.change)
+
+
+def best_level(pairs: Sequence[Pair]) -> str:
+    """Return which level of a factor is best by a scorer, from the differences of all of its levels."""
+    if not any(pair.record.difference for pair in pairs):
+        return f"On {pairs[0].scorer}, all levels are equal."
+    best = Counter(pair.sides[0] for pair in pairs).most_common(1)[0][0]
+    rivals = {pair.second if pair.first == best else pair.first: pair for pair in pairs if best in pair.sides}
+    won = [name for name, pair in rivals.items() if pair.is_decided and pair.sides[0] == best]
+    rest = [name for name in rivals if name not in won]
+    words = {f"**{best}** is better than": won, f"undecided between **{best}** and": rest}
+    said = [f"{text} {listed(levels)}" for text, levels in words.items() if levels]
+    name = min(rest or won, key=lambda each: abs(rivals[each].record.difference))
+    one, sign = rivals[name].record, 1 if rivals[name].first == best else -1
+    gain, *ends = (rivals[name].unit.change(sign * each) for each in (one.difference, one.joint_low, one.joint_high))
+    sure = one.obstacle or f"{percent(one.level)} interval {' to '.join(ends[::sign])}, p = {one.p_adjusted:.2g}"
+    return f"On {pairs[0].scorer}, {'; '.join(said)}: by {gain}{' points' * pairs[0].is_binary} ({sure})."
 
 
 def _luck(lead: Pair, count: int) -> str:
@@ -125,7 +143,7 @@ def _steps(lead: Pair, source: Source) -> Iterator[Step]:
         yield Step("Answer each row several times: evaluate again, and name the runs of a system as RUN_ID+RUN_ID.")
 
 
-def _first_table(pairs: Sequence[Pair]) -> Table:
+def differences_table(pairs: Sequence[Pair]) -> Table:
     """Return the comparisons as a first screen has them: verdict, interval around 0, and the difference."""
     rows, axes, several = [], {}, len({(pair.first, pair.second) for pair in pairs}) > 1
     for unit in dict.fromkeys(pair.unit for pair in pairs):
