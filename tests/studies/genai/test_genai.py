@@ -20,6 +20,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from mlflow.entities import Feedback
 from mlflow.genai.scorers import scorer
 from stores import copy_store
 
@@ -159,6 +160,28 @@ def test_report_and_load_say_the_same(at_study: tuple[Any, Counter[str]]) -> Non
     assert compared.pairs[0].record.difference == pytest.approx(means["qa/1"] - means["qa/2"])
 
 
+def test_levels_are_compared_as_a_few_lines_do_and_rows_that_change_have_their_numbers(
+    at_study: tuple[Any, Counter[str]],
+) -> None:
+    result, _ = at_study
+    judged = result.to_frame().query("scorer == 'judge' and failed == ''")
+    of_rows = judged.groupby(["row", "prompt", "judge"])["value"].mean().groupby(["row", "prompt"]).mean().unstack()
+    gaps = of_rows["qa/1"] - of_rows["qa/2"]
+    pairs = {pair.scorer: pair for pair in result.pairs}
+    record = pairs["judge"].record
+    assert (pairs["judge"].factor, pairs["judge"].first, len(pairs)) == ("prompt", "qa/1", 2)
+    assert (record.difference, record.rows) == (pytest.approx(gaps.mean()), 5)
+    assert record.verdict == "undecided"  # five rows are too few, whatever they say
+    said = result.summary()
+    assert "Which prompt is best?" in said
+    assert "undecided between qa/2 and qa/1" in said
+    assert "A difference of prompt is one of these 2 prompts" in said
+    numbers = {row_of({"q": q}): q for q in range(ROWS)}
+    unstable = result.scorers[1].unstable
+    assert len(unstable)
+    assert unstable["number"].tolist() == unstable["row"].map(numbers).tolist()
+
+
 def test_annotations_are_written_once_and_only_if_asked_for(at_study: tuple[Any, Counter[str]]) -> None:
     result, _ = at_study
     table = result.to_frame().query("failed == ''")
@@ -218,6 +241,42 @@ def stops(q: int, style: str) -> str:
     return f"1 0 {q}"
 
 
+def test_reordered_rows_and_other_expectations_ask_only_those_who_see_them(place: str) -> None:
+    @scorer
+    def named(outputs: str) -> Feedback:
+        calls.count("named")
+        return Feedback(name="quality", value=True)
+
+    @scorer
+    def expected(expectations: dict[str, Any]) -> int:
+        calls.count("expected")
+        return int(expectations["e"])
+
+    @scorer
+    def traced(trace: Any) -> int:
+        calls.count("traced")
+        return sum(each.value for each in trace.info.assessments if each.name == "e" and each.expectation)
+
+    def values(rows: list[dict[str, Any]]) -> Any:
+        calls.CALLS.clear()
+        given = {"style": ["plain"], "judge": [named, apps.length]}
+        return genai.investigate(styled, rows, [expected, traced], given, progress=False)
+
+    first = values(apps.rows(2))
+    assert {**calls.CALLS} == dict.fromkeys(["app", "expected", "traced", "named", "length"], 2)
+    (note,) = (note for note in first.notes if note.startswith("Feedbacks of judges have different names"))
+    assert "(length: judge, named: quality). To compare" in note
+    again = values(apps.rows(2)[::-1])
+    assert not calls.CALLS
+    pd.testing.assert_frame_equal(again.to_frame(), first.to_frame())
+    rows = apps.rows(2)
+    rows[1]["expectations"]["e"] = 7
+    for seen in ({"expected": 2, "traced": 2}, {}):
+        changed = values(rows).to_frame()
+        assert {**calls.CALLS} == seen
+        assert changed.groupby("scorer")["value"].apply(sorted)[["expected", "traced"]].tolist() == [[0, 7], [0, 7]]
+
+
 def test_after_an_interrupt_finished_cells_count_and_no_run_is_left_open(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +302,8 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
     part = genai.investigate(styled, apps.rows(2), [], given, budget=2, progress=False)
     assert (part.computed, part.reused, part.missing) == (2, 1, 1)
     assert "left out 1 of 4 cells: the same call continues" in part.summary()
+    none = genai.investigate(styled, apps.rows(2), [], given, budget="1 requests", progress=False)
+    assert (none.computed, none.reused, none.missing) == (0, 3, 1)  # the last one takes two
     rest = genai.investigate(styled, apps.rows(2), [], given, progress=False)
     assert (rest.computed, rest.reused, rest.missing) == (1, 3, 0)
 
