@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.intervals import IntArray
 from mlflow_l3d.analysis.judged.limits import NOTHING, variance_limits
-from mlflow_l3d.analysis.judged.moments import Effect, estimate_moments, pair_counts
+from mlflow_l3d.analysis.judged.moments import Effect, Effects, estimate_moments, pair_counts
 from mlflow_l3d.analysis.judged.results import Components
 from mlflow_l3d.analysis.judged.table import level_codes, mean_interval, rows_apart, usable_judgements
 from mlflow_l3d.errors import ParameterError
@@ -69,9 +69,9 @@ def components(table: pd.DataFrame) -> Components:
     row, answer = level_codes(data["row"]), level_codes(data["answer"])
     named = {name: level_codes(data[name]) for name in (*usable.factors, "judge")}
     crossed, pairs, notes = _crossed_effects(row, named)
-    nested = _nested_effects(row, answer, crossed)
+    model = Effects(_nested_effects(row, answer, crossed), crossed, pairs)
     both = {" x ".join(pair): level_codes(*(crossed[name] for name in pair)) for pair in pairs}
-    effects = {**nested, **crossed, **both}
+    effects = {**model.nested, **crossed, **both}
     levels = {name: _size(code) for name, code in effects.items()}
     variance, weights, low, high = (np.full(len(effects), math.nan) for _ in range(4))
     most = 0.25 if np.isin(values, (0, 1)).all() else math.inf  # no variance of shares is larger
@@ -80,14 +80,14 @@ def components(table: pd.DataFrame) -> Components:
         notes.append(f"No luck can be estimated below {FEWEST_ROWS} rows. Add rows.")
     else:
         try:
-            moments = estimate_moments(values, nested, crossed, pairs)
+            moments = estimate_moments(values, model)
         except np.linalg.LinAlgError:
             fix = "Let more rows have several answers and judges."
             raise ParameterError("table", f"{len(data)} judgements", "the sources cannot be separated", fix) from None
         weights, row_means = moments.weights, moments.row_means
         nothing = NOTHING * float(np.square(values).mean())
         variance = np.where(np.abs(moments.variances) > nothing, moments.variances, 0.0)
-        low, high = np.minimum(variance_limits(moments, values, nested, crossed, pairs), most)
+        low, high = np.minimum(variance_limits(moments, values, model), most)
     positive = np.maximum(variance, 0.0)
     frame = pd.DataFrame({"source": [*effects], "variance": variance, "std": np.sqrt(np.minimum(positive, most))})
     total = float(positive.sum())
@@ -197,23 +197,18 @@ def _note(name: str, variance: float, high: float, levels: int) -> str:
     return "; ".join(notes)
 
 
-def gain(found: Components, *, answers: int | None = None, rows: int | None = None) -> pd.DataFrame:
-    """Return the standard error of the mean: now, with one more of each, and for a budget spent best.
+def gain(found: Components) -> pd.DataFrame:
+    """Return the standard error of the mean: now, and with one more of each.
 
     Parameters
     ----------
     found
         Variance components of the evaluation so far.
-    answers
-        Budget of a new evaluation by the same judges, prompts and so on; None for none. New rows average more kinds of
-        luck than repeats, so all of it goes to rows, and what these leave to repeats.
-    rows
-        Most rows that there are; None for any number.
 
     Returns
     -------
     pandas.DataFrame
-        ``design`` ("now", "one more row", ..., "best for the budget"), the numbers of the design (``row, repeat,
+        ``design`` ("now", "one more row", ...), the numbers of the design (``row, repeat,
         judge, judgement`` and each factor), ``answers``, ``judgements``, ``mean_std`` (see :class:`Components`) and
         ``gain``, the part of today's ``mean_std`` that is saved. Luck that cannot be separated counts as its coarsest
         part, so a gain is never promised that more repeats or judges may not bring.
@@ -227,10 +222,6 @@ def gain(found: Components, *, answers: int | None = None, rows: int | None = No
     """
     now = dict(found.design)
     designs = {"now": now, **{f"one more {name}": {**now, name: size + 1} for name, size in now.items()}}
-    if answers is not None:
-        cells = math.prod(size for name, size in now.items() if name not in ("row", "repeat", *_OF_ANSWER))
-        row = max(1, int(min(rows or answers, answers // cells)))
-        designs["best for the budget"] = {**now, "row": row, "repeat": max(1, int(answers // (cells * row)))}
     frame = pd.DataFrame([_line(name, found, design) for name, design in designs.items()])
     today = frame["mean_std"][0]
     return frame.assign(gain=1 - frame["mean_std"] / today if today > 0 else 0.0)

@@ -10,10 +10,10 @@ model expects. If nothing is missing, that is the analysis of variance.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -68,24 +68,28 @@ def pair_counts(coarse: IntArray, fine: IntArray) -> tuple[IntArray, IntArray]:
     return keys // width, counts
 
 
-def estimate_moments(
-    values: FloatArray,
-    nested: Mapping[str, IntArray],
-    crossed: Mapping[str, IntArray],
-    pairs: Sequence[Effect] = (),
-) -> Moments:
-    """Return the variances of all effects.
+class Effects(NamedTuple):
+    """Effects of a model of n judgements, each as its level in every judgement, numbered from 0.
 
-    Parameters
+    Attributes
     ----------
-    values
-        Shape (n,): judgements.
-    nested, crossed
-        Effect -> shape (n,): its level in each judgement, numbered from 0. `nested` begins with rows, ends with
-        single judgements, and no two of it are the same partition; each level of it lies in one row.
+    nested
+        Begins with rows, ends with single judgements, and no two of it are the same partition; each level of it lies in
+        one row.
+    crossed
+        Judges and further factors.
     pairs
-        Crossed effects whose interaction counts, too: each level of one occurs with each of the other.
+        Those of them whose interaction counts, too: each level of one occurs with each of the other.
     """
+
+    nested: Mapping[str, IntArray]
+    crossed: Mapping[str, IntArray]
+    pairs: Sequence[Effect] = ()
+
+
+def estimate_moments(values: FloatArray, effects: Effects) -> Moments:
+    """Return the variances of all effects on the values of judgements, shape (n,)."""
+    nested, crossed, pairs = effects
     codes = list(nested.values())
     row, rows, count = codes[0], int(codes[0].max()) + 1, len(codes)
     sizes = np.bincount(row)
@@ -190,21 +194,20 @@ def _contrasts(
         Of each effect the matrix from fitted levels to its deviations, and the degrees of freedom of these; of each
         effect (rows) what a unit of the variance of each other one (columns) adds to its mean square.
     """
-    contrasts, added = [], np.zeros((len(effects), len(effects)))
-    for place, own in enumerate(effects):
-        blocks = []
-        for block in fitted:
-            parts = [
-                np.eye(sizes[name]) - 1 / sizes[name] if name in own else np.full((1, sizes[name]), 1 / sizes[name])
-                for name in block
-            ]
-            is_inside, rows = {*own} <= {*block}, math.prod(sizes[name] for name in own)
-            blocks.append(reduce(np.kron, parts) if is_inside else np.zeros((rows, math.prod(sizes[n] for n in block))))
-        contrasts.append(np.hstack(blocks))
-        for at, other in enumerate(effects):
-            if {*own} < {*other}:
-                added[place, at] = 1 / math.prod(sizes[name] for name in {*other} - {*own})
-    return contrasts, np.array([math.prod(sizes[name] - 1.0 for name in each) for each in effects]), added
+
+    def count(names: Iterable[str]) -> int:
+        return math.prod(sizes[name] for name in names)
+
+    def deviations(own: Effect, block: Effect) -> FloatArray:
+        if not {*own} <= {*block}:
+            return np.zeros((count(own), count(block)))
+        means = {name: np.full((1, sizes[name]), 1 / sizes[name]) for name in block}
+        return reduce(np.kron, [np.eye(sizes[name]) - means[name] if name in own else means[name] for name in block])
+
+    added = [[({*own} < {*other}) / count({*other} - {*own}) for other in effects] for own in effects]
+    degrees = [math.prod(sizes[name] - 1.0 for name in each) for each in effects]
+    contrasts = [np.hstack([deviations(own, block) for block in fitted]) for own in effects]
+    return contrasts, np.array(degrees), np.array(added).reshape(len(effects), len(effects))
 
 
 def _sums(columns: FloatArray, code: IntArray) -> FloatArray:

@@ -13,13 +13,7 @@ from typing import Any, Final, TypeAlias
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import Whole
-from mlflow_l3d.studies.genai.contents import (
-    code_content,
-    inputs_content,
-    read_rows,
-    scorer_content,
-    sees_expectations,
-)
+from mlflow_l3d.studies.genai.contents import code_content, inputs_content, read_rows, scorer_content
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import Client
@@ -246,10 +240,7 @@ def _is_passed(app: Callable[..., Any], name: str, levels: Sequence[Level], rows
 
 
 def _scorers(parameter: str, scorers: Any, version: str, expected: Mapping[str, Any]) -> Scorers:
-    """Return scorers with their contents, none of which MLflow can refuse, or cannot log by its name.
-
-    What is expected of rows is part of the content of those that see it.
-    """
+    """Return scorers with their contents, none of which MLflow can refuse, or cannot log by its name."""
     for scorer in (listed := _listed(parameter, scorers)):
         if not hasattr(scorer, "name") or not hasattr(scorer, "run"):
             name = getattr(scorer, "__name__", type(scorer).__name__)
@@ -260,9 +251,7 @@ def _scorers(parameter: str, scorers: Any, version: str, expected: Mapping[str, 
             wrong = "cannot name a metric: MLflow would fail after all the work"
             fix = f'Rename it: @scorer(name="{re.sub(r"[^A-Za-z0-9]", "_", scorer.name)}").'
             raise ParameterError(parameter, scorer.name, wrong, fix)
-    shown = [{"expectations": expected} if sees_expectations(scorer) else {} for scorer in listed]
-    contents = [scorer_content(parameter, scorer, version) for scorer in listed]
-    return [(scorer, {**own, **more}) for scorer, own, more in zip(listed, contents, shown, strict=True)]
+    return [(scorer, scorer_content(parameter, scorer, version, expected)) for scorer in listed]
 
 
 def _judgings(scorers: Scorers, judges: Scorers, times: int) -> tuple[Judging, ...]:

@@ -263,7 +263,7 @@ def test_reordered_rows_and_other_expectations_ask_only_those_who_see_them(place
         return genai.investigate(styled, rows, [expected, traced], given, progress=False)
 
     first = values(apps.rows(2))
-    assert {**calls.CALLS} == dict.fromkeys(["app", "expected", "traced", "named", "length"], 2)
+    assert dict.fromkeys(["app", "expected", "traced", "named", "length"], 2) == {**calls.CALLS}
     (note,) = (note for note in first.notes if note.startswith("Feedbacks of judges have different names"))
     assert "(length: judge, named: quality). To compare" in note
     again = values(apps.rows(2)[::-1])
@@ -273,7 +273,7 @@ def test_reordered_rows_and_other_expectations_ask_only_those_who_see_them(place
     rows[1]["expectations"]["e"] = 7
     for seen in ({"expected": 2, "traced": 2}, {}):
         changed = values(rows).to_frame()
-        assert {**calls.CALLS} == seen
+        assert seen == {**calls.CALLS}
         assert changed.groupby("scorer")["value"].apply(sorted)[["expected", "traced"]].tolist() == [[0, 7], [0, 7]]
 
 
