@@ -15,7 +15,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.genai.work import Work
-from mlflow_l3d.studies.judged.numbers import Pair, ScorerNumbers, adjusted, level_pairs, score_scorer
+from mlflow_l3d.studies.judged.numbers import ScorerNumbers, adjusted, level_pairs, score_scorer
 from mlflow_l3d.studies.judged.report.comparison import best_level, differences_table
 from mlflow_l3d.studies.judged.results import JudgedEvaluation
 from mlflow_l3d.studies.judged.run import chosen
@@ -40,14 +40,12 @@ class GenaiInvestigation(JudgedEvaluation):
 
     Attributes
     ----------
-    run_id, run_ids, title, scorers, notes, source
+    run_id, run_ids, title, scorers, notes, source, pairs
         As in :class:`mlflow_l3d.studies.judged.results.JudgedEvaluation`; `run_ids` are the runs of judgements.
     factors
         The logged parameters: factor -> names of its levels, or their number.
     computed, reused, missing
         Cells that were carried out by this call, that were found, and that the budget left out.
-    pairs
-        Differences of all levels of each factor, by each scorer, adjusted for their number.
     table
         One row per judgement: ``row, answer, repeat, scorer, judge, judgement, value, failed, run_id`` and the factors
         of the app. ``failed`` is ``answer`` if the app raised, and nobody judged it, ``judge`` if the scorer did.
@@ -57,7 +55,6 @@ class GenaiInvestigation(JudgedEvaluation):
     computed: int = 0
     reused: int = 0
     missing: int = 0
-    pairs: tuple[Pair, ...] = ()
     table: pd.DataFrame | None = field(default=None, metadata={"file": names.JUDGEMENTS})
 
     def to_frame(self) -> pd.DataFrame:
@@ -74,7 +71,8 @@ class GenaiInvestigation(JudgedEvaluation):
             pairs = [pair for pair in self.pairs if pair.factor == factor]
             by_scorer = [[pair for pair in pairs if pair.scorer == one.scorer] for one in self.scorers]
             answers.append(Answer(question := f"Which {factor} is best?", "", (" ".join(map(best_level, by_scorer)),)))
-            sections.append(Section(question, [differences_table(pairs), _LEVELS], is_open=True))
+            notes = dict.fromkeys(note for pair in pairs for note in pair.record.notes)
+            sections.append(Section(question, [differences_table(pairs), _LEVELS, *notes], is_open=True))
         return replace(
             document,
             answers=[*answers, *document.answers],
@@ -83,16 +81,6 @@ class GenaiInvestigation(JudgedEvaluation):
             sections=[*sections, *document.sections],
             settings={**heading(self.run_id), **self.factors},
         )
-
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of the run."""
-        parts = [super().metrics(), *(pair.metrics(several=True) for pair in self.pairs)]
-        return {name: value for part in parts for name, value in part.items()}
-
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """Return the tables that MLflow's UI shows."""
-        frame = pd.DataFrame([pair.summary() for pair in self.pairs])
-        return {**super().tables(), **({} if frame.empty else {"differences.json": frame})}
 
     def _steps(self, lead: ScorerNumbers) -> Iterator[Step]:
         """Yield what to do next."""
@@ -153,10 +141,10 @@ def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], metric: str
         tuple(score_scorer(part, numbers=numbers) for part in parts.values()),
         tuple(notes),
         source,
+        adjusted([pair for pairs in of_levels for pair in pairs]),
         work.request.parameters,
         work.computed,
         work.reused,
         work.missing,
-        adjusted([pair for pairs in of_levels for pair in pairs]),
         table,
     )

@@ -134,7 +134,7 @@ class Pair(OfScorer):
         names = {"scorer": self.scorer, **({"factor": self.factor} if self.factor else {})}
         return {**names, "first": self.first, "second": self.second, **numbers, "rows_needed": self.rows_needed}
 
-    def metrics(self, *, several: bool) -> dict[str, float]:
+    def metrics(self, *, several: bool = True) -> dict[str, float]:
         """Return the metrics of a run, with names for one of several pairs."""
         one, between = self.record, f"{self.first}-{self.second}"
         path = "/".join([self.scorer, *[self.factor] * bool(self.factor), *[between] * several])

@@ -94,19 +94,24 @@ def best_level(pairs: Sequence[Pair]) -> str:
     rest = [name for name in rivals if name not in won]
     words = {f"**{best}** is better than": won, f"undecided between **{best}** and": rest}
     said = [f"{text} {listed(levels)}" for text, levels in words.items() if levels]
-    name = min(rest or won, key=lambda each: abs(rivals[each].record.difference))
-    one, sign = rivals[name].record, 1 if rivals[name].first == best else -1
-    gain, *ends = (rivals[name].unit.change(sign * each) for each in (one.difference, one.joint_low, one.joint_high))
-    sure = one.obstacle or f"{percent(one.level)} interval {' to '.join(ends[::sign])}, p = {one.p_adjusted:.2g}"
-    return f"On {pairs[0].scorer}, {'; '.join(said)}: by {gain}{' points' * pairs[0].is_binary} ({sure})."
+    near = min((rivals[name] for name in rest or won), key=lambda pair: abs(pair.record.difference))
+    gain, interval = _sized(near, 1 if near.first == best else -1)
+    sure = near.record.obstacle or f"{interval}, p = {near.record.p_adjusted:.2g}"
+    return f"On {near.scorer}, {'; '.join(said)}: by {gain} ({sure})."
+
+
+def _sized(pair: Pair, sign: int) -> tuple[str, str]:
+    """Return a difference, as it is or turned round, and its interval for all comparisons."""
+    one = pair.record
+    gain, *ends = (pair.unit.change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
+    return gain, f"{percent(one.level)} interval **{' to '.join(ends[::sign])}**{' points' * pair.is_binary}"
 
 
 def _luck(lead: Pair, count: int) -> str:
-    one, sign = lead.record, -1 if lead.record.difference < 0 else 1
-    gain, *ends = (lead.unit.change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
+    one = lead.record
+    gain, interval = _sized(lead, -1 if one.difference < 0 else 1)
     together = f", and for {count} comparisons at once" if count > 1 else ""
     ahead = f"{lead.sides[0]} is ahead by {gain.lstrip('+')}" if one.difference else "neither is ahead"
-    interval = f"{percent(one.level)} interval **{' to '.join(ends[::sign])}**{' points' * lead.is_binary}"
     said = f"{ahead} on {lead.scorer}, {interval}. It allows for the luck of rows and answers{together}."
     if math.isnan(one.joint_low):
         return f"**Not known**: {ahead} on {lead.scorer}; no luck is seen in {counted(one.rows, 'paired row')}."
