@@ -198,15 +198,15 @@ def _contrasts(
     def count(names: Iterable[str]) -> int:
         return math.prod(sizes[name] for name in names)
 
-    def deviations(own: Effect, block: Effect) -> FloatArray:
-        if not {*own} <= {*block}:
-            return np.zeros((count(own), count(block)))
+    def deviations(effect: Effect, block: Effect) -> FloatArray:
+        if not {*effect} <= {*block}:
+            return np.zeros((count(effect), count(block)))
         means = {name: np.full((1, sizes[name]), 1 / sizes[name]) for name in block}
-        return reduce(np.kron, [np.eye(sizes[name]) - means[name] if name in own else means[name] for name in block])
+        return reduce(np.kron, [np.eye(sizes[name]) - means[name] if name in effect else means[name] for name in block])
 
-    added = [[({*own} < {*other}) / count({*other} - {*own}) for other in effects] for own in effects]
+    added = [[({*effect} < {*other}) / count({*other} - {*effect}) for other in effects] for effect in effects]
     degrees = [math.prod(sizes[name] - 1.0 for name in each) for each in effects]
-    contrasts = [np.hstack([deviations(own, block) for block in fitted]) for own in effects]
+    contrasts = [np.hstack([deviations(effect, block) for block in fitted]) for effect in effects]
     return contrasts, np.array(degrees), np.array(added).reshape(len(effects), len(effects))
 
 
